@@ -88,7 +88,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 		Region: s.Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
 		Quotas:      ec2.Quotas{VCPUs: s.VCPUs},
-		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BootID: bootID(),
+		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BalancersFile: l.file(balancersFile), BootID: bootID(),
 		Network: vpcs, Machines: machines, Objects: store, Log: log, Calls: slog.New(slog.NewJSONHandler(calls, nil)),
 	})
 	if err != nil {

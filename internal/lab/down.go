@@ -127,7 +127,7 @@ func (l *Lab) stopDaemon(ctx context.Context) error {
 
 // removeFiles removes the lab's files, and its directory if nothing else is in it.
 func (l *Lab) removeFiles() error {
-	temporary, err := filepath.Glob(l.file(".s*.json*"))
+	temporary, err := filepath.Glob(l.file(".*.json*"))
 	if err != nil {
 		return fmt.Errorf("files of the lab: %w", err)
 	}
@@ -138,7 +138,7 @@ func (l *Lab) removeFiles() error {
 		}
 		temporary = append(temporary, names...)
 	}
-	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, identitiesFile, pidFile, lockFile} {
+	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, identitiesFile, balancersFile, pidFile, lockFile} {
 		temporary = append(temporary, l.file(name))
 	}
 	for _, name := range temporary {

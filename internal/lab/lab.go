@@ -58,6 +58,7 @@ const (
 	parametersFile = "ssm.json"
 	sessionsFile   = "sts.json"
 	identitiesFile = "iam.json"
+	balancersFile  = "elb.json"
 	logFile        = "daemon.log"
 	callsFile      = "calls.log"
 	s3LogFile      = "s3.log"

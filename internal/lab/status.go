@@ -145,6 +145,18 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 			t.row(dash(g.Name), g.ID, g.Detail, g.User)
 		}
 	}
+	if len(o.LoadBalancers) > 0 {
+		t.head("Load balancers", "NAME", "STATE", "VPC")
+		for _, b := range o.LoadBalancers {
+			t.row(b.Name, b.Detail, b.User)
+		}
+	}
+	if len(o.TargetGroups) > 0 {
+		t.head("Target groups", "NAME", "TARGETS")
+		for _, g := range o.TargetGroups {
+			t.row(g.Name, dash(g.Detail))
+		}
+	}
 	if len(o.Addresses) > 0 {
 		t.head("Elastic IPs", "NAME", "ADDRESS", "ID", "USED BY")
 		for _, a := range o.Addresses {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -185,6 +186,18 @@ type quietNetwork struct{}
 func (quietNetwork) Apply(context.Context, network.Config) error  { return nil }
 func (quietNetwork) ResetInterface(context.Context, string) error { return nil }
 func (quietNetwork) InterfaceNetns(id string) string              { return "/run/netns/" + id }
+
+func (quietNetwork) EndFlows(context.Context, string, netip.AddrPort) error { return nil }
+
+// well answers every health check of HTTPS, and takes the connections of the others.
+var well = sync.OnceValue(func() string {
+	return httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).Listener.Addr().String()
+})
+
+// DialFrom reaches a target that is well, wherever it is.
+func (quietNetwork) DialFrom(ctx context.Context, _ string, _ netip.AddrPort) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", well())
+}
 
 // QuietMachines start and stop at once. The zero value has none.
 type QuietMachines struct {

@@ -4,7 +4,7 @@
 // permissions. A control endpoint beside the AWS APIs manages the faults and shows what the account
 // holds.
 //
-// Packages ec2, ssm, sts and iam implement the actions, wire the protocols, and fault decides when the
+// Packages ec2, elbv2, ssm, sts and iam implement the actions, wire the protocols, and fault decides when the
 // cloud misbehaves. This package must not know state directories, listeners, command lines or
 // Kubernetes.
 package cloud
@@ -22,11 +22,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
 // Config is an Account's configuration.
@@ -45,9 +47,10 @@ type Config struct {
 	ParametersFile string // likewise for SSM parameters
 	SessionsFile   string // likewise for STS sessions
 	IdentitiesFile string // likewise for IAM's users and roles
+	BalancersFile  string // likewise for load balancers
 	BootID         string // identifies the host's boot: machines recorded under another are started again
 
-	Network  ec2.Network
+	Network  Network
 	Machines ec2.Machines
 	Objects  Objects   // S3; nil if this account has none
 	Clock    ec2.Clock // default the host's
@@ -69,6 +72,7 @@ type Account struct {
 	log      *slog.Logger
 	faults   *fault.Injector
 	compute  *ec2.Compute
+	elb      *elbv2.Service
 	params   *ssm.Store
 	tokens   *sts.Service
 	calls    counter
@@ -99,6 +103,14 @@ func Open(cfg Config) (*Account, error) {
 		Region: cfg.Region, AccountID: cfg.AccountID, Images: cfg.Images, PublicIPs: cfg.PublicIPs, Quotas: cfg.Quotas, Profile: a.profile,
 		StateFile: cfg.StateFile, BootID: cfg.BootID, Network: cfg.Network, Machines: cfg.Machines,
 		Clock: cfg.Clock, Rand: cfg.Rand, Faults: a.faults, Log: cfg.Log,
+		Nodes: func() map[string]network.Balancer { return a.elb.Nodes() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.elb, err = elbv2.Open(elbv2.Config{
+		Region: cfg.Region, AccountID: cfg.AccountID, File: cfg.BalancersFile, Unthrottled: cfg.Quotas.Unthrottled,
+		Compute: balancing{a.compute}, Network: cfg.Network, Clock: cfg.Clock, Rand: cfg.Rand, Faults: a.faults, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -126,11 +138,19 @@ func Open(cfg Config) (*Account, error) {
 
 // Start builds the network of the saved state and continues with the machines as the last run left
 // them, see ec2.Compute.
-func (a *Account) Start(ctx context.Context) error { return a.compute.Start(ctx) }
+func (a *Account) Start(ctx context.Context) error {
+	if err := a.compute.Start(ctx); err != nil {
+		return err
+	}
+	return a.elb.Start()
+}
 
 // Close waits for running transitions and starts no more. Machines and network keep running, for
 // the next Open.
-func (a *Account) Close() { a.compute.Close() }
+func (a *Account) Close() {
+	a.elb.Close()
+	a.compute.Close()
+}
 
 // Instances returns the instances, for the metadata service.
 func (a *Account) Instances() metadata.Source { return instances{a.compute, a} }

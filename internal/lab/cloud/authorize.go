@@ -20,7 +20,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return nil // and nothing is looked up
 	}
 	service := req.Protocol.Name
-	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, Role: a.identities.RoleIn, ParameterTags: a.params.Tags}
+	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, Role: a.identities.RoleIn, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf}
 	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
 	for _, d := range demands {
 		maps.Copy(d.Context, a.delivered(accessKeyID))
@@ -32,7 +32,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	switch req.Protocol {
 	case wire.SSM:
 		return wire.Refuse("AccessDeniedException", "%v", denied)
-	case wire.STS:
+	case wire.STS, wire.ELB:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)
 	}
 	if denied.Resource == "*" { // EC2 encodes no message where an action knows no resources

@@ -20,8 +20,10 @@ const ControlPrefix = "/_lab/"
 // Overview lists every resource, for people and for tests that nothing is left.
 type Overview struct {
 	ec2.Overview
-	Parameters []string `json:"parameters"`
-	Total      int      `json:"total"` // of all of the above
+	LoadBalancers []ec2.NamedOverview `json:"load_balancers"`
+	TargetGroups  []ec2.NamedOverview `json:"target_groups"`
+	Parameters    []string            `json:"parameters"`
+	Total         int                 `json:"total"` // of all of the above
 	// Buckets are S3's. They are not counted: what is in them is to outlive what it was made of.
 	Buckets []string `json:"buckets"`
 }
@@ -29,13 +31,14 @@ type Overview struct {
 // Overview returns every resource.
 func (a *Account) Overview() Overview {
 	o := Overview{Overview: a.compute.Overview(), Parameters: a.params.Names(), Buckets: []string{}}
+	o.LoadBalancers, o.TargetGroups = a.balancers()
 	if a.cfg.Objects != nil {
 		o.Buckets = append(o.Buckets, a.cfg.Objects.Buckets()...)
 	}
 	if o.Parameters == nil {
 		o.Parameters = []string{}
 	}
-	o.Total = o.Count() + len(o.Parameters)
+	o.Total = o.Count() + len(o.LoadBalancers) + len(o.TargetGroups) + len(o.Parameters)
 	return o
 }
 
@@ -194,7 +197,7 @@ func (a *Account) changeFaults(change func()) {
 	before := a.cutZones()
 	change()
 	if !slices.Equal(before, a.cutZones()) {
-		a.compute.FaultsChanged()
+		a.compute.NetworkChanged()
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -75,6 +77,41 @@ type fakeNetwork struct {
 	cfg    network.Config
 	resets []string
 	fail   error
+	well   map[netip.AddrPort]bool // what health checks reach
+	dials  map[string]int          // by the interface they come from
+	ended  []netip.AddrPort
+}
+
+// DialFrom reaches what is well.
+func (n *fakeNetwork) DialFrom(_ context.Context, id string, to netip.AddrPort) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.dials == nil {
+		n.dials = map[string]int{}
+	}
+	n.dials[id]++
+	if !n.well[to] {
+		return nil, errors.New("nobody answers")
+	}
+	conn, _ := net.Pipe()
+	return conn, nil
+}
+
+func (n *fakeNetwork) EndFlows(_ context.Context, _ string, target netip.AddrPort) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ended = append(n.ended, target)
+	return nil
+}
+
+// setWell says whether health checks reach an address.
+func (n *fakeNetwork) setWell(addr string, well bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.well == nil {
+		n.well = map[netip.AddrPort]bool{}
+	}
+	n.well[netip.MustParseAddrPort(addr)] = well
 }
 
 func (n *fakeNetwork) Apply(_ context.Context, cfg network.Config) error {

@@ -109,7 +109,8 @@ func (l *lab) open(t *testing.T) {
 		},
 		PublicIPs: ips, Quotas: l.quotas, StateFile: filepath.Join(l.dir, "state.json"), ParametersFile: filepath.Join(l.dir, "ssm.json"),
 		SessionsFile: filepath.Join(l.dir, "sts.json"), IdentitiesFile: filepath.Join(l.dir, "iam.json"),
-		BootID: l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1, Calls: l.calls,
+		BalancersFile: filepath.Join(l.dir, "elb.json"),
+		BootID:        l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1, Calls: l.calls,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
@@ -38,7 +39,7 @@ func TestDemands(t *testing.T) {
 		ID: "123456789012", Region: "us-east-1", Resource: func(_, id string) (string, string, map[string]string) { return "vpc", id, nil },
 		ParameterTags: func(string) (map[string]string, bool) { return nil, false },
 	}
-	for service, actions := range map[string][]string{"ec2": ec2.Actions(), "ssm": ssm.Actions(), "sts": sts.Actions()} {
+	for service, actions := range map[string][]string{"ec2": ec2.Actions(), "ssm": ssm.Actions(), "sts": sts.Actions(), "elasticloadbalancing": elbv2.Actions()} {
 		for _, action := range actions {
 			if _, ok := a.Demands(iam.Call{Service: service, Action: action}); !ok {
 				t.Errorf("internal/lab/cloud/iam/demands.go does not say what %s:%s demands: add a line to its table", service, action)

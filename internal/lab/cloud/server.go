@@ -87,6 +87,11 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 			return nil, cred.AccessKeyID, err
 		}
 	}
+	if req.Protocol == wire.ELB {
+		if err := a.elb.Admit(req.Action); err != nil {
+			return nil, cred.AccessKeyID, err
+		}
+	}
 	if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
 		return nil, cred.AccessKeyID, refusal
 	}
@@ -98,6 +103,8 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 		out, err = a.params.Serve(req.Action, req.Body)
 	case wire.STS:
 		out, err = a.tokens.Serve(req.Action, req.Form, cred.AccessKeyID)
+	case wire.ELB:
+		out, err = a.elb.Serve(req.Action, req.Form)
 	default:
 		out, err = a.compute.Serve(req.Action, req.Form)
 	}

@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 
@@ -10,9 +11,9 @@ import (
 // dnsTTL is the TTL of answers in seconds, as Amazon's resolver uses.
 const dnsTTL = 60
 
-// resolver resolves the names that EC2 gives instances and the public names. For every other name
-// it answers at once that it does not exist: the lab has no way to the real internet, and a
-// resolver that stays silent delays each machine's boot by half a minute.
+// resolver resolves the names that EC2 gives instances, those of load balancers and the public names. For
+// every other name it answers at once that it does not exist: the lab has no way to the real internet, and
+// a resolver that stays silent delays each machine's boot by half a minute.
 type resolver struct {
 	vpcID  string
 	source Source
@@ -26,32 +27,39 @@ func (r resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m.RecursionAvailable = true
 	m.Rcode = dns.RcodeNameError
 	if len(q.Question) == 1 && q.Question[0].Qclass == dns.ClassINET {
-		rr, exists := r.answer(q.Question[0])
+		records, exists := r.answer(q.Question[0])
 		if exists {
 			m.Rcode = dns.RcodeSuccess
 		}
-		if rr != nil {
-			m.Answer = []dns.RR{rr}
-		}
+		m.Answer = records
 	}
 	_ = w.WriteMsg(m) // the client tries again if this is lost
 }
 
-// answer returns the record asked for, and whether the name exists at all.
-func (r resolver) answer(q dns.Question) (rr dns.RR, exists bool) {
+// answer returns the records asked for, and whether the name exists at all. The addresses of a load balancer
+// come in any order.
+func (r resolver) answer(q dns.Question) (records []dns.RR, exists bool) {
 	name := strings.ToLower(q.Name)
 	head := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: dnsTTL}
 	if host, ok := r.reverse(name); ok {
 		if q.Qtype == dns.TypePTR {
-			rr = &dns.PTR{Hdr: head, Ptr: dns.Fqdn(host)}
+			records = []dns.RR{&dns.PTR{Hdr: head, Ptr: dns.Fqdn(host)}}
 		}
-		return rr, true
+		return records, true
+	}
+	if addrs, ok := r.source.BalancerAddresses(strings.TrimSuffix(name, ".")); ok {
+		for _, n := range rand.Perm(len(addrs)) {
+			if q.Qtype == dns.TypeA {
+				records = append(records, &dns.A{Hdr: head, A: addrs[n].AsSlice()})
+			}
+		}
+		return records, true
 	}
 	addr, ok := r.forward(name)
 	if ok && q.Qtype == dns.TypeA {
-		rr = &dns.A{Hdr: head, A: addr.AsSlice()}
+		records = []dns.RR{&dns.A{Hdr: head, A: addr.AsSlice()}}
 	}
-	return rr, ok
+	return records, ok
 }
 
 func (r resolver) forward(name string) (netip.Addr, bool) {

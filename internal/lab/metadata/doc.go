@@ -22,6 +22,9 @@ type Source interface {
 	AddressLeased(vpcID string, mac net.HardwareAddr)
 	// PrivateAddressOf returns the private address behind a public one in the same VPC.
 	PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool)
+	// BalancerAddresses returns the addresses behind the name of a load balancer, in lower case and without a
+	// dot at the end.
+	BalancerAddresses(name string) ([]netip.Addr, bool)
 	// Role returns what the profile of an instance that has one gives it now.
 	Role(Instance) (Role, error)
 }

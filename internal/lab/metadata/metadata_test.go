@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,13 @@ func (s source) AddressLeased(string, net.HardwareAddr) {}
 
 func (s source) InstanceByMAC(vpcID string, mac net.HardwareAddr) (Instance, bool) {
 	return s.i, vpcID == vpc && mac.String() == s.i.MAC
+}
+
+func (s source) BalancerAddresses(name string) ([]netip.Addr, bool) {
+	if name != "api-0123.elb.us-east-1.amazonaws.com" {
+		return nil, false
+	}
+	return []netip.Addr{netip.MustParseAddr("10.240.0.9"), netip.MustParseAddr("10.240.1.9")}, true
 }
 
 func (s source) PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool) {
@@ -228,6 +236,9 @@ func TestResolver(t *testing.T) {
 		{"ip-10-240-0-10.example.com.", dns.TypeA, dns.RcodeNameError, ""},
 		{"ec2-203-0-113-9.compute-1.amazonaws.com.", dns.TypeA, dns.RcodeSuccess, "10.240.0.10"},
 		{"ec2-203-0-113-8.compute-1.amazonaws.com.", dns.TypeA, dns.RcodeSuccess, "203.0.113.8"},
+		{"api-0123.ELB.us-east-1.amazonaws.com.", dns.TypeA, dns.RcodeSuccess, "10.240.0.9 10.240.1.9"},
+		{"api-0123.elb.us-east-1.amazonaws.com.", dns.TypeAAAA, dns.RcodeSuccess, ""},
+		{"other-0123.elb.us-east-1.amazonaws.com.", dns.TypeA, dns.RcodeNameError, ""},
 		{"10.0.240.10.in-addr.arpa.", dns.TypePTR, dns.RcodeSuccess, "ip-10-240-0-10.ec2.internal."},
 		{"11.0.240.10.in-addr.arpa.", dns.TypePTR, dns.RcodeNameError, ""},
 		{"www.Example.net.", dns.TypeA, dns.RcodeSuccess, "203.0.113.62"},
@@ -240,15 +251,17 @@ func TestResolver(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
-		got := ""
-		if len(r.Answer) > 0 {
-			switch rr := r.Answer[0].(type) {
+		var found []string
+		for _, record := range r.Answer {
+			switch rr := record.(type) {
 			case *dns.A:
-				got = rr.A.String()
+				found = append(found, rr.A.String())
 			case *dns.PTR:
-				got = rr.Ptr
+				found = append(found, rr.Ptr)
 			}
 		}
+		slices.Sort(found)
+		got := strings.Join(found, " ")
 		if r.Rcode != tc.rcode || got != tc.want {
 			t.Errorf("%s %s: %s %q, want %s %q", tc.name, dns.TypeToString[tc.qtype], dns.RcodeToString[r.Rcode], got, dns.RcodeToString[tc.rcode], tc.want)
 		}

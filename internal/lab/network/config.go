@@ -97,6 +97,9 @@ type Interface struct {
 	// NATGateway makes the interface that of a NAT gateway. No machine is behind it: this package
 	// forwards for it. It has no groups, and no source/destination check.
 	NATGateway bool
+	// Balancer makes the interface that of a load balancer's node: this package forwards for it. No machine is
+	// behind it, and it has no source/destination check. Without groups it takes and sends everything.
+	Balancer *Balancer
 	// Cut drops every packet that is forwarded from or to the interface, also those of flows that
 	// exist. The flows continue once it is false again. The VPC's own services still answer: on EC2
 	// they are on the machine's own host.
@@ -271,6 +274,7 @@ func (v *validator) iface(vpc VPC, i Interface, public map[netip.Addr]bool) {
 	if i.NATGateway && (i.SourceDestCheck || len(i.Groups) > 0) {
 		v.failf("%s: a NAT gateway has neither groups nor a source/destination check", i.ID)
 	}
+	v.balancer(i)
 	for _, id := range i.Groups {
 		if _, ok := vpc.group(id); !ok {
 			v.failf("%s: no security group %q", i.ID, id)

@@ -33,6 +33,12 @@ func TestValidate(t *testing.T) {
 		{"multicast MAC", func(v *VPC) { v.Interfaces[0].MAC = "01:00:5e:00:00:01" }, "not a unicast MAC"},
 		{"unknown group", func(v *VPC) { v.Interfaces[0].Groups = []string{"sg-x"} }, `no security group "sg-x"`},
 		{"NAT gateway in a group", func(v *VPC) { v.Interfaces[1].NATGateway = true }, "neither groups nor"},
+		{"load balancer with a check", func(v *VPC) { v.Interfaces[0].Balancer = &Balancer{} }, "no source/destination check"},
+		{"port of a listener twice", func(v *VPC) { v.Interfaces[1].Balancer = &Balancer{[]Listener{{Port: 80}, {Port: 80}}} }, "repeated port 80"},
+		{"IPv6 target", func(v *VPC) {
+			v.Interfaces[1].Balancer = &Balancer{[]Listener{{Port: 80, Targets: []netip.AddrPort{netip.MustParseAddrPort("[::1]:80")}}}}
+		}, "invalid target"},
+		{"load balancer in a group", func(v *VPC) { v.Interfaces[1].Balancer = &Balancer{[]Listener{{Port: 80}}} }, ""},
 		{"unknown protocol", func(v *VPC) { v.SecurityGroups[0].Ingress[0].Protocol = "sctp" }, "unknown protocol"},
 		{"reversed ports", func(v *VPC) { v.SecurityGroups[0].Ingress[0].FromPort = 23 }, "invalid port range 23-22"},
 		{"port too large", func(v *VPC) { v.SecurityGroups[0].Ingress[0].ToPort = 65536 }, "invalid port range"},

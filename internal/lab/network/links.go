@@ -272,7 +272,7 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	name := m.slice.namespace(l.Interface.ID)
 	settings := instanceSysctls
-	if l.Interface.NATGateway {
+	if l.Interface.forwards() {
 		settings = forwardingSysctls
 	}
 	created, err := ensureNamespace(name, settings...)
@@ -306,7 +306,7 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 		{"ipv4/conf/" + l.Name + "/proxy_arp", "1"},
 		{"ipv4/neigh/" + l.Name + "/proxy_delay", "0"},
 	}
-	if l.Interface.NATGateway {
+	if l.Interface.forwards() {
 		// It forwards the router's own errors to those whose packets they are about.
 		atRouter = append(atRouter, sysctl{"ipv4/conf/" + l.Name + "/accept_local", "1"})
 	}

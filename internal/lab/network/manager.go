@@ -19,7 +19,7 @@ type Manager struct {
 
 	mu        sync.Mutex
 	config    Config                 // as applied last
-	rulesets  map[string]string      // by VPC, and by interface of a NAT gateway, as loaded last
+	rulesets  map[string]string      // by VPC, and by interface of a NAT gateway or a load balancer, as loaded last
 	listeners map[string][]io.Closer // by VPC
 }
 
@@ -117,9 +117,9 @@ func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 		return err
 	}
 	for _, l := range plan.Links {
-		if l.Interface.NATGateway {
-			if err := m.syncNATGateway(ctx, l); err != nil {
-				return fmt.Errorf("NAT gateway behind %s: %w", l.Interface.ID, err)
+		if l.Interface.forwards() {
+			if err := m.syncForwarder(ctx, l); err != nil {
+				return fmt.Errorf("forwarding behind %s: %w", l.Interface.ID, err)
 			}
 		}
 	}

@@ -25,6 +25,10 @@ var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 // route table: after the router's own addresses (0) and before the main table (32766).
 const subnetRulePriority = 1000
 
+// answerRulePriority is the priority of the rules that send answers to the nodes of load balancers, whatever
+// the route tables say.
+const answerRulePriority = 900
+
 // route is one kernel route in comparable form. Table is a kernel table number, Kind an RTN_
 // constant. Links have names, not indexes, so that a plan can be made before they exist.
 type route struct {
@@ -61,14 +65,25 @@ func (r route) String() string {
 // key returns the table and destination, for which the kernel allows one route.
 func (r route) key() string { return fmt.Sprintf("%d %s", r.Table, r.Destination) }
 
-// rule sends packets that arrive on a link to a kernel route table.
+// rule sends packets that arrive on a link, or that have a mark, to a kernel route table.
 type rule struct {
 	Link  string
+	Mark  int // instead of a link
 	Table int
 }
 
+func (r rule) priority() int {
+	if r.Mark != 0 {
+		return answerRulePriority
+	}
+	return subnetRulePriority
+}
+
 func (r rule) String() string {
-	return fmt.Sprintf("iif %s lookup %d priority %d", r.Link, r.Table, subnetRulePriority)
+	if r.Mark != 0 {
+		return fmt.Sprintf("fwmark %d lookup %d priority %d", r.Mark, r.Table, r.priority())
+	}
+	return fmt.Sprintf("iif %s lookup %d priority %d", r.Link, r.Table, r.priority())
 }
 
 // routerPlan is the wanted state of a VPC's router, without its ruleset.
@@ -141,6 +156,7 @@ func planRouter(vpc VPC) routerPlan {
 		table, _ := vpc.routeTable(id)
 		plan.Routes = append(plan.Routes, vpc.planTable(tables[id], table)...)
 	}
+	plan.planNodes(vpc)
 	return plan
 }
 

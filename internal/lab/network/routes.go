@@ -60,7 +60,7 @@ func syncRoutes(handle *netlink.Handle, wanted []route, prune bool) error {
 	return errors.Join(errs...)
 }
 
-// syncRules sets the rules that choose a route table by link to those wanted.
+// syncRules sets the rules that choose a route table by link or by mark to those wanted.
 func syncRules(handle *netlink.Handle, wanted []rule) error {
 	current, err := handle.RuleList(unix.AF_INET)
 	if err != nil {
@@ -72,9 +72,9 @@ func syncRules(handle *netlink.Handle, wanted []rule) error {
 	}
 	var surplus []netlink.Rule
 	for _, c := range current {
-		r := rule{Link: c.IifName, Table: c.Table}
+		r := rule{Link: c.IifName, Mark: int(c.Mark), Table: c.Table}
 		switch {
-		case c.Priority != subnetRulePriority:
+		case c.Priority != subnetRulePriority && c.Priority != answerRulePriority:
 		case missing[r]:
 			delete(missing, r)
 		default:
@@ -87,14 +87,14 @@ func syncRules(handle *netlink.Handle, wanted []rule) error {
 			continue
 		}
 		kernel := netlink.NewRule()
-		kernel.Family, kernel.Priority, kernel.IifName, kernel.Table = unix.AF_INET, subnetRulePriority, r.Link, r.Table
+		kernel.Family, kernel.Priority, kernel.IifName, kernel.Table, kernel.Mark = unix.AF_INET, r.priority(), r.Link, r.Table, uint32(r.Mark)
 		if err := handle.RuleAdd(kernel); err != nil {
 			errs = append(errs, fmt.Errorf("add rule %s: %w", r, err))
 		}
 	}
 	for _, c := range surplus {
 		if err := handle.RuleDel(&c); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("delete rule %s: %w", rule{c.IifName, c.Table}, err))
+			errs = append(errs, fmt.Errorf("delete rule %s: %w", rule{c.IifName, int(c.Mark), c.Table}, err))
 		}
 	}
 	return errors.Join(errs...)

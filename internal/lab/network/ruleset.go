@@ -74,6 +74,7 @@ func renderRuleset(vpc VPC) string {
 	r.sets()
 	r.translation()
 	r.sources()
+	r.answers()
 	r.services()
 	r.silence()
 	r.forwarding()
@@ -129,7 +130,7 @@ func quotedName(i Interface) string        { return strconv.Quote(shortName(i.ID
 func nameAndAddr(i Interface) string       { return quotedName(i) + " . " + i.PrivateIP.String() }
 func everyInterface(Interface) bool        { return true }
 func unchecked(i Interface) bool           { return !i.SourceDestCheck }
-func natGateway(i Interface) bool          { return i.NATGateway }
+func forwarder(i Interface) bool           { return i.forwards() }
 func cut(i Interface) bool                 { return i.Cut }
 func (r *ruleset) public(i Interface) bool { return r.vpc.InternetGateway && i.PublicIP.IsValid() }
 
@@ -137,7 +138,7 @@ func (r *ruleset) sets() {
 	r.set("own", "ifname . ipv4_addr", everyInterface, nameAndAddr)
 	r.set("public", "ifname . ipv4_addr", r.public, nameAndAddr)
 	r.set("unchecked", "ifname", unchecked, quotedName)
-	r.set("natgateways", "ifname", natGateway, quotedName)
+	r.set("forwarders", "ifname", forwarder, quotedName)
 	r.set("cut", "ifname", cut, quotedName)
 	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
 		r.set("members-"+g.ID, "ifname", func(i Interface) bool { return slices.Contains(i.Groups, g.ID) }, quotedName)
@@ -164,15 +165,15 @@ func (r *ruleset) translation() {
 	r.close()
 }
 
-// sources drops packets with a forged source address. NAT gateways forge none: they also return
-// the router's errors about their packets, which have the router's address.
+// sources drops packets with a forged source address. NAT gateways and load balancers forge none: they also
+// return the router's errors about their packets, which have the router's address.
 func (r *ruleset) sources() {
 	r.open("chain sources")
 	r.line("type filter hook prerouting priority raw; policy drop;")
 	r.line(`iifname "lo" accept`)
 	r.line("iifname . ip saddr @own accept")
 	r.line("iifname != %q %s accept", uplinkName, askAddress)
-	r.line("iifname @natgateways accept")
+	r.line("iifname @forwarders accept")
 	r.line("ip saddr %s drop", r.vpc.CIDR)
 	r.line("iifname @unchecked accept")
 	r.line("iifname %q accept", uplinkName)
@@ -233,8 +234,8 @@ func (r *ruleset) forwarding() {
 }
 
 // groups writes one chain per interface and direction, which jumps to the chains of the interface's
-// groups. Through a NAT gateway everything goes out, and no flow comes in from the internet. Within
-// one transaction the order of chains does not matter.
+// groups. Through a NAT gateway everything goes out, and no flow comes in from the internet. A load balancer
+// without groups takes and sends everything. Within one transaction the order of chains does not matter.
 func (r *ruleset) groups() {
 	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
 		r.group("ingress-"+g.ID, g.Ingress, "saddr", "iifname", "accept")
@@ -251,6 +252,10 @@ func (r *ruleset) groups() {
 				r.line("goto receivers")
 			case i.NATGateway:
 				r.line("iifname != %q accept", uplinkName)
+			case i.Balancer != nil && len(i.Groups) == 0 && direction == "egress":
+				r.line("goto receivers")
+			case i.Balancer != nil && len(i.Groups) == 0:
+				r.line("accept")
 			}
 			r.line("drop")
 			r.close()

@@ -181,6 +181,9 @@ func (n *Network) InstanceByMAC(_ string, mac net.HardwareAddr) (metadata.Instan
 // AddressLeased implements metadata.Source.
 func (n *Network) AddressLeased(string, net.HardwareAddr) {}
 
+// BalancerAddresses implements metadata.Source: there are no load balancers.
+func (n *Network) BalancerAddresses(string) ([]netip.Addr, bool) { return nil, false }
+
 // PrivateAddressOf implements metadata.Source.
 func (n *Network) PrivateAddressOf(_ string, public netip.Addr) (netip.Addr, bool) {
 	i, ok := n.find(func(i metadata.Instance) bool { return i.PublicIP == public })

@@ -60,6 +60,9 @@ type Config struct {
 	Quotas    Quotas
 	// Profile returns the instance profile with a name or an ARN, if EC2 knows it.
 	Profile func(nameOrARN string) (Profile, bool)
+	// Nodes returns what forwards behind the interfaces of load balancers. A node that is not in it takes no
+	// packets. It is called without locks, and may ask the Compute.
+	Nodes func() map[string]network.Balancer
 
 	StateFile string // where the state is kept; empty keeps it in memory
 	BootID    string // identifies the host's boot: machines recorded under another are started again

@@ -10,14 +10,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// iface is a network interface. Each is made with an instance or a NAT gateway. Instance is empty if
-// the interface has outlived it (delete on termination off).
+// iface is a network interface. Each is made with an instance, a NAT gateway or a load balancer.
+// Instance is empty if the interface has outlived it (delete on termination off).
 type iface struct {
 	ID                  string
 	VPC                 string
 	Subnet              string
 	Instance            string
 	NATGateway          string // that it belongs to, instead of an instance
+	Balancer            string // likewise, as in net/NAME/ID
 	AttachmentID        string
 	AttachTime          time.Time
 	DeleteOnTermination bool

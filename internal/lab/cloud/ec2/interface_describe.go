@@ -85,7 +85,7 @@ func (t *tx) interfaceItem(e *iface) interfaceItem {
 	as := t.eniAssociation(e)
 	item := interfaceItem{
 		ID: e.ID, SubnetID: e.Subnet, VPCID: e.VPC, Zone: t.st.Subnets[e.Subnet].Zone, Description: e.Description,
-		OwnerID: t.c.cfg.AccountID, RequesterManaged: e.NATGateway != "", Status: e.status(), Type: e.kind(), MAC: e.MAC, PrivateIP: e.PrivateIP.String(),
+		OwnerID: t.c.cfg.AccountID, RequesterManaged: e.managed(), Status: e.status(), Type: e.kind(), MAC: e.MAC, PrivateIP: e.PrivateIP.String(),
 		PrivateDNS: t.privateDNS(e.PrivateIP), SourceDestCheck: e.SourceDestCheck, Groups: t.groupRefs(e.Groups),
 		Association: as,
 		Addresses:   []eniAddress{{e.PrivateIP.String(), t.privateDNS(e.PrivateIP), true, as}},
@@ -97,8 +97,11 @@ func (t *tx) interfaceItem(e *iface) interfaceItem {
 			AttachTime: e.AttachTime, DeleteOnTermination: e.DeleteOnTermination,
 		}
 	}
-	if e.NATGateway != "" {
+	if e.managed() {
 		item.RequesterID = awsOwner
+		if e.Balancer != "" {
+			item.RequesterID = elbOwner
+		}
 		item.Attachment = &eniAttachment{
 			ID: e.AttachmentID, InstanceOwnerID: awsOwner, DeviceIndex: natDeviceIndex, Status: "attached", AttachTime: e.AttachTime,
 		}
@@ -106,15 +109,19 @@ func (t *tx) interfaceItem(e *iface) interfaceItem {
 	return item
 }
 
-// What DescribeNetworkInterfaces says of an interface of a NAT gateway: who has made it and what it is
-// attached to, and at which place there.
+// managed reports whether AWS has made an interface for something of its own.
+func (e *iface) managed() bool { return e.NATGateway != "" || e.Balancer != "" }
+
+// What DescribeNetworkInterfaces says of an interface of a NAT gateway or a load balancer: who has made
+// it and what it is attached to, and at which place there.
 const (
 	awsOwner       = "amazon-aws"
+	elbOwner       = "amazon-elb"
 	natDeviceIndex = 1
 )
 
 func (e *iface) status() string {
-	if e.Instance == "" && e.NATGateway == "" {
+	if e.Instance == "" && !e.managed() {
 		return "available"
 	}
 	return "in-use"
@@ -122,8 +129,11 @@ func (e *iface) status() string {
 
 // kind returns EC2's word for the kind of an interface.
 func (e *iface) kind() string {
-	if e.NATGateway != "" {
+	switch {
+	case e.NATGateway != "":
 		return "nat_gateway"
+	case e.Balancer != "":
+		return "network_load_balancer"
 	}
 	return "interface"
 }
@@ -174,7 +184,7 @@ var interfaceFields = fields[iface]{
 	"source-dest-check":                   func(_ *tx, e *iface) []string { return yesNo(e.SourceDestCheck) },
 	"status":                              func(_ *tx, e *iface) []string { return one(e.status()) },
 	"interface-type":                      func(_ *tx, e *iface) []string { return one(e.kind()) },
-	"requester-managed":                   func(_ *tx, e *iface) []string { return yesNo(e.NATGateway != "") },
+	"requester-managed":                   func(_ *tx, e *iface) []string { return yesNo(e.managed()) },
 	"attachment.attachment-id":            ofInterfaceAttachment(func(a *eniAttachment) string { return a.ID }),
 	"attachment.instance-id":              ofInterfaceAttachment(func(a *eniAttachment) string { return a.InstanceID }),
 	"attachment.device-index":             ofInterfaceAttachment(func(a *eniAttachment) string { return strconv.Itoa(a.DeviceIndex) }),

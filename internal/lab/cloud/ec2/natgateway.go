@@ -295,9 +295,9 @@ func (t *tx) resumeNATGateways() {
 	}
 }
 
-// managed refuses to change the interface of a NAT gateway, or its address.
+// managed refuses to change the interface of a NAT gateway or of a load balancer, or its address.
 func managed(e *iface) error {
-	if e == nil || e.NATGateway == "" {
+	if e == nil || !e.managed() {
 		return nil
 	}
 	return wire.Refuse("AuthFailure", "You do not have permission to access the specified resource.")

@@ -11,7 +11,8 @@ import (
 )
 
 // render returns the network configuration of the state. cut says which zones are cut off.
-func render(st *state, cut func(zone string) bool) network.Config {
+// nodes has what forwards behind the interfaces of load balancers.
+func render(st *state, cut func(zone string) bool, nodes map[string]network.Balancer) network.Config {
 	t := &tx{st: st}
 	var cfg network.Config
 	for _, v := range sorted(st.VPCs) {
@@ -28,11 +29,16 @@ func render(st *state, cut func(zone string) bool) network.Config {
 		}
 		for _, e := range sorted(st.Interfaces) {
 			if e.VPC == v.ID {
-				n.Interfaces = append(n.Interfaces, network.Interface{
+				rendered := network.Interface{
 					ID: e.ID, SubnetID: e.Subnet, PrivateIP: e.PrivateIP, PublicIP: t.publicIP(e), MAC: e.MAC,
 					SourceDestCheck: e.SourceDestCheck, Groups: e.Groups, Stopped: !t.powered(e), NATGateway: e.NATGateway != "",
 					Cut: cut(st.Subnets[e.Subnet].Zone),
-				})
+				}
+				if e.Balancer != "" {
+					forwards, active := nodes[e.ID]
+					rendered.Balancer, rendered.Stopped = &forwards, !active
+				}
+				n.Interfaces = append(n.Interfaces, rendered)
 			}
 		}
 		for _, g := range sorted(st.Groups) {
@@ -95,8 +101,8 @@ func (t *tx) renderGroup(g *group) network.SecurityGroup {
 	return out
 }
 
-// FaultsChanged applies to the network what faults do to it.
-func (c *Compute) FaultsChanged() { c.syncNetwork(c.ctx) }
+// NetworkChanged applies to the network what others than EC2 do to it: faults and load balancers.
+func (c *Compute) NetworkChanged() { c.syncNetwork(c.ctx) }
 
 // networkTimeout bounds one attempt to change the network.
 const networkTimeout = 60 * time.Second
@@ -120,11 +126,12 @@ func (c *Compute) syncNetwork(ctx context.Context) {
 func (c *Compute) tryNetwork(ctx context.Context) error {
 	c.netMu.Lock()
 	defer c.netMu.Unlock()
+	nodes := c.cfg.Nodes()
 	c.mu.Lock()
 	want := render(c.st, func(zone string) bool {
 		_, cut := c.faults.ZoneCut(zone)
 		return cut
-	})
+	}, nodes)
 	c.mu.Unlock()
 	if c.applied != nil && reflect.DeepEqual(*c.applied, want) {
 		return nil

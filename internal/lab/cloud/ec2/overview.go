@@ -62,10 +62,10 @@ func named[T any](st *state, m map[string]*T, f func(*T) NamedOverview) []NamedO
 	return out
 }
 
-// userOf returns the instance or the NAT gateway that an Elastic IP is associated with.
+// userOf returns the instance, the NAT gateway or the load balancer that an Elastic IP is associated with.
 func (t *tx) userOf(a *address) string {
 	if e := t.st.Interfaces[a.Interface]; e != nil {
-		return cmp.Or(e.Instance, e.NATGateway)
+		return cmp.Or(e.Instance, e.NATGateway, e.Balancer)
 	}
 	return ""
 }
@@ -88,7 +88,7 @@ func (c *Compute) Overview() Overview {
 		}),
 		Groups: named(st, st.Groups, func(g *group) NamedOverview { return NamedOverview{ID: g.ID, Detail: g.Name, User: g.VPC} }),
 		Interfaces: named(st, st.Interfaces, func(e *iface) NamedOverview {
-			return NamedOverview{ID: e.ID, Detail: e.PrivateIP.String(), User: cmp.Or(e.Instance, e.NATGateway)}
+			return NamedOverview{ID: e.ID, Detail: e.PrivateIP.String(), User: cmp.Or(e.Instance, e.NATGateway, e.Balancer)}
 		}),
 		Volumes: named(st, st.Volumes, func(v *volume) NamedOverview {
 			return NamedOverview{ID: v.ID, Detail: fmt.Sprintf("%d GiB %s", v.SizeGiB, v.Type), User: v.Instance}

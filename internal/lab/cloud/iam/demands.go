@@ -11,9 +11,9 @@ import (
 
 // Call is a request as authorization sees it.
 type Call struct {
-	Service string     // "ec2", "ssm" or "sts"
+	Service string     // "ec2", "ssm", "sts" or "elasticloadbalancing"
 	Action  string     // "RunInstances"
-	Form    url.Values // of EC2 and STS
+	Form    url.Values // of EC2, STS and ELB
 	Body    []byte     // of SSM
 }
 
@@ -27,6 +27,8 @@ type Account struct {
 	Role func(profile string) string
 	// ParameterTags returns the tags of a parameter, and whether it is one of AWS' public ones.
 	ParameterTags func(name string) (tags map[string]string, public bool)
+	// BalancerTags returns the tags of what has an ARN of Elastic Load Balancing. Nil stands for no tags.
+	BalancerTags func(arn string) map[string]string
 }
 
 // Demands returns what a call needs. ok is false for an action that nobody has described yet; it
@@ -37,6 +39,8 @@ func (a Account) Demands(c Call) (demands []Demand, ok bool) {
 		demands, ok = a.ssm(c)
 	case "sts":
 		demands, ok = a.sts(c)
+	case "elasticloadbalancing":
+		demands, ok = a.elb(c)
 	default:
 		demands, ok = a.ec2(c)
 	}

@@ -45,7 +45,15 @@ var (
 		BadKey:       RefuseWith(http.StatusForbidden, "InvalidClientTokenId", invalidToken),
 		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
 		Expired:      RefuseWith(http.StatusForbidden, "ExpiredToken", expiredToken),
-		Write:        writeSTS, WriteError: writeSTSError,
+		Write:        writeQuery(namespaceSTS), WriteError: writeQueryError(namespaceSTS),
+	}
+	ELB = &Protocol{
+		Name:         "elasticloadbalancing",
+		Throttled:    Refuse("Throttling", "Rate exceeded"),
+		BadKey:       RefuseWith(http.StatusForbidden, "InvalidClientTokenId", invalidToken),
+		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
+		Expired:      RefuseWith(http.StatusForbidden, "ExpiredToken", expiredToken),
+		Write:        writeQuery(namespaceELB), WriteError: writeQueryError(namespaceELB),
 	}
 	SSM = &Protocol{
 		Name:         "ssm",
@@ -68,9 +76,9 @@ var (
 
 // Request is one call of an action.
 type Request struct {
-	Protocol *Protocol // EC2, STS, SSM or S3
+	Protocol *Protocol // EC2, STS, ELB, SSM or S3
 	Action   string
-	Form     url.Values // the input of EC2's and STS's actions, see Decode
+	Form     url.Values // the input of the actions of EC2, STS and ELB, see Decode
 	Body     []byte     // the input of SSM's actions, JSON
 }
 
@@ -81,7 +89,7 @@ func ForS3(r *http.Request) bool {
 }
 
 // ParseRequest parses a request, whose body the caller has read. SSM's requests name their target
-// in a header; STS's and EC2's name an action in a form and differ in the version. Errors are in
+// in a header; those of STS, ELB and EC2 name an action in a form and differ in the version. Errors are in
 // EC2's protocol.
 func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
@@ -101,8 +109,11 @@ func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	if req.Action == "" {
 		return Request{}, Refuse("MissingAction", "The request is missing an action or a required parameter.")
 	}
-	if form.Get("Version") == "2011-06-15" {
+	switch form.Get("Version") {
+	case "2011-06-15":
 		req.Protocol = STS
+	case "2015-12-01":
+		req.Protocol = ELB
 	}
 	return req, nil
 }

@@ -20,6 +20,7 @@ const (
 const (
 	namespaceEC2 = "http://ec2.amazonaws.com/doc/2016-11-15/"
 	namespaceSTS = "https://sts.amazonaws.com/doc/2011-06-15/"
+	namespaceELB = "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/"
 )
 
 // writeEC2 answers in EC2's variant of the query protocol:
@@ -49,32 +50,37 @@ func writeEC2Error(w http.ResponseWriter, requestID string, refusal *Error) erro
 	}{Errors: []item{{refusal.Code, refusal.Message}}, RequestID: requestID})
 }
 
-// writeSTS answers in STS's variant of the query protocol:
-// <ActionResponse><ActionResult>...</ActionResult><ResponseMetadata/></ActionResponse>.
-func writeSTS(w http.ResponseWriter, action, requestID string, body any) error {
-	result, err := marshalAs(xml.StartElement{Name: xml.Name{Local: action + "Result"}}, body)
-	if err != nil {
-		return err
+// writeQuery answers in the query protocol:
+// <ActionResponse><ActionResult>...</ActionResult><ResponseMetadata/></ActionResponse>, with list elements
+// in <member>.
+func writeQuery(namespace string) func(w http.ResponseWriter, action, requestID string, body any) error {
+	return func(w http.ResponseWriter, action, requestID string, body any) error {
+		result, err := marshalAs(xml.StartElement{Name: xml.Name{Local: action + "Result"}}, body)
+		if err != nil {
+			return err
+		}
+		return sendXML(w, http.StatusOK, requestID, struct {
+			XMLName xml.Name
+			Xmlns   string `xml:"xmlns,attr"`
+			Result  []byte `xml:",innerxml"`
+		}{
+			XMLName: xml.Name{Local: action + "Response"}, Xmlns: namespace,
+			Result: fmt.Appendf(result, "<ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata>", requestID),
+		})
 	}
-	return sendXML(w, http.StatusOK, requestID, struct {
-		XMLName xml.Name
-		Xmlns   string `xml:"xmlns,attr"`
-		Result  []byte `xml:",innerxml"`
-	}{
-		XMLName: xml.Name{Local: action + "Response"}, Xmlns: namespaceSTS,
-		Result: fmt.Appendf(result, "<ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata>", requestID),
-	})
 }
 
-func writeSTSError(w http.ResponseWriter, requestID string, refusal *Error) error {
-	return sendXML(w, refusal.HTTPStatus(), requestID, struct {
-		XMLName   xml.Name `xml:"ErrorResponse"`
-		Xmlns     string   `xml:"xmlns,attr"`
-		Type      string   `xml:"Error>Type"`
-		Code      string   `xml:"Error>Code"`
-		Message   string   `xml:"Error>Message"`
-		RequestID string   `xml:"RequestId"`
-	}{Xmlns: namespaceSTS, Type: "Sender", Code: refusal.Code, Message: refusal.Message, RequestID: requestID})
+func writeQueryError(namespace string) func(w http.ResponseWriter, requestID string, refusal *Error) error {
+	return func(w http.ResponseWriter, requestID string, refusal *Error) error {
+		return sendXML(w, refusal.HTTPStatus(), requestID, struct {
+			XMLName   xml.Name `xml:"ErrorResponse"`
+			Xmlns     string   `xml:"xmlns,attr"`
+			Type      string   `xml:"Error>Type"`
+			Code      string   `xml:"Error>Code"`
+			Message   string   `xml:"Error>Message"`
+			RequestID string   `xml:"RequestId"`
+		}{Xmlns: namespace, Type: "Sender", Code: refusal.Code, Message: refusal.Message, RequestID: requestID})
+	}
 }
 
 func writeS3Error(w http.ResponseWriter, requestID string, refusal *Error) error {
