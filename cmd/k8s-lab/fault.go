@@ -32,7 +32,7 @@ var kinds = []struct {
 		{"instances", "for more than so many instances (0)"}, {"instance_type", "of this type; may hold *"}, {"zone", "in this availability zone; may hold *"},
 		{"count", "so many times"}, {"action", "RunInstances (default) or StartInstances; may hold *"},
 	}, "capacity instances=4 instance_type='t3.*' zone=us-east-1a"},
-	{"zone", "Cut an availability zone off: no packet reaches its machines and NAT gateways, and there is no capacity", []field{
+	{"zone", "Cut an availability zone off: no packet reaches its machines, NAT gateways and load balancers, and there is no capacity", []field{
 		{"zone", "its name"},
 	}, "zone zone=us-east-1a"},
 	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for so long"}, {"count", "so many instances"}}, "slow-start seconds=20"},

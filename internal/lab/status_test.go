@@ -23,16 +23,18 @@ func TestWriteStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cloud.Overview{Parameters: []string{"/k8s/demo/pki/ca"}, Buckets: []string{"backups"}, Overview: ec2.Overview{
-		Instances: []ec2.InstanceOverview{
-			{ID: "i-2", Name: "worker-0", State: "stopped", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.20"},
-			{ID: "i-1", Name: "controller-0", State: "running", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.10", PublicIP: "203.0.113.4", Launched: now.Add(-90 * time.Second)},
-		},
-		VPCs:        []ec2.NamedOverview{{ID: "vpc-1", Name: "demo", Detail: "10.240.0.0/16"}},
-		Subnets:     []ec2.NamedOverview{{ID: "subnet-1", User: "vpc-1"}},
-		NATGateways: []ec2.NamedOverview{{ID: "nat-1", Name: "demo-a", Detail: "available in us-east-1a", User: "subnet-1"}},
-		Addresses:   []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
-	}}
+	o := cloud.Overview{Parameters: []string{"/k8s/demo/pki/ca"}, Buckets: []string{"backups"},
+		LoadBalancers: []ec2.NamedOverview{{ID: "arn:1", Name: "demo", Detail: "active, internal", User: "vpc-1"}},
+		TargetGroups:  []ec2.NamedOverview{{ID: "arn:2", Name: "demo-api", Detail: "i-1 healthy", User: "vpc-1"}}, Overview: ec2.Overview{
+			Instances: []ec2.InstanceOverview{
+				{ID: "i-2", Name: "worker-0", State: "stopped", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.20"},
+				{ID: "i-1", Name: "controller-0", State: "running", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.10", PublicIP: "203.0.113.4", Launched: now.Add(-90 * time.Second)},
+			},
+			VPCs:        []ec2.NamedOverview{{ID: "vpc-1", Name: "demo", Detail: "10.240.0.0/16"}},
+			Subnets:     []ec2.NamedOverview{{ID: "subnet-1", User: "vpc-1"}},
+			NATGateways: []ec2.NamedOverview{{ID: "nat-1", Name: "demo-a", Detail: "available in us-east-1a", User: "subnet-1"}},
+			Addresses:   []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
+		}}
 	var got strings.Builder
 	status := Status{
 		Dir: "/var/lib/k8s-lab/default", PID: 7, Started: now.Add(-time.Hour), Endpoints: endpoints, Account: o,
@@ -60,6 +62,14 @@ VPCs
 NAT gateways
   NAME    ID     STATE                    SUBNET
   demo-a  nat-1  available in us-east-1a  subnet-1
+
+Load balancers
+  NAME  STATE             VPC
+  demo  active, internal  vpc-1
+
+Target groups
+  NAME      TARGETS
+  demo-api  i-1 healthy
 
 Elastic IPs
   NAME  ADDRESS      ID          USED BY
@@ -94,7 +104,7 @@ func TestStatusJSON(t *testing.T) {
 	}
 	for _, key := range []string{
 		"state_dir", "pid", "started", "endpoints", "api", "artifacts", "images", "network", "operator", "account", "region", "instances", "id", "name",
-		"state", "type", "vpc", "zone", "private_ip", "launched", "vpcs", "subnets", "internet_gateways", "nat_gateways", "route_tables", "security_groups", "network_interfaces",
+		"state", "type", "vpc", "zone", "private_ip", "launched", "vpcs", "subnets", "internet_gateways", "nat_gateways", "load_balancers", "target_groups", "route_tables", "security_groups", "network_interfaces",
 		"volumes", "addresses", "key_pairs", "parameters", "total", "faults", "host", "labs", "settings", "path", "before", "now", "modules",
 	} {
 		if !strings.Contains(string(raw), `"`+key+`":`) {

@@ -28,7 +28,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
 // Config is an Account's configuration.
@@ -103,7 +102,7 @@ func Open(cfg Config) (*Account, error) {
 		Region: cfg.Region, AccountID: cfg.AccountID, Images: cfg.Images, PublicIPs: cfg.PublicIPs, Quotas: cfg.Quotas, Profile: a.profile,
 		StateFile: cfg.StateFile, BootID: cfg.BootID, Network: cfg.Network, Machines: cfg.Machines,
 		Clock: cfg.Clock, Rand: cfg.Rand, Faults: a.faults, Log: cfg.Log,
-		Nodes: func() map[string]network.Balancer { return a.elb.Nodes() },
+		Nodes: func() ec2.Nodes { return a.elb.Nodes() },
 	})
 	if err != nil {
 		return nil, err

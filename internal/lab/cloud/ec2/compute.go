@@ -51,6 +51,9 @@ type Clock interface {
 	After(time.Duration) <-chan time.Time
 }
 
+// Nodes has what forwards behind the interfaces of load balancers.
+type Nodes = map[string]network.Balancer
+
 // Config is a Compute's configuration. All fields are required unless they say otherwise.
 type Config struct {
 	Region    string
@@ -62,7 +65,7 @@ type Config struct {
 	Profile func(nameOrARN string) (Profile, bool)
 	// Nodes returns what forwards behind the interfaces of load balancers. A node that is not in it takes no
 	// packets. It is called without locks, and may ask the Compute.
-	Nodes func() map[string]network.Balancer
+	Nodes func() Nodes
 
 	StateFile string // where the state is kept; empty keeps it in memory
 	BootID    string // identifies the host's boot: machines recorded under another are started again

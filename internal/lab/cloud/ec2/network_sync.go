@@ -11,8 +11,7 @@ import (
 )
 
 // render returns the network configuration of the state. cut says which zones are cut off.
-// nodes has what forwards behind the interfaces of load balancers.
-func render(st *state, cut func(zone string) bool, nodes map[string]network.Balancer) network.Config {
+func render(st *state, cut func(zone string) bool, nodes Nodes) network.Config {
 	t := &tx{st: st}
 	var cfg network.Config
 	for _, v := range sorted(st.VPCs) {

@@ -74,7 +74,10 @@ func describeLoadBalancers(t *tx, in *describeLoadBalancersRequest) (any, error)
 		}
 		found = append(found, b)
 	}
-	all := slices.DeleteFunc(sorted(t.st.LoadBalancers), func(b *loadBalancer) bool { return t.s.cfg.Faults.Hidden(b.ARN, t.now) })
+	all := sorted(t.st.LoadBalancers)
+	if len(in.LoadBalancerArns) == 0 {
+		all = slices.DeleteFunc(all, func(b *loadBalancer) bool { return t.s.cfg.Faults.Hidden(b.ARN, t.now) })
+	}
 	for _, name := range in.Names {
 		i := slices.IndexFunc(all, func(b *loadBalancer) bool { return b.Name == name })
 		if i < 0 {

@@ -269,7 +269,10 @@ func describeTargetGroups(t *tx, in *describeTargetGroupsRequest) (any, error) {
 	if given > 1 {
 		return nil, invalid("You can specify one of the following: a load balancer ARN, target group ARNs, or target group names")
 	}
-	all := slices.DeleteFunc(sorted(t.st.TargetGroups), func(g *targetGroup) bool { return t.s.cfg.Faults.Hidden(g.ARN, t.now) })
+	all := sorted(t.st.TargetGroups)
+	if len(in.TargetGroupArns) == 0 {
+		all = slices.DeleteFunc(all, func(g *targetGroup) bool { return t.s.cfg.Faults.Hidden(g.ARN, t.now) })
+	}
 	found := all
 	switch {
 	case in.LoadBalancerArn != "":

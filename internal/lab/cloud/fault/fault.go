@@ -43,7 +43,7 @@ const (
 	// Boot disturbs the first boot of instances whose Name tag matches Name, with BootFault.
 	Boot Kind = "boot"
 	// Zone cuts the availability zone Zone off, as if its network had no power: no packet reaches an
-	// instance or a NAT gateway of the zone, from outside the zone or from inside. The machines go on,
+	// instance, a NAT gateway or a load balancer's node of the zone, from outside the zone or from inside. The machines go on,
 	// and what is on their own hosts answers them (metadata, names, DHCP), so that they are as they were
 	// when the fault is cleared. For new instances the zone has no capacity. That its machines still
 	// reached each other would be kinder: half of a cluster could go on there. A zone without power is
