@@ -30,6 +30,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 )
 
@@ -68,6 +69,7 @@ type lab struct {
 	cloud     *cloud.Account
 	clock     *clock
 	network   *fakeNetwork
+	packets   *network.Manager // instead of network, if it is not nil
 	machines  *fakeMachines
 	dir       string
 	quotas    ec2.Quotas
@@ -97,6 +99,10 @@ func (l *lab) open(t *testing.T) {
 	for a := netip.MustParseAddr("203.0.113.3"); len(ips) < 8; a = a.Next() {
 		ips = append(ips, a)
 	}
+	var packets cloud.Network = l.network
+	if l.packets != nil {
+		packets, ips = l.packets, l.packets.Slice().PublicIPs()
+	}
 	var store cloud.Objects
 	if l.objects != nil {
 		store = l.objects
@@ -110,7 +116,7 @@ func (l *lab) open(t *testing.T) {
 		PublicIPs: ips, Quotas: l.quotas, StateFile: filepath.Join(l.dir, "state.json"), ParametersFile: filepath.Join(l.dir, "ssm.json"),
 		SessionsFile: filepath.Join(l.dir, "sts.json"), IdentitiesFile: filepath.Join(l.dir, "iam.json"),
 		BalancersFile: filepath.Join(l.dir, "elb.json"),
-		BootID:        l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1, Calls: l.calls,
+		BootID:        l.bootID, Network: packets, Machines: l.machines, Clock: l.clock, Seed: 1, Calls: l.calls,
 	})
 	if err != nil {
 		t.Fatal(err)
