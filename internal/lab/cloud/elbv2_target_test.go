@@ -175,6 +175,17 @@ func TestTargetHealth(t *testing.T) {
 	// A stopped instance is not used, a terminated one leaves.
 	must[*awsec2.StopInstancesOutput](t)(b.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{inB}}))
 	b.becomes(t, inB, "unused Target.InvalidState")
+	b.await(t, inB, types.InstanceStateNameStopped)
+	_, err := b.elb.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: &inB, Port: aws.Int32(1)}}})
+	refused(t, err, "InvalidTarget")
+	b.clock.advance(time.Second)
+	time.Sleep(50 * time.Millisecond)
+	must[*awsec2.StartInstancesOutput](t)(b.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{inB}}))
+	b.await(t, inB, types.InstanceStateNameRunning)
+	if got := b.health(t); !strings.HasPrefix(got[inB], "initial") {
+		t.Errorf("started again: %v", got)
+	}
+	b.becomes(t, inB, "healthy")
 	must[*awsec2.TerminateInstancesOutput](t)(b.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{inB}}))
 	b.becomes(t, inB, "draining Target.DeregistrationInProgress")
 	b.clock.advance(300 * time.Second)

@@ -213,7 +213,8 @@ func (t *tx) endFlows(g *targetGroup, x target) {
 	})
 }
 
-// retire deregisters terminated instances, and drops targets that have been drained.
+// retire deregisters terminated instances, drops targets that have been drained, and forgets the health of
+// targets that are not in use: once they are, they are initial again.
 func (s *Service) retire() {
 	step := func(t *tx) bool {
 		any := false
@@ -225,6 +226,8 @@ func (s *Service) retire() {
 				switch {
 				case gone && x.Deregistered.IsZero():
 					x.Deregistered, any = t.now, true
+				case x.Deregistered.IsZero() && x.Checked && t.health(g, *x).State == healthUnused:
+					x.Health, x.Checked, any = healthInitial, false, true
 				case !x.Deregistered.IsZero() && !t.now.Before(g.drained(*x)):
 					any = true
 					if g.attribute(drainedEndKey) == "true" {

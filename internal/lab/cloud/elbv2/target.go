@@ -77,7 +77,7 @@ func registerTargets(t *tx, in *targetsRequest) (any, error) {
 			return nil, invalid("1 validation error detected: Value '%d' at 'targets.port' failed to satisfy constraint: Member must be between 1 and 65535", *d.Port)
 		case !ok || i.State == instanceTerminated:
 			return nil, wire.Refuse("InvalidTarget", "The following targets do not exist: '%s'", d.ID)
-		case i.State != instanceRunning && i.State != instancePending:
+		case i.State != instanceRunning: // nor pending
 			return nil, wire.Refuse("InvalidTarget", "The following targets are not in a running state and cannot be registered: '%s'", d.ID)
 		case i.VPC != g.VPC:
 			return nil, wire.Refuse("InvalidTarget", "The following targets are not in the target group VPC '%s': '%s'", g.VPC, d.ID)
