@@ -54,13 +54,15 @@ func namedIn(req wire.Request) []string {
 }
 
 // namesResource reports whether a parameter of the query protocol names a resource, such as
-// "InstanceId.1", "NetworkInterface.1.SubnetId", "GroupName" or "RoleArn".
+// "InstanceId.1", "NetworkInterface.1.SubnetId", "GroupName", "RoleArn" or "Subnets.member.1".
 func namesResource(parameter string) bool {
-	parts := strings.Split(strings.TrimRight(parameter, ".0123456789"), ".")
+	parts := strings.Split(strings.TrimSuffix(strings.TrimRight(parameter, ".0123456789"), ".member"), ".")
 	switch last := parts[len(parts)-1]; last {
-	case "GroupName", "KeyName", "PublicIp", "RoleArn":
+	case "GroupName", "KeyName", "PublicIp", "Subnets", "SecurityGroups":
 		return true
+	case "Name", "Names":
+		return len(parts) == 1 // and is not that of a filter
 	default:
-		return strings.HasSuffix(last, "Id")
+		return strings.HasSuffix(last, "Id") || strings.HasSuffix(last, "Arn") || strings.HasSuffix(last, "Arns")
 	}
 }
