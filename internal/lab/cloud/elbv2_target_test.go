@@ -268,8 +268,13 @@ func TestTargetGroupRefusals(t *testing.T) {
 	_, err := b.elb.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group})
 	refused(t, err, "ResourceInUse")
 	in := &awselb.CreateListenerInput{LoadBalancerArn: &b.arn, Port: aws.Int32(6443), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: forward(b.group)}
+	if again := must[*awselb.CreateListenerOutput](t)(b.elb.CreateListener(ctx, in)); *again.Listeners[0].ListenerArn != listener {
+		t.Errorf("again: %s", *again.Listeners[0].ListenerArn)
+	}
+	in.Tags = elbTags("a", "1")
 	_, err = b.elb.CreateListener(ctx, in)
 	refused(t, err, "DuplicateListener")
+	in.Tags = nil
 	in.Port, in.Protocol = aws.Int32(80), elbtypes.ProtocolEnumHttp
 	_, err = b.elb.CreateListener(ctx, in)
 	refused(t, err, "UnsupportedProtocol")

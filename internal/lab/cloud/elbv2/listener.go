@@ -2,6 +2,7 @@ package elbv2
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,7 +61,11 @@ func createListener(t *tx, in *createListenerRequest) (any, error) {
 		return nil, err
 	}
 	for _, l := range t.st.listenersOf(b.ARN) {
-		if l.Port == *in.Port {
+		switch {
+		case l.Port != *in.Port:
+		case l.TargetGroup == group.ARN && maps.Equal(t.st.Tags[l.ARN], tags): // the same again
+			return listenersAnswer{Listeners: []listenerItem{l.item()}}, nil
+		default:
 			return nil, wire.Refuse("DuplicateListener", "A listener already exists on this port for this load balancer '%s'", b.ARN)
 		}
 	}
