@@ -75,6 +75,9 @@ func (t *tx) eniAssociation(e *iface) *eniAssociation {
 		return nil
 	}
 	as := &eniAssociation{OwnerID: "amazon", PublicIP: ip.String(), PublicDNS: t.publicDNS(e.VPC, ip)}
+	if e.Balancer != "" {
+		as.OwnerID = elbOwner
+	}
 	if a := t.addressOf(e.ID); a != nil {
 		as.AllocationID, as.AssociationID, as.OwnerID = a.ID, a.AssociationID, t.c.cfg.AccountID
 	}
