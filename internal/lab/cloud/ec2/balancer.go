@@ -10,9 +10,9 @@ import (
 
 // SubnetFacts is what load balancers need to know of a subnet.
 type SubnetFacts struct {
-	ID, VPC, Zone, ZoneID string
-	Free                  int  // addresses
-	Internet              bool // its VPC has an internet gateway
+	ID, VPC, Zone string
+	Free          int  // addresses
+	Internet      bool // its VPC has an internet gateway
 }
 
 // InstanceFacts is what target groups need to know of an instance.
@@ -43,7 +43,7 @@ func (c *Compute) SubnetFacts(id string) (facts SubnetFacts, ok bool) {
 		if s == nil || c.faults.Hidden(id, t.now) {
 			return
 		}
-		facts, ok = SubnetFacts{s.ID, s.VPC, s.Zone, c.zoneID(s.Zone), t.freeAddresses(s), t.gatewayOf(s.VPC) != nil}, true
+		facts, ok = SubnetFacts{s.ID, s.VPC, s.Zone, t.freeAddresses(s), t.gatewayOf(s.VPC) != nil}, true
 	})
 	return facts, ok
 }
@@ -154,13 +154,13 @@ func (c *Compute) KeepNodes(interfaces []string) error {
 }
 
 func (c *Compute) removeNodes(which func(id string) bool) error {
-	any := false
+	found := false
 	c.look(func(t *tx) {
 		for _, e := range t.st.Interfaces {
-			any = any || e.Balancer != "" && which(e.ID)
+			found = found || e.Balancer != "" && which(e.ID)
 		}
 	})
-	if !any {
+	if !found {
 		return nil
 	}
 	return c.update("", nil, func(t *tx) error {

@@ -217,7 +217,7 @@ func (t *tx) endFlows(g *targetGroup, x target) {
 // targets that are not in use: once they are, they are initial again.
 func (s *Service) retire() {
 	step := func(t *tx) bool {
-		any := false
+		changed := false
 		for _, g := range sorted(t.st.TargetGroups) {
 			for i := range g.Targets {
 				x := &g.Targets[i]
@@ -225,11 +225,11 @@ func (s *Service) retire() {
 				gone := !ok || found.State == instanceTerminated
 				switch {
 				case gone && x.Deregistered.IsZero():
-					x.Deregistered, any = t.now, true
+					x.Deregistered, changed = t.now, true
 				case x.Deregistered.IsZero() && x.Checked && t.health(g, *x).State == healthUnused:
-					x.Health, x.Checked, any = healthInitial, false, true
+					x.Health, x.Checked, changed = healthInitial, false, true
 				case !x.Deregistered.IsZero() && !t.now.Before(g.drained(*x)):
-					any = true
+					changed = true
 					if g.attribute(drainedEndKey) == "true" {
 						t.endFlows(g, *x)
 					}
@@ -239,7 +239,7 @@ func (s *Service) retire() {
 				return !x.Deregistered.IsZero() && (!t.now.Before(g.drained(x)) || t.st.balancerOf(g.ARN) == nil)
 			})
 		}
-		return any
+		return changed
 	}
 	s.mu.Lock()
 	copied, err := decodeState(s.raw)

@@ -236,7 +236,7 @@ func (t *tx) addNodes(b *loadBalancer, mappings []subnetMapping) error {
 	})
 	for i, m := range mappings {
 		s, _ := t.s.cfg.Compute.Subnet(m.SubnetId)
-		b.Nodes = append(b.Nodes, node{s.ID, s.Zone, s.ZoneID, interfaces[i], m.AllocationId, m.PrivateIPv4Address})
+		b.Nodes = append(b.Nodes, node{s.ID, s.Zone, interfaces[i], m.AllocationId, m.PrivateIPv4Address})
 	}
 	slices.SortFunc(b.Nodes, func(x, y node) int { return cmp.Compare(x.Zone, y.Zone) })
 	return nil

@@ -27,9 +27,9 @@ import (
 
 // Subnet is what load balancers need to know of a subnet.
 type Subnet struct {
-	ID, VPC, Zone, ZoneID string
-	Free                  int  // addresses
-	Internet              bool // its VPC has an internet gateway
+	ID, VPC, Zone string
+	Free          int  // addresses
+	Internet      bool // its VPC has an internet gateway
 }
 
 // Instance is what target groups need to know of an instance.

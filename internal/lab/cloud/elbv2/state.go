@@ -33,10 +33,10 @@ type loadBalancer struct {
 
 // node is a load balancer's part in one subnet.
 type node struct {
-	Subnet, Zone, ZoneID string
-	Interface            string
-	Allocation           string // of its Elastic IP
-	PrivateIP            string // that was asked for
+	Subnet, Zone string
+	Interface    string
+	Allocation   string // of its Elastic IP
+	PrivateIP    string // that was asked for
 }
 
 // targetGroup is a target group of instances.

@@ -27,10 +27,9 @@ const (
 
 // The states of an instance that say something of a target.
 const (
-	instanceRunning      = "running"
-	instancePending      = "pending"
-	instanceShuttingDown = "shutting-down"
-	instanceTerminated   = "terminated"
+	instanceRunning    = "running"
+	instancePending    = "pending"
+	instanceTerminated = "terminated"
 )
 
 type targetDescription struct {
