@@ -2,7 +2,6 @@ package aws
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"net/netip"
 	"slices"
@@ -66,11 +65,7 @@ func TestSSHFromBastions(t *testing.T) {
 
 func TestCloudConfig(t *testing.T) {
 	spec := MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}}
-	encoded, err := cloudConfig(spec, hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "-----BEGIN\nxyz\n-----END\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := base64.StdEncoding.DecodeString(encoded)
+	body, err := userData(spec, hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "-----BEGIN\nxyz\n-----END\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +96,7 @@ users:
 	if diff := cmp.Diff(want, string(body)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := cloudConfig(MachineSpec{Name: "x"}, hostKeyPair{}); err == nil {
+	if _, err := userData(MachineSpec{Name: "x"}, hostKeyPair{}); err == nil {
 		t.Error("a machine nobody can log in to")
 	}
 }
@@ -116,11 +111,7 @@ func TestBootCommand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		encoded, err := cloudConfig(spec, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := base64.StdEncoding.DecodeString(encoded)
+		body, err := userData(spec, key)
 		if n, foretold := spec.UserDataBytes(rand.Reader); err != nil || foretold != nil || n != len(body) || (n > MaxUserData) != (length == 16<<10) {
 			t.Errorf("%d bytes of user data (%v), foretold were %d (%v)", len(body), err, n, foretold)
 		}

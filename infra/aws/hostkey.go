@@ -3,7 +3,6 @@ package aws
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -12,11 +11,8 @@ import (
 	"strings"
 	"time"
 
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/crypto/ssh"
-	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -58,102 +54,6 @@ func newHostKey(rand io.Reader) (hostKeyPair, error) {
 	}, nil
 }
 
-// cloudInit is the part of cloud-init's configuration that is used.
-// https://docs.cloud-init.io/en/latest/reference/modules.html
-type cloudInit struct {
-	Hostname         string            `json:"hostname,omitempty"`
-	PreserveHostname bool              `json:"preserve_hostname"`
-	DisableRoot      bool              `json:"disable_root"`
-	PasswordAuth     bool              `json:"ssh_pwauth"`
-	DeleteKeys       bool              `json:"ssh_deletekeys"`
-	HostKeys         map[string]string `json:"ssh_keys"`
-	Users            []cloudInitUser   `json:"users"`
-	BootCommands     [][]string        `json:"bootcmd,omitempty"`
-}
-
-type cloudInitUser struct {
-	Name           string   `json:"name"`
-	Gecos          string   `json:"gecos,omitempty"`
-	Groups         []string `json:"groups,omitempty"`
-	Shell          string   `json:"shell"`
-	Sudo           string   `json:"sudo"`
-	LockPassword   bool     `json:"lock_passwd"`
-	AuthorizedKeys []string `json:"ssh_authorized_keys"`
-}
-
-// MaxUserData is how many bytes of user data EC2 accepts, before base64.
-// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html
-const MaxUserData = 16 << 10
-
-// cloudConfig returns the user data, base64-encoded as RunInstances requires. It is not compressed, so
-// that launchKeyOf and people can read it.
-func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
-	if len(spec.AuthorizedKeys) == 0 {
-		return "", errors.New("no SSH public key to authorise on the machine")
-	}
-	config := cloudInit{
-		Hostname:    spec.Name,
-		DisableRoot: true,
-		DeleteKeys:  true,
-		HostKeys:    map[string]string{"ed25519_private": key.pem, "ed25519_public": key.authorized},
-		Users: []cloudInitUser{{
-			Name: spec.User, Gecos: "Administrator", Groups: []string{"adm", "systemd-journal"}, Shell: "/bin/bash",
-			Sudo: "ALL=(ALL) NOPASSWD:ALL", LockPassword: true, AuthorizedKeys: spec.AuthorizedKeys,
-		}},
-	}
-	if spec.BootCommand != "" {
-		config.BootCommands = [][]string{{"cloud-init-per", "instance", "k8s-from-scratch", "sh", "-c", spec.BootCommand}}
-	}
-	data, err := config.userData()
-	return base64.StdEncoding.EncodeToString(data), err
-}
-
-// UserDataBytes returns how many bytes of user data a machine of the specification is launched with. EC2
-// takes [MaxUserData].
-func (s MachineSpec) UserDataBytes(rand io.Reader) (int, error) {
-	key, err := newHostKey(rand) // all have the same length
-	if err != nil {
-		return 0, err
-	}
-	encoded, err := cloudConfig(s, key)
-	if err != nil {
-		return 0, err
-	}
-	data, err := base64.StdEncoding.DecodeString(encoded)
-	return len(data), err
-}
-
-func (c cloudInit) userData() ([]byte, error) {
-	body, err := yaml.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("write user data: %w", err)
-	}
-	return append([]byte("#cloud-config\n"), body...), nil
-}
-
-// launchKeyOf returns the public key of the first host key from an instance's user data; empty if
-// there is none.
-func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
-	out, err := c.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
-		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
-	}, c.retryUntilKnown())
-	if err != nil {
-		return "", fmt.Errorf("read its user data: %w", err)
-	}
-	if out.UserData == nil {
-		return "", nil
-	}
-	var parsed cloudInit
-	body, err := base64.StdEncoding.DecodeString(sdk.ToString(out.UserData.Value))
-	if err == nil {
-		err = yaml.Unmarshal(body, &parsed)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read its user data, which was not written by this provider: %w", err)
-	}
-	return strings.TrimSpace(parsed.HostKeys["ed25519_public"]), nil
-}
-
 // sshPoll is the shortest pause between attempts to reach a booting machine.
 const sshPoll = 100 * time.Millisecond
 
@@ -162,10 +62,11 @@ const sshPoll = 100 * time.Millisecond
 // interruption at any point the machine can be recognised by the tag or by the first key.
 func (c *Client) replaceHostKey(ctx context.Context, spec MachineSpec, m Machine, launchKey string, connect Connect) (string, error) {
 	if launchKey == "" {
-		var err error
-		if launchKey, err = c.launchKeyOf(ctx, m.ID); err != nil && m.HostKey == "" {
+		first, err := c.launchedWith(ctx, m.ID)
+		if err != nil && m.HostKey == "" {
 			return "", err
 		}
+		launchKey = first.hostKey
 	}
 	pinned := slices.DeleteFunc([]string{m.HostKey, launchKey}, func(s string) bool { return s == "" })
 	if len(pinned) == 0 {

@@ -62,6 +62,10 @@ type MachineSpec struct {
 	// it is too long, see UserDataBytes.
 	BootCommand string
 
+	// UserData are further user data, beside what the machine needs itself: see [CheckUserData]. They
+	// are used only at launch. Everyone who may describe the instance can read them.
+	UserData string
+
 	// InstanceProfile is the name of the machine's instance profile. If it is empty, the machine has
 	// none: one that somebody else has given it is taken away.
 	InstanceProfile string
@@ -99,6 +103,8 @@ type Machine struct {
 	// Data is the data volume that it has, for an import: set by FindMachine only.
 	Data *DataVolume
 	data *Volume // the wanted data volume, nil if it does not exist: set by ObserveMachine only
+	// UserData are the further user data that it was launched with: set by FindMachine only.
+	UserData string
 	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before the machine has
 	// one of its own.
 	HostKey string

@@ -189,6 +189,11 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 		return m, netip.Prefix{}, fmt.Errorf("instance %s was not made by this provider, or its creation never ended: the tags %s, %s and %s say which machine it is and which host key it has",
 			id, TagCluster, TagResource, TagHostKey)
 	}
+	first, err := c.launchedWith(ctx, id)
+	if err != nil && !errors.Is(err, errForeignData) { // somebody else may have replaced them
+		return m, netip.Prefix{}, fmt.Errorf("instance %s: %w", id, err)
+	}
+	m.UserData = first.userData
 	for _, attached := range o.volumes {
 		if v := volumeOf(attached); v.Tags[TagKind] == kindVolume && v.Cluster == m.Cluster && v.Tags[TagMountPoint] != "" {
 			m.Data = &DataVolume{ID: v.ID, MountPoint: v.Tags[TagMountPoint]}

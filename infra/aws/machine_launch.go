@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -103,6 +104,9 @@ func (c *Client) resume(ctx context.Context, spec MachineSpec, i types.Instance)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.sameUserData(ctx, spec, sdk.ToString(i.InstanceId)); err != nil {
+		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
 	if take {
 		if err := c.takeOver(ctx, spec.Claim, machineOf(i).tagged()); err != nil {
 			return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
@@ -133,7 +137,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
-	userData, err := cloudConfig(spec, key)
+	data, err := userData(spec, key)
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
@@ -152,7 +156,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		ImageId:      &img.ID,
 		InstanceType: types.InstanceType(spec.InstanceType),
 		MinCount:     sdk.Int32(1), MaxCount: sdk.Int32(1),
-		UserData:           &userData,
+		UserData:           sdk.String(base64.StdEncoding.EncodeToString(data)),
 		IamInstanceProfile: profileSpec(spec.InstanceProfile),
 		NetworkInterfaces:  []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{

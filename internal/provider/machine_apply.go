@@ -330,6 +330,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		InstanceType:     m.InstanceType.ValueString(),
 		InstanceProfile:  m.InstanceProfile.ValueString(),
 		Image:            m.AMI.ValueString(),
+		UserData:         m.UserData.ValueString(),
 		RootVolumeGiB:    int32(m.RootVolumeSize.ValueInt64()),
 		RootVolume:       m.rootPerformance().wanted(),
 		DataVolume:       m.dataVolume(ctx, diags),

@@ -102,6 +102,7 @@ func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state ma
 func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel, diags *diag.Diagnostics) {
 	plan.refuseNew(ctx, diags)
 	r.data.checkAgentKey(diags)
+	r.data.checkUserData(*plan, diags)
 	if config.User.IsNull() {
 		plan.User = types.StringValue(r.data.ssh.user)
 		if r.data.sshUnknown {
@@ -168,6 +169,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 		errs = append(errs, infraaws.CheckMountPoint(v.MountPoint)...)
 	}
 	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
+	errs = append(errs, infraaws.CheckUserData(m.UserData.ValueString())...)
 	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
 	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
 	if m.PodCIDR.IsNull() {

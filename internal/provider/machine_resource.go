@@ -69,6 +69,7 @@ type machineModel struct {
 	SecurityGroupIDs  types.Set            `tfsdk:"security_group_ids"`
 	PowerState        types.String         `tfsdk:"power_state"`
 	User              types.String         `tfsdk:"user"`
+	UserData          types.String         `tfsdk:"user_data"`
 	Stage             types.Object         `tfsdk:"stage"` // write-only: null except in the configuration
 	Adopt             types.Bool           `tfsdk:"adopt"`
 	Tags              types.Map            `tfsdk:"tags"`
@@ -218,12 +219,13 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Validators:          []validator.String{tf.LoginUser()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
-			"stage":    stageAttribute(),
-			"adopt":    adoptAttribute(),
-			protection: protectionAttribute(),
-			"tags":     tagsAttribute(),
-			"tags_all": tagsAllAttribute(),
-			"image_id": schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
+			"user_data": userDataAttribute(),
+			"stage":     stageAttribute(),
+			"adopt":     adoptAttribute(),
+			protection:  protectionAttribute(),
+			"tags":      tagsAttribute(),
+			"tags_all":  tagsAllAttribute(),
+			"image_id":  schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
 			"instance_state": schema.StringAttribute{
 				Computed:            true,
 				MarkdownDescription: "State of the instance in EC2. A plan always sets it to `power_state`.",
@@ -286,7 +288,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.RootVolumeType = types.StringValue(found.RootVolume.Type)
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
-	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
+	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
 	m.SecurityGroupIDs = furtherGroups(found, tf.StringMap(network.SecurityGroupIDs)[string(found.Role)])
 	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)
 	m.Tags = types.MapNull(types.StringType)

@@ -44,7 +44,7 @@ func stageAttribute() schema.SingleNestedAttribute {
 		MarkdownDescription: "Releases that the machine's roles will install. From its first boot on the machine downloads and verifies them in the background, so that the roles find them there: on a " +
 			"controller etcd and the control plane, on a worker everything of a worker and its packages, on a load balancer HAProxy's package, for which `{}` is enough. The same object can be given to " +
 			"all machines. Nothing is installed or started before its role says so, and a role fetches itself what is not there or is another release. It matters only when the machine is launched: " +
-			"it is in neither plans nor the state, and a change does nothing. It replaces `bootcmd` of the image's own cloud-init configuration. Needs Terraform 1.11. Default: none, the roles download everything.",
+			"it is in neither plans nor the state, and a change does nothing. Without `user_data` it replaces `bootcmd` of the image's own cloud-init configuration. Needs Terraform 1.11. Default: none, the roles download everything.",
 		Attributes: map[string]schema.Attribute{
 			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", kubernetesVersion()),
 			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", etcdVersion()),
@@ -147,7 +147,7 @@ func fitting(spec infraaws.MachineSpec, rand io.Reader, diags *diag.Diagnostics)
 		return spec.BootCommand // the launch reports the error
 	}
 	diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
-		"The SSH keys that are authorised on the machine leave too little room. Its roles download everything themselves.", with, infraaws.MaxUserData))
+		"user_data and the SSH keys that are authorised on the machine leave too little room. Its roles download everything themselves.", with, infraaws.MaxUserData))
 	return ""
 }
 

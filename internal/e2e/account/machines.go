@@ -1,8 +1,14 @@
 package account
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/mail"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,7 +71,10 @@ func (m *Machines) directory(ctx context.Context, id string) (string, error) {
 	var config struct {
 		Keys map[string]string `json:"ssh_keys"`
 	}
-	if err := yaml.Unmarshal(raw, &config); err != nil {
+	if raw, err = cloudConfig(raw); err == nil {
+		err = yaml.Unmarshal(raw, &config)
+	}
+	if err != nil {
 		return "", err
 	}
 	dir := m.t.TempDir()
@@ -80,6 +89,36 @@ func (m *Machines) directory(ctx context.Context, id string) (string, error) {
 	}
 	m.dirs[id] = dir
 	return dir, nil
+}
+
+// cloudConfig returns the last cloud-config in user data. It comes after those whose keys it replaces.
+func cloudConfig(userData []byte) ([]byte, error) {
+	if bytes.HasPrefix(userData, []byte("#cloud-config")) {
+		return userData, nil
+	}
+	message, err := mail.ReadMessage(bytes.NewReader(userData))
+	if err != nil {
+		return nil, err
+	}
+	_, parameters, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
+	if err != nil {
+		return nil, err
+	}
+	var found []byte
+	for parts := multipart.NewReader(message.Body, parameters["boundary"]); ; {
+		p, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(p.Header.Get("Content-Type"), "text/cloud-config;") {
+			if found, err = io.ReadAll(p); err != nil {
+				return nil, err
+			}
+		}
+	}
 }
 
 // HostKey returns the host key in use, in authorized_keys form.
