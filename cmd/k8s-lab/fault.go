@@ -35,6 +35,7 @@ var kinds = []struct {
 	{"zone", "Cut an availability zone off: no packet reaches its machines, NAT gateways and load balancers, and there is no capacity", []field{
 		{"zone", "its name"},
 	}, "zone zone=us-east-1a"},
+	{"key", "Make a KMS key unusable, as if it were disabled or deleted", []field{{"name", "its id, ARN or alias"}}, "key name=alias/etcd"},
 	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for so long"}, {"count", "so many instances"}}, "slow-start seconds=20"},
 	{"short-sessions", "Let the sessions that STS issues end soon", []field{{"seconds", "after so long"}}, "short-sessions seconds=30"},
 	{"forget", "Show terminated instances only for a while", []field{{"seconds", "for so long"}}, "forget seconds=5"},

@@ -53,6 +53,9 @@ type MachineSpec struct {
 	Image         string
 	RootVolumeGiB int32
 	RootVolume    VolumePerformance // DefaultVolumeType if no type is given
+	// RootVolumeKey is the id, ARN or alias of the KMS key that encrypts the root volume; empty means
+	// the account's for EBS. It is used only at launch.
+	RootVolumeKey string
 
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
@@ -100,6 +103,7 @@ type Machine struct {
 	VolumeID            string
 	RootVolumeGiB       int32
 	RootVolume          VolumePerformance
+	RootVolumeKey       string // ARN of its KMS key
 	// Data is the data volume that it has, for an import: set by FindMachine only.
 	Data *DataVolume
 	data *Volume // the wanted data volume, nil if it does not exist: set by ObserveMachine only

@@ -134,6 +134,7 @@ func (o observation) machine() Machine {
 	m := machineOf(o.instance)
 	if o.volume != nil {
 		m.RootVolumeGiB, m.RootVolume = sdk.ToInt32(o.volume.Size), performanceOf(*o.volume)
+		m.RootVolumeKey = sdk.ToString(o.volume.KmsKeyId)
 	}
 	return m
 }

@@ -162,7 +162,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
 			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
 			Iops: given(root.chosenIOPS()), Throughput: given(root.ThroughputMiB),
-			Encrypted: sdk.Bool(true), DeleteOnTermination: sdk.Bool(true),
+			Encrypted: sdk.Bool(true), KmsKeyId: chosen(spec.RootVolumeKey), DeleteOnTermination: sdk.Bool(true),
 		}}},
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{
 			HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
@@ -354,7 +354,7 @@ func (l *Launch) start(ctx context.Context, id string) error {
 	return poll(ctx, "wait until it runs", func(ctx context.Context) (bool, string, error) {
 		i, err := l.client.watch(ctx, id, settleAttempts)
 		if err != nil {
-			return false, "", err
+			return false, "", aboutRootKey(l.spec, i, err)
 		}
 		switch stateOf(i) {
 		case types.InstanceStateNameStopped, types.InstanceStateNameStopping:

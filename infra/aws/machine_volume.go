@@ -12,12 +12,40 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // volumeBudget is how long EC2 may take to give an enlarged volume its new size: usually seconds,
 // while the optimization of its blocks may continue for hours.
 // https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-modifications.html
 const volumeBudget = 5 * time.Minute
+
+// chosen returns nil for an empty text.
+func chosen(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// aboutRootKey gives the end of an instance for which the KMS key of its root volume is the only or the most
+// likely reason the name of the argument.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/troubleshooting-launch.html
+func aboutRootKey(spec MachineSpec, i types.Instance, err error) error {
+	code := ""
+	if i.StateReason != nil {
+		code = sdk.ToString(i.StateReason.Code)
+	}
+	if !strings.HasPrefix(code, "Client.InvalidKMSKey") && code != "Client.InternalError" {
+		return err
+	}
+	key := "the account's KMS key for EBS"
+	if spec.RootVolumeKey != "" {
+		key = "the KMS key " + spec.RootVolumeKey
+	}
+	return &invalid.Field{Field: "root_volume_kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("%w: EC2 most likely cannot use %s for the root volume: it must exist in this region and be enabled, "+
+		"and the caller must be allowed kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlaintext on it", err, key)}
+}
 
 // volumeChange is what of a volume is to be changed: an empty type and nil numbers stay as they are.
 type volumeChange struct {

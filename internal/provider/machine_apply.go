@@ -140,6 +140,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	// address changes.
 	m.InstanceType = types.StringValue(found.InstanceType)
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
+	m.seeRootKey(found)
 	if grow && !m.stops() {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
@@ -333,6 +334,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		UserData:         m.UserData.ValueString(),
 		RootVolumeGiB:    int32(m.RootVolumeSize.ValueInt64()),
 		RootVolume:       m.rootPerformance().wanted(),
+		RootVolumeKey:    m.RootVolumeKey.ValueString(),
 		DataVolume:       m.dataVolume(ctx, diags),
 		User:             m.User.ValueString(),
 		Tags:             tf.StringMap(m.Tags),

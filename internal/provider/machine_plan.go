@@ -45,6 +45,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
 	plan.planPower(config, network, &resp.Diagnostics)
 	plan.planRootVolume(ctx, req.Plan, config, state, &resp.Diagnostics)
+	plan.planRootKey(ctx, req.Plan, config, state, &resp.Diagnostics)
 
 	if req.State.Raw.IsNull() {
 		r.planNew(ctx, config, &plan, &resp.Diagnostics)

@@ -61,6 +61,7 @@ type machineModel struct {
 	RootVolumeType    types.String         `tfsdk:"root_volume_type"`
 	RootVolumeIOPS    types.Int64          `tfsdk:"root_volume_iops"`
 	RootThroughput    types.Int64          `tfsdk:"root_volume_throughput"`
+	RootVolumeKey     types.String         `tfsdk:"root_volume_kms_key_id"`
 	DataVolume        types.Object         `tfsdk:"data_volume"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
 	AvailabilityZone  types.String         `tfsdk:"availability_zone"`
@@ -181,7 +182,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Optional: true, Computed: true, MarkdownDescription: "Throughput of a `gp3` root volume in MiB/s, at most a quarter of `root_volume_iops`. Changed in place. Default: 125 with `gp3`, none with other types.",
 				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeThroughputMiB)},
 			},
-			"data_volume": dataVolumeAttribute(),
+			"root_volume_kms_key_id": rootKeyAttribute(),
+			"data_volume":            dataVolumeAttribute(),
 			"associate_public_ip_address": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion` or a private connection, " +
@@ -286,7 +288,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		m.PowerState = types.StringValue(stopped)
 	}
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
-	m.RootVolumeType = types.StringValue(found.RootVolume.Type)
+	m.RootVolumeType, m.RootVolumeKey = types.StringValue(found.RootVolume.Type), tf.OptionalString(found.RootVolumeKey)
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
 	m.SecurityGroupIDs = furtherGroups(found, tf.StringMap(network.SecurityGroupIDs)[string(found.Role)])

@@ -123,11 +123,14 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 
 const otherKey = "Another KMS key replaces the volume."
 
-// sameKMSKey reports whether one text is the ARN of the key that the other names by its id.
+// sameKMSKey reports whether one text is the ARN of the key that the other names by its id, or of the alias.
 func sameKMSKey(a, b string) bool {
 	id := func(s string) string {
 		if i := strings.Index(s, ":key/"); i >= 0 {
 			return s[i+len(":key/"):]
+		}
+		if i := strings.Index(s, ":alias/"); i >= 0 {
+			return s[i+1:]
 		}
 		return s
 	}

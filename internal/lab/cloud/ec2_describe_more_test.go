@@ -180,7 +180,7 @@ func TestVolumes(t *testing.T) {
 		in.Iops, in.Throughput, in.ClientToken, in.TagSpecifications = aws.Int32(4000), aws.Int32(500), aws.String("once"), tags(types.ResourceTypeVolume, "Name", "data")
 	}
 	v := must[*awsec2.CreateVolumeOutput](t)(create(data))
-	if again := must[*awsec2.CreateVolumeOutput](t)(create(data)); *again.VolumeId != *v.VolumeId || v.State != types.VolumeStateAvailable || *v.Iops != 4000 || *v.Throughput != 500 {
+	if again := must[*awsec2.CreateVolumeOutput](t)(create(data)); *again.VolumeId != *v.VolumeId || v.State != types.VolumeStateCreating || again.State != types.VolumeStateAvailable || *v.Iops != 4000 || *v.Throughput != 500 {
 		t.Errorf("made %+v, then %+v", v, again)
 	}
 	elsewhere := must[*awsec2.CreateVolumeOutput](t)(create(func(in *awsec2.CreateVolumeInput) { in.AvailabilityZone = aws.String("us-east-1c") }))

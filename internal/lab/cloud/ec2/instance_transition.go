@@ -65,6 +65,10 @@ func (c *Compute) launch(id string) {
 		if !ok {
 			return
 		}
+		if reason, ok := c.keyReason(i); ok {
+			c.launchFailed(ctx, id, reason)
+			return
+		}
 		launch, end := c.launches.begin(ctx, id)
 		defer end()
 		err := c.boot(launch, i)
@@ -82,16 +86,7 @@ func (c *Compute) launch(id string) {
 			return
 		}
 		c.log.Error("an instance could not be launched", "instance", id, "error", err)
-		reason := stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()}
-		c.change(ctx, id, statePending, func(t *tx, i *instance) {
-			if i.Booted {
-				i.set(stateStopping, reason, "Server.InternalError")
-				t.stopped(i)
-				return
-			}
-			i.set(stateShuttingDown, reason, "Server.InternalError")
-			t.afterCommit(func() { c.terminate(id) })
-		})
+		c.launchFailed(ctx, id, stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()})
 	})
 }
 

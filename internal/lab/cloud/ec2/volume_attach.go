@@ -120,7 +120,8 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 	if err := checkSpecs(in.TagSpecifications, kindVolume); err != nil {
 		return nil, err
 	}
-	v := &volume{Zone: zone, Created: t.now, SizeGiB: in.Size, Type: cmp.Or(in.VolumeType, "gp2"), Encrypted: in.Encrypted, KMSKeyID: in.KmsKeyId}
+	v := &volume{Zone: zone, Created: t.now, SizeGiB: in.Size, Type: cmp.Or(in.VolumeType, "gp2")}
+	v.encrypt(t.c, in.Encrypted, in.KmsKeyId)
 	if err := v.checkSize(); err != nil {
 		return nil, err
 	}
@@ -133,7 +134,12 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 	if err := t.applySpecs(in.TagSpecifications, kindVolume, v.ID); err != nil {
 		return nil, err
 	}
-	return t.volumeItem(v), nil
+	item := t.volumeItem(v)
+	item.Status = "creating"
+	if v.Encrypted && !t.c.keyUsable(v.KMSKeyID) {
+		t.afterCommit(func() { t.c.loseVolume(v.ID) })
+	}
+	return item, nil
 }
 
 type attachVolumeRequest struct {

@@ -49,6 +49,8 @@ const (
 	// reached each other would be kinder: half of a cluster could go on there. A zone without power is
 	// this fault and a power cut of each machine.
 	Zone Kind = "zone"
+	// Key makes the KMS key Name unusable, as if it were disabled or deleted.
+	Key Kind = "key"
 )
 
 // BootFault is what disturbs a machine's first boot. On EC2 such things happen by chance.
@@ -84,7 +86,7 @@ type Fault struct {
 	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; short-sessions: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
 
 	BootFault BootFault `json:"fault,omitempty"`   // boot
-	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
+	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance. key: its id, ARN or alias
 	Package   string    `json:"package,omitempty"` // boot: of package-half-installed
 
 	Instances    int    `json:"instances,omitempty"`     // capacity: how many may be up, launched before or after; 0 leaves no room
@@ -136,12 +138,14 @@ func (f *Fault) validate() error {
 		}
 	case Zone:
 		return f.validateZone()
+	case Key:
+		return f.validateKey()
 	case Boot:
 		if err := f.validateBoot(); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, forget, fail, boot, zone)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, forget, fail, boot, zone, key)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
