@@ -48,6 +48,9 @@ type MachineSpec struct {
 	Stopped bool
 
 	InstanceType string
+	// CPUCredits is the credit option of a burstable type, see [CheckCPUCredits]. Empty leaves what EC2
+	// chooses.
+	CPUCredits string
 	// Image is an AMI id, or the name of an SSM parameter that holds one. It is used only at
 	// launch.
 	Image         string

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -32,6 +31,10 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	}
 	if s, want := stateOf(o.instance), spec.power(); isDown(s) != spec.Stopped || s == types.InstanceStateNameStopping {
 		power(value(finding.Instance, string(s), string(want)))
+	}
+	if o.credits != "" && o.credits != spec.CPUCredits {
+		out = append(out, repairOf(value(finding.CPUCredits, o.credits, spec.CPUCredits),
+			func(ctx context.Context) error { return c.changeCredits(ctx, m.ID, spec.CPUCredits) }))
 	}
 	if n := primary(o.instance); n != nil {
 		if want := !spec.PodCIDR.IsValid(); sdk.ToBool(n.SourceDestCheck) != want {
@@ -131,7 +134,7 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	if err != nil {
 		return Machine{}, err
 	}
-	if err := c.observeData(ctx, spec, &o); err != nil {
+	if err := errors.Join(c.observeData(ctx, spec, &o), c.observeCredits(ctx, spec, &o)); err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
 	}
 	repairs := c.machineRepairs(spec, o)
@@ -170,64 +173,6 @@ func (o observation) routed(spec MachineSpec) Machine {
 		m.RouteTables = podTables(o.tables, spec)
 	}
 	return m
-}
-
-// cycle stops the instance if it is to be stopped or its type has to change, and starts it if it is
-// to run.
-func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, beforeStop func(context.Context, Machine) error) error {
-	id := sdk.ToString(i.InstanceId)
-	change := spec.InstanceType != "" && string(i.InstanceType) != spec.InstanceType
-	if change || spec.Stopped || stateOf(i) == types.InstanceStateNameStopping {
-		if !isDown(stateOf(i)) {
-			if beforeStop != nil {
-				if err := beforeStop(ctx, machineOf(i)); err != nil {
-					return err
-				}
-			}
-			if _, err := c.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{id}}); err != nil {
-				return fmt.Errorf("stop: %w", err)
-			}
-		}
-		if _, err := c.waitState(ctx, id, types.InstanceStateNameStopped); err != nil {
-			return err
-		}
-	}
-	if change {
-		if _, err := c.EC2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
-			InstanceId: &id, InstanceType: &types.AttributeValue{Value: &spec.InstanceType},
-		}); err != nil {
-			err = fmt.Errorf("change the instance type to %s: %w", spec.InstanceType, err)
-			if spec.Stopped {
-				return err
-			}
-			return errors.Join(err, c.startAgain(ctx, id))
-		}
-	}
-	if spec.Stopped {
-		return nil
-	}
-	_, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}})
-	switch {
-	case err == nil:
-		_, err = c.waitState(ctx, id, types.InstanceStateNameRunning)
-		return err
-	case change: // only now EC2 says that the zone lacks the type, or has no room for it
-		err = fmt.Errorf("start it as %s: %w", spec.InstanceType, c.withZones(ctx, err, spec.InstanceType))
-		return errors.Join(err, c.changeBack(ctx, id, i.InstanceType))
-	}
-	return fmt.Errorf("start: %w", c.withZones(ctx, err, string(i.InstanceType)))
-}
-
-// changeBack gives an instance its old type again and starts it, on a context of its own.
-func (c *Client) changeBack(ctx context.Context, id string, was types.InstanceType) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAgainBudget)
-	defer cancel()
-	if _, err := c.EC2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
-		InstanceId: &id, InstanceType: &types.AttributeValue{Value: sdk.String(string(was))},
-	}); err != nil {
-		return fmt.Errorf("change the instance type back to %s: %w", was, err)
-	}
-	return c.startAgain(ctx, id)
 }
 
 // awaitBegun waits while a start is under way that somebody else has begun, such as an earlier apply
@@ -311,17 +256,3 @@ func onOff(on bool) string {
 	}
 	return "off"
 }
-
-// startAgain starts an instance as it was, on a context of its own, after a change was refused.
-func (c *Client) startAgain(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAgainBudget)
-	defer cancel()
-	if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
-		return fmt.Errorf("start it again as it was: %w", err)
-	}
-	_, err := c.waitState(ctx, id, types.InstanceStateNameRunning)
-	return err
-}
-
-// startAgainBudget is several times what EC2 takes to start an instance.
-const startAgainBudget = 2 * time.Minute

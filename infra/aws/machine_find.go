@@ -66,6 +66,7 @@ type observation struct {
 	volume   *types.Volume      // the root volume
 	volumes  []types.Volume     // all that are attached
 	data     *Volume            // the wanted data volume; see observeData
+	credits  string             // the credit option; empty if it was not asked for, or the type has none
 	tables   []types.RouteTable // of the VPC; none if no VPC was given
 }
 
@@ -143,7 +144,7 @@ func (o observation) machine() Machine {
 // observed within a few seconds share their calls. The error is ErrNotFound if it certainly does not
 // exist any more, and a ClaimedError if it is another's.
 func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []finding.Finding, error) {
-	o, err := c.observeTogether(ctx, spec.Cluster, id, routedVPC(spec))
+	o, err := c.observeTogether(ctx, spec, id)
 	if err != nil {
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}

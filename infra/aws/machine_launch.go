@@ -156,9 +156,10 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		ImageId:      &img.ID,
 		InstanceType: types.InstanceType(spec.InstanceType),
 		MinCount:     sdk.Int32(1), MaxCount: sdk.Int32(1),
-		UserData:           sdk.String(base64.StdEncoding.EncodeToString(data)),
-		IamInstanceProfile: profileSpec(spec.InstanceProfile),
-		NetworkInterfaces:  []types.InstanceNetworkInterfaceSpecification{nic},
+		UserData:            sdk.String(base64.StdEncoding.EncodeToString(data)),
+		CreditSpecification: creditsSpec(spec.CPUCredits),
+		IamInstanceProfile:  profileSpec(spec.InstanceProfile),
+		NetworkInterfaces:   []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
 			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
 			Iops: given(root.chosenIOPS()), Throughput: given(root.ThroughputMiB),

@@ -18,6 +18,7 @@ type lookups struct {
 	instances lookup[string, types.Instance]        // by id
 	machines  lookup[machineName, []types.Instance] // also terminated ones that EC2 still lists
 	attached  lookup[string, []types.Volume]        // all volumes of an instance, by its id
+	credits   lookup[string, string]                // credit options of instances by id, of those that EC2 lists
 	healthy   lookup[string, bool]                  // whether EC2's reachability checks have passed, by instance id
 	tables    lookup[string, []types.RouteTable]    // all of a VPC, by its id
 }
@@ -34,6 +35,7 @@ func newLookups(c *Client) *lookups {
 		instances: lookup[string, types.Instance]{limit: filterValues, describe: c.describeInstances},
 		machines:  lookup[machineName, []types.Instance]{limit: filterValues, describe: c.describeMachines},
 		attached:  lookup[string, []types.Volume]{limit: filterValues, describe: c.describeAttached},
+		credits:   lookup[string, string]{limit: filterValues, describe: c.describeCredits},
 		healthy:   lookup[string, bool]{limit: statusIDs, describe: c.describeHealth},
 		tables:    lookup[string, []types.RouteTable]{limit: filterValues, describe: c.describeTables},
 	}

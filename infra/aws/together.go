@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -16,6 +17,7 @@ type together struct {
 	machines shared[machinesTogether]   // by cluster
 	tables   shared[[]types.RouteTable] // by VPC
 	volumes  shared[map[string]Volume]  // by cluster
+	credits  shared[map[string]string]  // by cluster; see describeCredits
 }
 
 // machinesTogether is what EC2 says of a cluster's instances, by their ids.
@@ -26,7 +28,8 @@ type machinesTogether struct {
 
 // observeTogether is observe with calls that the machines of a cluster share. It makes calls of its
 // own for a machine that is not among the cluster's: its tags may be gone, or not known yet.
-func (c *Client) observeTogether(ctx context.Context, cluster, id, vpc string) (observation, error) {
+func (c *Client) observeTogether(ctx context.Context, spec MachineSpec, id string) (observation, error) {
+	cluster, vpc := spec.Cluster, routedVPC(spec)
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -40,10 +43,13 @@ func (c *Client) observeTogether(ctx context.Context, cluster, id, vpc string) (
 		if !known || slices.Contains(gone, stateOf(i)) || !lists(all.volumes[id], i) {
 			alone, err := c.observe(gctx, id, "")
 			o.instance, o.volumes = alone.instance, alone.volumes
-			return err
+			if err != nil {
+				return err
+			}
+			return c.observeCredits(gctx, spec, &o)
 		}
 		o.instance, o.volumes = i, slices.Clone(all.volumes[id])
-		return nil
+		return c.creditsTogether(gctx, spec, all, &o)
 	})
 	var tables []types.RouteTable
 	g.Go(func() (err error) {
@@ -58,6 +64,19 @@ func (c *Client) observeTogether(ctx context.Context, cluster, id, vpc string) (
 	o.tables = slices.Clone(tables)
 	o.findRoot()
 	return o, err
+}
+
+// creditsTogether is observeCredits with a call that the machines of a cluster share. all are those.
+func (c *Client) creditsTogether(ctx context.Context, spec MachineSpec, all machinesTogether, o *observation) error {
+	if spec.CPUCredits == "" || !burstable(string(o.instance.InstanceType)) {
+		return nil
+	}
+	id := sdk.ToString(o.instance.InstanceId)
+	listed, err := c.together.credits.get(ctx, spec.Cluster, id, c.changes.Load(), func(ctx context.Context) (map[string]string, error) {
+		return c.describeCredits(ctx, slices.Sorted(maps.Keys(all.volumes)))
+	})
+	o.setCredits(listed[id])
+	return err
 }
 
 // lists reports whether all volumes that the instance has are among those of EC2's answer.

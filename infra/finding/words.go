@@ -224,6 +224,9 @@ var vocabulary = map[Kind]words{
 	InstanceType: {head: "instance type", how: map[Problem]string{
 		Value: "found {found}, wanted {wanted}",
 	}},
+	CPUCredits: {head: "CPU credits", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
 	SourceDestCheck: {head: "source/destination check", how: map[Problem]string{
 		Value: "found {found}, wanted {wanted}",
 	}},

@@ -192,6 +192,7 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: SecurityGroup, Problem: Missing}, "missing"},
 		{Finding{Kind: Instance, Problem: Value, Found: "stopped", Wanted: "running"}, "instance: found stopped, wanted running"},
 		{Finding{Kind: InstanceType, Problem: Value, Found: "t3.large", Wanted: "t3.medium"}, "instance type: found t3.large, wanted t3.medium"},
+		{Finding{Kind: CPUCredits, Problem: Value, Found: "unlimited", Wanted: "standard"}, "CPU credits: found unlimited, wanted standard"},
 		{Finding{Kind: SourceDestCheck, Problem: Value, Found: "on", Wanted: "off"}, "source/destination check: found on, wanted off"},
 		{Finding{Kind: SecurityGroups, Problem: Value, Found: "sg-1, sg-2", Wanted: "sg-1"}, "security groups: found sg-1, sg-2, wanted sg-1"},
 		{Finding{Kind: InstanceProfile, Problem: Missing, Wanted: "node"}, "instance profile: missing, wanted node"},

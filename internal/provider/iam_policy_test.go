@@ -253,7 +253,7 @@ func (r *restricted) job(damaged bool) string {
 		return infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: instance, Tags: map[string]string{"room": "12"}, Claim: infraaws.Claim{ID: "a", By: "me", At: time.Now()}}
 	}
 	var eip infraaws.Address
-	resized := values{"instance_type": "t3.large", "root_volume_size": 30}
+	resized := values{"instance_type": "t3.large", "root_volume_size": 30, "cpu_credits": "standard"}
 	r.profile(r.t, "k8s-node")
 	r.profile(r.t, "k8s-other")
 	for _, step := range []struct {

@@ -329,6 +329,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		PublicIP:         m.AssociatePublicIP.ValueBool(),
 		Stopped:          m.stops(),
 		InstanceType:     m.InstanceType.ValueString(),
+		CPUCredits:       m.CPUCredits.ValueString(),
 		InstanceProfile:  m.InstanceProfile.ValueString(),
 		Image:            m.AMI.ValueString(),
 		UserData:         m.UserData.ValueString(),

@@ -170,6 +170,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 		errs = append(errs, infraaws.CheckMountPoint(v.MountPoint)...)
 	}
 	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
+	errs = append(errs, infraaws.CheckCPUCredits(m.CPUCredits.ValueString(), m.InstanceType.ValueString())...)
 	errs = append(errs, infraaws.CheckUserData(m.UserData.ValueString())...)
 	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
 	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)

@@ -56,6 +56,7 @@ type machineModel struct {
 	PrivateIP         iptypes.IPv4Address  `tfsdk:"private_ip"`
 	PodCIDR           cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
 	InstanceType      types.String         `tfsdk:"instance_type"`
+	CPUCredits        types.String         `tfsdk:"cpu_credits"`
 	AMI               types.String         `tfsdk:"ami"`
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
 	RootVolumeType    types.String         `tfsdk:"root_volume_type"`
@@ -154,6 +155,13 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Instance type with an x86-64 processor; others are an error of the plan. Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
 					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"cpu_credits": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Credit option of a burstable instance type (t2, t3, t3a): `standard` throttles a machine that has used up its CPU credits, and `unlimited` charges for more. Changed in place, also on a " +
+					"running machine. Another option that somebody else has chosen is drift, and the apply changes it back. Removing the argument leaves the option as it is, and an import does not read it. " +
+					"Default: the account's for the type, in a new account `standard` for t2 and else `unlimited`, which is not looked at.",
+				Validators: []validator.String{stringvalidator.OneOf(infraaws.CreditsStandard, infraaws.CreditsUnlimited)},
 			},
 			"ami": schema.StringAttribute{
 				Optional: true,

@@ -3,9 +3,8 @@ package ec2
 import "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 
 var instanceExtraActions = map[string]action{
-	"MonitorInstances":                     writes(monitorInstances),
-	"UnmonitorInstances":                   writes(unmonitorInstances),
-	"DescribeInstanceCreditSpecifications": reads(describeCreditSpecifications),
+	"MonitorInstances":   writes(monitorInstances),
+	"UnmonitorInstances": writes(unmonitorInstances),
 }
 
 type monitoringRequest struct {
@@ -49,43 +48,4 @@ func monitor(t *tx, in *monitoringRequest, on bool, answer string) (any, error) 
 		out.Instances = append(out.Instances, monitoringItem{id, answer})
 	}
 	return out, nil
-}
-
-type creditItem struct {
-	InstanceID string `xml:"instanceId"`
-	CPUCredits string `xml:"cpuCredits"`
-}
-
-type creditsResponse struct {
-	Instances []creditItem `xml:"instanceCreditSpecificationSet>item"`
-	NextToken string       `xml:"nextToken,omitempty"`
-}
-
-var creditFields = fields[instance]{"instance-id": func(_ *tx, i *instance) []string { return one(i.ID) }}
-
-// credits returns an instance's credit option: all burstable types here are unlimited by default.
-func (i *instance) credits() string {
-	if i.CPUCredits == "" {
-		return "unlimited"
-	}
-	return i.CPUCredits
-}
-
-// describeCreditSpecifications returns the burstable instances that are asked for. Without ids, EC2
-// leaves out those with the option standard.
-func describeCreditSpecifications(t *tx, in *describeInstancesRequest) (any, error) {
-	from := map[string]*instance{}
-	for id, i := range t.visible() {
-		if burstable(i.Type) && (len(in.InstanceIds) > 0 || i.credits() == "unlimited") && !i.gone() {
-			from[id] = i
-		}
-	}
-	for _, id := range in.InstanceIds {
-		if i := t.st.Instances[id]; i != nil && !burstable(i.Type) {
-			return nil, wire.Refuse("UnsupportedOperation", "The instance '%s' is not a burstable performance instance.", id)
-		}
-	}
-	items, next, err := describe(t, selection[instance]{kindInstance, from, "instanceId", in.InstanceIds, creditFields, in.describeRequest, 5},
-		func(i *instance) creditItem { return creditItem{i.ID, i.credits()} })
-	return creditsResponse{items, next}, err
 }

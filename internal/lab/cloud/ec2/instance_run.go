@@ -155,6 +155,9 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	if err := checkInstanceType(in.InstanceType); err != nil {
 		return nil, err
 	}
+	if err := checkCredits(in.CreditSpecification.CpuCredits, in.InstanceType); err != nil {
+		return nil, err
+	}
 	if err := checkUserData(in.UserData); err != nil {
 		return nil, err
 	}

@@ -105,6 +105,7 @@ var ec2Actions = map[string]described{
 	"GetConsoleOutput":                           {on: []string{"InstanceId"}},
 	"ImportKeyPair":                              {makes: []string{"key-pair"}},
 	"ModifyInstanceAttribute":                    {on: []string{"InstanceId", "GroupId"}},
+	"ModifyInstanceCreditSpecification":          {on: []string{"InstanceId"}},
 	"ModifyInstanceMetadataOptions":              {on: []string{"InstanceId"}},
 	"ModifyNetworkInterfaceAttribute":            {on: []string{"NetworkInterfaceId", "SecurityGroupId"}},
 	"ModifySecurityGroupRules":                   {on: []string{"GroupId"}},
@@ -196,9 +197,9 @@ func named(form url.Values, names []string) []parameter {
 	for _, n := range names {
 		for _, key := range slices.Sorted(maps.Keys(form)) {
 			parts := strings.Split(key, ".")
-			inInterface := len(parts) > 2 && parts[0] == "NetworkInterface" && parts[2] == n
+			inItem := len(parts) > 2 && (parts[0] == "NetworkInterface" || parts[0] == "InstanceCreditSpecification") && parts[2] == n
 			p := parameter{n, form.Get(key)}
-			if (parts[0] == n && len(parts) < 3 || inInterface) && p.value != "" && !slices.Contains(out, p) {
+			if (parts[0] == n && len(parts) < 3 || inItem) && p.value != "" && !slices.Contains(out, p) {
 				out = append(out, p)
 			}
 		}
