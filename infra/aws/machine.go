@@ -51,6 +51,9 @@ type MachineSpec struct {
 	// CPUCredits is the credit option of a burstable type, see [CheckCPUCredits]. Empty leaves what EC2
 	// chooses.
 	CPUCredits string
+	// PlacementGroup is the name of the machine's placement group. If it is empty, the machine is in
+	// none: it is taken out of one that somebody else has put it into.
+	PlacementGroup string
 	// Image is an AMI id, or the name of an SSM parameter that holds one. It is used only at
 	// launch.
 	Image         string
@@ -99,6 +102,7 @@ type Machine struct {
 	ImageID             string
 	InstanceType        string
 	InstanceProfile     string // name; empty if it has none
+	PlacementGroup      string // name; empty if it is in none
 	InterfaceID         string
 	SecurityGroupIDs    []string // of its interface, sorted
 	SubnetID, VPCID     string
@@ -161,6 +165,9 @@ func machineOf(i types.Instance) Machine {
 	}
 	m.PrivateIP, _ = netip.ParseAddr(sdk.ToString(i.PrivateIpAddress))
 	m.PublicIP, _ = netip.ParseAddr(sdk.ToString(i.PublicIpAddress))
+	if i.Placement != nil {
+		m.PlacementGroup = sdk.ToString(i.Placement.GroupName)
+	}
 	if n := primary(i); n != nil {
 		m.InterfaceID, m.SecurityGroupIDs = sdk.ToString(n.NetworkInterfaceId), groupIDs(n.Groups)
 	}

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +14,28 @@ import (
 
 // What of an instance changes only while it is stopped.
 
-// cycle stops the instance if it is to be stopped or something has to change that needs it, and starts it if
-// it is to run.
+// shape is what of an instance changes only while it is stopped.
+type shape struct{ instanceType, group string }
+
+func shapeOf(i types.Instance) shape {
+	return shape{string(i.InstanceType), machineOf(i).PlacementGroup}
+}
+
+// shape returns the wanted shape of an instance.
+func (s MachineSpec) shape(now shape) shape {
+	return shape{cmp.Or(s.InstanceType, now.instanceType), s.PlacementGroup}
+}
+
+// cycle stops the instance if it is to be stopped or its shape has to change, and starts it if it is to run.
 func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, beforeStop func(context.Context, Machine) error) error {
-	id := sdk.ToString(i.InstanceId)
-	change := spec.InstanceType != "" && string(i.InstanceType) != spec.InstanceType
-	if change || spec.Stopped || stateOf(i) == types.InstanceStateNameStopping {
+	id, was := sdk.ToString(i.InstanceId), shapeOf(i)
+	wanted := spec.shape(was)
+	if wanted.group != "" && wanted.group != was.group {
+		if err := c.findPlacement(ctx, wanted.group); err != nil {
+			return err
+		}
+	}
+	if was != wanted || spec.Stopped || stateOf(i) == types.InstanceStateNameStopping {
 		if !isDown(stateOf(i)) {
 			if beforeStop != nil {
 				if err := beforeStop(ctx, machineOf(i)); err != nil {
@@ -33,57 +50,73 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 			return err
 		}
 	}
-	if change {
-		if err := c.retype(ctx, i, spec); err != nil {
+	now := was
+	if was != wanted {
+		err := c.reshape(ctx, id, &now, wanted)
+		if err == nil && was.instanceType != wanted.instanceType && spec.CPUCredits != "" {
+			err = c.creditsAfter(ctx, spec, id)
+		}
+		if err != nil {
 			if spec.Stopped {
 				return err
 			}
-			return errors.Join(err, c.startAgain(ctx, id))
+			return errors.Join(err, c.changeBack(ctx, id, now, was))
 		}
 	}
 	if spec.Stopped {
 		return nil
 	}
 	_, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}})
-	switch {
-	case err == nil:
+	if err == nil {
 		_, err = c.waitState(ctx, id, types.InstanceStateNameRunning)
 		return err
-	case change: // only now EC2 says that the zone lacks the type, or has no room for it
-		err = fmt.Errorf("start it as %s: %w", spec.InstanceType, c.withZones(ctx, err, spec.InstanceType))
-		return errors.Join(err, c.changeBack(ctx, id, i.InstanceType))
 	}
-	return fmt.Errorf("start: %w", c.withZones(ctx, err, string(i.InstanceType)))
+	err = aboutPlacement(c.withZones(ctx, err, now.instanceType))
+	if was == now {
+		return fmt.Errorf("start: %w", err)
+	}
+	// Only now EC2 says that the zone lacks the type, or that there is no room for it.
+	what := "start it as " + now.instanceType
+	if now.group != "" {
+		what += " in placement group " + now.group
+	}
+	return errors.Join(fmt.Errorf("%s: %w", what, err), c.changeBack(ctx, id, now, was))
 }
 
-// retype gives a stopped instance the wanted type and its credit option.
-func (c *Client) retype(ctx context.Context, i types.Instance, spec MachineSpec) error {
-	id := sdk.ToString(i.InstanceId)
-	if err := c.setType(ctx, id, spec.InstanceType); err != nil {
-		return fmt.Errorf("change the instance type to %s: %w", spec.InstanceType, err)
-	}
-	if spec.CPUCredits == "" {
+// reshape gives a stopped instance another shape, and notes in now what it has.
+func (c *Client) reshape(ctx context.Context, id string, now *shape, wanted shape) error {
+	regroup := func() error {
+		if now.group == wanted.group {
+			return nil
+		}
+		if _, err := c.EC2.ModifyInstancePlacement(ctx, &ec2.ModifyInstancePlacementInput{InstanceId: &id, GroupName: &wanted.group}, c.retryOn(doubtAttempts, notYet...)); err != nil {
+			return fmt.Errorf("change the placement group from %q to %q: %w", now.group, wanted.group, aboutPlacement(err))
+		}
+		now.group = wanted.group
 		return nil
 	}
-	if err := c.creditsAfter(ctx, spec, id); err != nil {
-		return errors.Join(err, c.setType(ctx, id, string(i.InstanceType)))
+	if wanted.group == "" { // the group may not take the type
+		if err := regroup(); err != nil {
+			return err
+		}
 	}
-	return nil
+	if now.instanceType != wanted.instanceType {
+		if _, err := c.EC2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
+			InstanceId: &id, InstanceType: &types.AttributeValue{Value: &wanted.instanceType},
+		}); err != nil {
+			return fmt.Errorf("change the instance type to %s: %w", wanted.instanceType, err)
+		}
+		now.instanceType = wanted.instanceType
+	}
+	return regroup()
 }
 
-func (c *Client) setType(ctx context.Context, id, instanceType string) error {
-	_, err := c.EC2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
-		InstanceId: &id, InstanceType: &types.AttributeValue{Value: &instanceType},
-	})
-	return err
-}
-
-// changeBack gives an instance its old type again and starts it, on a context of its own.
-func (c *Client) changeBack(ctx context.Context, id string, was types.InstanceType) error {
+// changeBack gives an instance its old shape again and starts it, on a context of its own.
+func (c *Client) changeBack(ctx context.Context, id string, now, was shape) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAgainBudget)
 	defer cancel()
-	if err := c.setType(ctx, id, string(was)); err != nil {
-		return fmt.Errorf("change the instance type back to %s: %w", was, err)
+	if err := c.reshape(ctx, id, &now, was); err != nil {
+		return fmt.Errorf("undo that: %w", err)
 	}
 	return c.startAgain(ctx, id)
 }

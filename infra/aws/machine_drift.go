@@ -29,6 +29,9 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	if spec.InstanceType != "" && m.InstanceType != spec.InstanceType {
 		power(value(finding.InstanceType, m.InstanceType, spec.InstanceType))
 	}
+	if m.PlacementGroup != spec.PlacementGroup {
+		power(nameFinding(finding.PlacementGroup, spec.Name, m.PlacementGroup, spec.PlacementGroup))
+	}
 	if s, want := stateOf(o.instance), spec.power(); isDown(s) != spec.Stopped || s == types.InstanceStateNameStopping {
 		power(value(finding.Instance, string(s), string(want)))
 	}
@@ -62,7 +65,7 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 		}
 	}
 	if m.InstanceProfile != spec.InstanceProfile {
-		out = append(out, repairOf(profileFinding(spec.Name, m.InstanceProfile, spec.InstanceProfile),
+		out = append(out, repairOf(nameFinding(finding.InstanceProfile, spec.Name, m.InstanceProfile, spec.InstanceProfile),
 			func(ctx context.Context) error { return c.setProfile(ctx, m.ID, spec.InstanceProfile) }))
 	}
 	out = append(out, c.routeRepairs(spec, o.tables, m.ID, m.InterfaceID)...)
@@ -114,7 +117,7 @@ func isDown(s types.InstanceStateName) bool {
 }
 
 // ConvergeMachine brings a running or stopped machine to what is wanted, in place. It stops the
-// machine to change the instance type, or if it is to be stopped. beforeStop, if not nil, is called
+// machine to change the instance type or the placement group, or if it is to be stopped. beforeStop, if not nil, is called
 // before that; its error keeps the machine running. The returned machine is as it is afterwards. If it was started,
 // its public address may have changed and its SSH server may not answer yet.
 func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
@@ -230,8 +233,9 @@ func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding
 	return out
 }
 
-func profileFinding(machine, found, wanted string) finding.Finding {
-	f := finding.Finding{Subject: machine, Kind: finding.InstanceProfile, Problem: finding.Value, Found: found, Wanted: wanted}
+// nameFinding is about something by whose name a machine has it, or about its lack.
+func nameFinding(kind finding.Kind, machine, found, wanted string) finding.Finding {
+	f := finding.Finding{Subject: machine, Kind: kind, Problem: finding.Value, Found: found, Wanted: wanted}
 	switch {
 	case found == "":
 		f.Problem = finding.Missing

@@ -157,6 +157,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		InstanceType: types.InstanceType(spec.InstanceType),
 		MinCount:     sdk.Int32(1), MaxCount: sdk.Int32(1),
 		UserData:            sdk.String(base64.StdEncoding.EncodeToString(data)),
+		Placement:           placementSpec(spec.PlacementGroup),
 		CreditSpecification: creditsSpec(spec.CPUCredits),
 		IamInstanceProfile:  profileSpec(spec.InstanceProfile),
 		NetworkInterfaces:   []types.InstanceNetworkInterfaceSpecification{nic},

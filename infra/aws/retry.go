@@ -20,7 +20,7 @@ var notYet = []string{
 	"InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.NotFound", "Gateway.NotAttached",
 	"InvalidSubnet", "InvalidElasticIpID.NotFound", "InvalidNatGatewayID.NotFound", // of NAT gateways
 	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidVolume.NotFound",
-	"InvalidAllocationID.NotFound", "InvalidAddressID.NotFound", "InvalidID",
+	"InvalidAllocationID.NotFound", "InvalidAddressID.NotFound", "InvalidID", "InvalidPlacementGroup.Unknown",
 }
 
 const (

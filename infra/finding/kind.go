@@ -59,6 +59,7 @@ const (
 	SecurityGroup        Kind = "security group"
 	Instance             Kind = "instance"
 	InstanceType         Kind = "instance type"
+	PlacementGroup       Kind = "placement group"
 	CPUCredits           Kind = "CPU credits"
 	SourceDestCheck      Kind = "source/destination check"
 	SecurityGroups       Kind = "security groups" // of a machine

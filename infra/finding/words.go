@@ -224,6 +224,11 @@ var vocabulary = map[Kind]words{
 	InstanceType: {head: "instance type", how: map[Problem]string{
 		Value: "found {found}, wanted {wanted}",
 	}},
+	PlacementGroup: {head: "placement group", how: map[Problem]string{
+		Missing:   "missing, wanted {wanted}",
+		NotWanted: "found {found}, wanted none",
+		Value:     "found {found}, wanted {wanted}",
+	}},
 	CPUCredits: {head: "CPU credits", how: map[Problem]string{
 		Value: "found {found}, wanted {wanted}",
 	}},

@@ -253,9 +253,10 @@ func (r *restricted) job(damaged bool) string {
 		return infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: instance, Tags: map[string]string{"room": "12"}, Claim: infraaws.Claim{ID: "a", By: "me", At: time.Now()}}
 	}
 	var eip infraaws.Address
-	resized := values{"instance_type": "t3.large", "root_volume_size": 30, "cpu_credits": "standard"}
+	resized := values{"instance_type": "t3.large", "root_volume_size": 30, "cpu_credits": "standard", "placement_group": "apart"}
 	r.profile(r.t, "k8s-node")
 	r.profile(r.t, "k8s-other")
+	r.cloud.placementGroup(r.t, "apart", types.PlacementStrategySpread)
 	for _, step := range []struct {
 		name string
 		do   func() string
@@ -321,7 +322,7 @@ func (r *restricted) job(damaged bool) string {
 			return said(err)
 		}},
 		{"replace a machine", func() string {
-			return either(func() string { return worker.dismiss().failure() }, func() string { return worker.attempt(machine(nil)) })
+			return either(func() string { return worker.dismiss().failure() }, func() string { return worker.attempt(machine(values{"placement_group": "apart"})) })
 		}},
 		{"move the address", func() string {
 			_, err := r.client.EnsureAddress(r.t.Context(), eip.AllocationID, address(worker.get("id").(string)))

@@ -136,9 +136,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if found.State == running && !r.data.sshUnknown {
 		r.data.prepare(ctx, m.host().remote(r.data)) // the resources on it look at it soon
 	}
-	// With this value the plan knows that the instance is stopped and started, and that its public
+	// With these values the plan knows that the instance is stopped and started, and that its public
 	// address changes.
-	m.InstanceType = types.StringValue(found.InstanceType)
+	m.InstanceType, m.PlacementGroup = types.StringValue(found.InstanceType), tf.OptionalString(found.PlacementGroup)
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
 	m.seeRootKey(found)
 	if grow && !m.stops() {
@@ -330,6 +330,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		Stopped:          m.stops(),
 		InstanceType:     m.InstanceType.ValueString(),
 		CPUCredits:       m.CPUCredits.ValueString(),
+		PlacementGroup:   m.PlacementGroup.ValueString(),
 		InstanceProfile:  m.InstanceProfile.ValueString(),
 		Image:            m.AMI.ValueString(),
 		UserData:         m.UserData.ValueString(),

@@ -201,7 +201,7 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 	case m.stops() && (state.InstanceState.ValueString() != running || m.pausedNetwork().ValueBool()):
 	case state.InstanceState.ValueString() != running:
 		s.done = s.turns.Start(m.Name.ValueString())
-	case m.stops(), !m.InstanceType.Equal(state.InstanceType):
+	case m.stops(), state.reshapes(m):
 		s.done, err = s.turns.Take(ctx)
 	}
 	return s, err

@@ -141,7 +141,12 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 // restarts reports whether an update from this state to the plan starts the instance. public_ip does
 // not tell: a machine without a public address has none before and after.
 func (m machineModel) restarts(plan machineModel) bool {
-	return !plan.stops() && (m.InstanceState.ValueString() != running || !plan.InstanceType.Equal(m.InstanceType))
+	return !plan.stops() && (m.InstanceState.ValueString() != running || m.reshapes(plan))
+}
+
+// reshapes reports whether an update to the plan changes something for which the instance has to be stopped.
+func (m machineModel) reshapes(plan machineModel) bool {
+	return !plan.InstanceType.Equal(m.InstanceType) || !plan.PlacementGroup.Equal(m.PlacementGroup)
 }
 
 // host returns the machine as other resources see it. Attributes may be unknown.
@@ -171,6 +176,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 	}
 	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
 	errs = append(errs, infraaws.CheckCPUCredits(m.CPUCredits.ValueString(), m.InstanceType.ValueString())...)
+	errs = append(errs, infraaws.CheckPlacementGroup(m.PlacementGroup.ValueString())...)
 	errs = append(errs, infraaws.CheckUserData(m.UserData.ValueString())...)
 	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
 	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)

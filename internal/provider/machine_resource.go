@@ -56,6 +56,7 @@ type machineModel struct {
 	PrivateIP         iptypes.IPv4Address  `tfsdk:"private_ip"`
 	PodCIDR           cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
 	InstanceType      types.String         `tfsdk:"instance_type"`
+	PlacementGroup    types.String         `tfsdk:"placement_group"`
 	CPUCredits        types.String         `tfsdk:"cpu_credits"`
 	AMI               types.String         `tfsdk:"ami"`
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
@@ -98,7 +99,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"It is launched with an encrypted root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
 			"it was launched with by one that only the machine knows; the public half of that key is recorded here and in a tag. A newer image never replaces a " +
 			"machine: use `-replace`. An instance that somebody else has stopped is started again.\n\n" +
-			"Before a machine is stopped (for another `instance_type`, or by `power_state`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
+			"Before a machine is stopped (for another `instance_type` or `placement_group`, or by `power_state`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
 			"are drained within PodDisruptionBudgets, the API server stops once the load balancer no longer sends it connections, and an etcd member that will not " +
 			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
 			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
@@ -154,6 +155,14 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
 				MarkdownDescription: "Instance type with an x86-64 processor; others are an error of the plan. Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
 					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
+				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"placement_group": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Name of a placement group that exists, such as one with the strategy `spread`, whose instances run on different hardware, at most seven in each availability zone. EC2 takes no " +
+					"burstable instance types into one with the strategy `cluster`. Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another " +
+					"public address. If the group has no room, the machine goes back to where it was. Default: none. A group into which somebody else has put the machine is shown as drift, and the apply " +
+					"takes it out.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"cpu_credits": schema.StringAttribute{
@@ -298,6 +307,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.RootVolumeType, m.RootVolumeKey = types.StringValue(found.RootVolume.Type), tf.OptionalString(found.RootVolumeKey)
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
+	m.PlacementGroup = tf.OptionalString(found.PlacementGroup)
 	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
 	m.SecurityGroupIDs = furtherGroups(found, tf.StringMap(network.SecurityGroupIDs)[string(found.Role)])
 	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)

@@ -37,10 +37,12 @@ var (
 	kindDHCPOptions = kind{"dopt", "InvalidDhcpOptionID.NotFound", "InvalidDhcpOptionsId.Malformed", "The dhcpOption ID '%s' does not exist", "dhcp-options"}
 	kindNetworkACL  = kind{"acl", "InvalidNetworkAclID.NotFound", "InvalidNetworkAclId.Malformed", "The networkAcl ID '%s' does not exist", "network-acl"}
 
+	kindPlacementGroup = kind{"pg", "InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed", "The Placement Group '%s' is unknown.", "placement-group"}
+
 	kinds = []kind{
 		kindVPC, kindSubnet, kindGateway, kindRouteTable, kindGroup, kindRule,
 		kindInstance, kindInterface, kindVolume, kindAddress, kindKeyPair,
-		kindNATGateway, kindDHCPOptions, kindNetworkACL,
+		kindNATGateway, kindDHCPOptions, kindNetworkACL, kindPlacementGroup,
 	}
 )
 

@@ -51,6 +51,7 @@ type instance struct {
 	VPC                string
 	Subnet             string
 	Zone               string
+	Group              string // name of its placement group
 	Interface          string
 	RootVolume         string
 	PrivateIP          netip.Addr
@@ -151,6 +152,8 @@ type placementItem struct {
 	Zone    string `xml:"availabilityZone"`
 	ZoneID  string `xml:"availabilityZoneId"`
 	Tenancy string `xml:"tenancy"`
+	Group   string `xml:"groupName"`
+	GroupID string `xml:"groupId,omitempty"`
 }
 
 type cpuOptionsItem struct {
@@ -207,10 +210,13 @@ func (t *tx) instanceItem(i *instance) instanceItem {
 	cores, threads := instanceTypes[i.Type].cores()
 	item := instanceItem{
 		ID: i.ID, ImageID: i.Image, State: i.State.item(), Reason: i.Transition, KeyName: i.KeyName, LaunchIndex: i.LaunchIndex,
-		Type: i.Type, LaunchTime: i.LaunchTime, Placement: placementItem{i.Zone, t.c.zoneID(i.Zone), "default"}, Monitoring: "disabled",
+		Type: i.Type, LaunchTime: i.LaunchTime, Placement: placementItem{i.Zone, t.c.zoneID(i.Zone), "default", i.Group, ""}, Monitoring: "disabled",
 		Architecture: "x86_64", RootDeviceType: "ebs", RootDeviceName: rootDevice, VirtualizationType: "hvm",
 		ClientToken: i.ClientToken, Tags: t.tags(i.ID), Hypervisor: "xen", EBSOptimized: i.EBSOptimized, ENASupport: true,
 		CPUOptions: cpuOptionsItem{cores, threads}, MetadataOptions: i.Metadata.item(), PlatformDetails: "Linux/UNIX", BootMode: "uefi",
+	}
+	if g := t.placementGroup(i.Group); g != nil {
+		item.Placement.GroupID = g.ID
 	}
 	if i.Monitoring {
 		item.Monitoring = "enabled"

@@ -23,6 +23,7 @@ var instanceFields = fields[instance]{
 	"root-device-name":                    func(*tx, *instance) []string { return one(rootDevice) },
 	"root-device-type":                    func(*tx, *instance) []string { return one("ebs") },
 	"virtualization-type":                 func(*tx, *instance) []string { return one("hvm") },
+	"placement-group-name":                func(_ *tx, i *instance) []string { return one(i.Group) },
 	"tenancy":                             func(*tx, *instance) []string { return one("default") },
 	"state-reason-code":                   func(_ *tx, i *instance) []string { return one(i.Reason.Code) },
 	"launch-time":                         func(_ *tx, i *instance) []string { return one(i.LaunchTime.Format("2006-01-02T15:04:05.000Z")) },

@@ -33,7 +33,7 @@ type runInstancesRequest struct {
 	CreditSpecification               struct{ CpuCredits string }
 	MaintenanceOptions                struct{ AutoRecovery string }
 	MetadataOptions                   metadataOptionsRequest
-	Placement                         struct{ AvailabilityZone, Tenancy string }
+	Placement                         struct{ AvailabilityZone, Tenancy, GroupName string }
 	PrivateDnsNameOptions             struct {
 		HostnameType                    string
 		EnableResourceNameDnsARecord    bool
@@ -105,6 +105,9 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 		return nil, err
 	}
 	if in.MaxCount, err = t.roomFor(in.InstanceType, p.subnet.Zone, in.MinCount, in.MaxCount); err != nil {
+		return nil, err
+	}
+	if in.MaxCount, err = t.placeable(in.Placement.GroupName, in.InstanceType, p.subnet.Zone, in.MinCount, in.MaxCount); err != nil {
 		return nil, err
 	}
 	reservation := t.newID("r")
@@ -258,7 +261,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 	i := &instance{
 		ID: t.newID(kindInstance.prefix), Reservation: reservation, LaunchIndex: index, ClientToken: in.ClientToken,
 		Image: in.ImageId, Type: in.InstanceType, KeyName: in.KeyName, UserData: in.UserData, State: statePending, Powered: true, LaunchTime: t.now,
-		VPC: p.subnet.VPC, Subnet: p.subnet.ID, Zone: p.subnet.Zone, PrivateIP: ip, Shutdown: in.InstanceInitiatedShutdownBehavior,
+		VPC: p.subnet.VPC, Subnet: p.subnet.ID, Zone: p.subnet.Zone, Group: in.Placement.GroupName, PrivateIP: ip, Shutdown: in.InstanceInitiatedShutdownBehavior,
 		DisableTermination: in.DisableApiTermination, DisableStop: in.DisableApiStop, EBSOptimized: in.EbsOptimized,
 		Monitoring: in.Monitoring.Enabled, CPUCredits: in.CreditSpecification.CpuCredits, Metadata: p.metadata,
 	}

@@ -77,6 +77,9 @@ func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
 			if _, err := t.roomFor(i.Type, i.Zone, 1, 1); err != nil {
 				return err
 			}
+			if _, err := t.placeable(i.Group, i.Type, i.Zone, 1, 1); err != nil {
+				return err
+			}
 			if err := t.giveAutoPublicIP(t.st.Interfaces[i.Interface]); err != nil {
 				return err
 			}

@@ -264,6 +264,11 @@ func (c *Compute) Resource(parameter, value string) (typ, name string, tags map[
 			}
 		}
 		return kindKeyPair.typ, value, tags
+	case "GroupName":
+		if g := (&tx{c: c, st: c.st}).placementGroup(value); g != nil {
+			tags = maps.Clone(c.st.Tags[g.ID])
+		}
+		return kindPlacementGroup.typ, value, tags
 	case "PublicIp":
 		for known, a := range c.st.Addresses {
 			if a.PublicIP.String() == value {

@@ -73,7 +73,7 @@ var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, some := range []map[string]action{
 		vpcActions, subnetActions, gatewayActions, natGatewayActions, routeTableActions, routeActions, groupActions, ruleActions,
-		instanceActions, instanceExtraActions, creditActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
+		instanceActions, instanceExtraActions, creditActions, placementGroupActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
 		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
 		networkACLActions, profileActions, absentActions,
 	} {

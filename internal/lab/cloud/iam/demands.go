@@ -77,6 +77,7 @@ var ec2Actions = map[string]described{
 	"CreateInternetGateway":                      {makes: []string{"internet-gateway"}},
 	"CreateKeyPair":                              {makes: []string{"key-pair"}},
 	"CreateNatGateway":                           {on: []string{"SubnetId", "AllocationId"}, makes: []string{"natgateway"}},
+	"CreatePlacementGroup":                       {makes: []string{"placement-group"}},
 	"CreateRoute":                                {on: []string{"RouteTableId"}},
 	"CreateRouteTable":                           {on: []string{"VpcId"}, makes: []string{"route-table"}},
 	"CreateSecurityGroup":                        {on: []string{"VpcId"}, makes: []string{"security-group"}},
@@ -88,6 +89,7 @@ var ec2Actions = map[string]described{
 	"DeleteKeyPair":                              {on: []string{"KeyPairId", "KeyName"}},
 	"DeleteNatGateway":                           {on: []string{"NatGatewayId"}},
 	"DeleteNetworkInterface":                     {on: []string{"NetworkInterfaceId"}},
+	"DeletePlacementGroup":                       {on: []string{"GroupName"}},
 	"DeleteRoute":                                {on: []string{"RouteTableId"}},
 	"DeleteRouteTable":                           {on: []string{"RouteTableId"}},
 	"DeleteSecurityGroup":                        {on: []string{"GroupId"}},
@@ -106,6 +108,7 @@ var ec2Actions = map[string]described{
 	"ImportKeyPair":                              {makes: []string{"key-pair"}},
 	"ModifyInstanceAttribute":                    {on: []string{"InstanceId", "GroupId"}},
 	"ModifyInstanceCreditSpecification":          {on: []string{"InstanceId"}},
+	"ModifyInstancePlacement":                    {on: []string{"InstanceId", "GroupName"}},
 	"ModifyInstanceMetadataOptions":              {on: []string{"InstanceId"}},
 	"ModifyNetworkInterfaceAttribute":            {on: []string{"NetworkInterfaceId", "SecurityGroupId"}},
 	"ModifySecurityGroupRules":                   {on: []string{"GroupId"}},
@@ -120,7 +123,7 @@ var ec2Actions = map[string]described{
 	"ReplaceRouteTableAssociation":               {on: []string{"RouteTableId", "AssociationId"}},
 	"RevokeSecurityGroupEgress":                  {on: []string{"GroupId"}},
 	"RevokeSecurityGroupIngress":                 {on: []string{"GroupId"}},
-	"RunInstances":                               {on: []string{"ImageId", "SubnetId", "SecurityGroupId", "KeyName"}, makes: []string{"instance", "network-interface", "volume"}},
+	"RunInstances":                               {on: []string{"ImageId", "SubnetId", "SecurityGroupId", "KeyName", "GroupName"}, makes: []string{"instance", "network-interface", "volume"}},
 	"StartInstances":                             {on: []string{"InstanceId"}},
 	"StopInstances":                              {on: []string{"InstanceId"}},
 	"TerminateInstances":                         {on: []string{"InstanceId"}},
@@ -197,7 +200,8 @@ func named(form url.Values, names []string) []parameter {
 	for _, n := range names {
 		for _, key := range slices.Sorted(maps.Keys(form)) {
 			parts := strings.Split(key, ".")
-			inItem := len(parts) > 2 && (parts[0] == "NetworkInterface" || parts[0] == "InstanceCreditSpecification") && parts[2] == n
+			inItem := len(parts) > 2 && (parts[0] == "NetworkInterface" || parts[0] == "InstanceCreditSpecification") && parts[2] == n ||
+				key == "Placement.GroupName" && n == "GroupName"
 			p := parameter{n, form.Get(key)}
 			if (parts[0] == n && len(parts) < 3 || inItem) && p.value != "" && !slices.Contains(out, p) {
 				out = append(out, p)
