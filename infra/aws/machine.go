@@ -54,9 +54,10 @@ type MachineSpec struct {
 	// PlacementGroup is the name of the machine's placement group. If it is empty, the machine is in
 	// none: it is taken out of one that somebody else has put it into.
 	PlacementGroup string
-	// Image is an AMI id, or the name of an SSM parameter that holds one. It is used only at
-	// launch.
+	// Image is an AMI id, or the name of an SSM parameter that holds one. ImageFilter, if not nil,
+	// finds one instead. They are used only at launch.
 	Image         string
+	ImageFilter   *ImageFilter
 	RootVolumeGiB int32
 	RootVolume    VolumePerformance // DefaultVolumeType if no type is given
 	// RootVolumeKey is the id, ARN or alias of the KMS key that encrypts the root volume; empty means

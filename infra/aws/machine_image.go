@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,11 +36,13 @@ type imageEntry struct {
 	image *image
 }
 
-// image returns the image with an AMI id, or with the id in the SSM parameter named by wanted if
-// that begins with "/" or "resolve:ssm:"; empty means DefaultImageParameter.
-func (c *Client) image(ctx context.Context, wanted string) (image, error) {
-	if wanted == "" {
-		wanted = DefaultImageParameter
+// image returns the image that a filter finds. Without one it is that with an AMI id, or with the id in the
+// SSM parameter named by wanted if that begins with "/" or "resolve:ssm:"; empty means
+// DefaultImageParameter.
+func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter) (image, error) {
+	wanted = cmp.Or(wanted, DefaultImageParameter)
+	if by != nil {
+		wanted = by.String()
 	}
 	c.images.mu.Lock()
 	if c.images.known == nil {
@@ -55,7 +58,13 @@ func (c *Client) image(ctx context.Context, wanted string) (image, error) {
 	entry.mu.Lock()
 	defer entry.mu.Unlock()
 	if entry.image == nil {
-		found, err := c.describeImage(ctx, wanted)
+		var found image
+		var err error
+		if by != nil {
+			found, err = c.newestImage(ctx, *by)
+		} else {
+			found, err = c.describeImage(ctx, wanted)
+		}
 		if err != nil {
 			return image{}, err
 		}
@@ -80,7 +89,12 @@ func (c *Client) describeImage(ctx context.Context, wanted string) (image, error
 	if len(out.Images) == 0 {
 		return image{}, fmt.Errorf("AMI %s does not exist in region %s", id, c.Region)
 	}
-	ami := out.Images[0]
+	return c.usable(out.Images[0])
+}
+
+// usable returns what a launch needs to know of an image, or why no machine can have it.
+func (c *Client) usable(ami types.Image) (image, error) {
+	id := sdk.ToString(ami.ImageId)
 	if ami.Architecture != "" && ami.Architecture != types.ArchitectureValuesX8664 {
 		return image{}, fmt.Errorf("AMI %s is for %s; only x86_64 is supported", id, ami.Architecture)
 	}

@@ -333,6 +333,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		PlacementGroup:   m.PlacementGroup.ValueString(),
 		InstanceProfile:  m.InstanceProfile.ValueString(),
 		Image:            m.AMI.ValueString(),
+		ImageFilter:      m.imageFilter(ctx, diags),
 		UserData:         m.UserData.ValueString(),
 		RootVolumeGiB:    int32(m.RootVolumeSize.ValueInt64()),
 		RootVolume:       m.rootPerformance().wanted(),

@@ -176,6 +176,9 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 	}
 	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
 	errs = append(errs, infraaws.CheckCPUCredits(m.CPUCredits.ValueString(), m.InstanceType.ValueString())...)
+	if !m.AMI.IsNull() && !m.ImageFilter.IsNull() {
+		errs.Say("image_filter", "Two images", "Both ami and image_filter say which image the machine is launched from: remove one of them.")
+	}
 	errs = append(errs, infraaws.CheckPlacementGroup(m.PlacementGroup.ValueString())...)
 	errs = append(errs, infraaws.CheckUserData(m.UserData.ValueString())...)
 	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)

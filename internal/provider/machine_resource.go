@@ -59,6 +59,7 @@ type machineModel struct {
 	PlacementGroup    types.String         `tfsdk:"placement_group"`
 	CPUCredits        types.String         `tfsdk:"cpu_credits"`
 	AMI               types.String         `tfsdk:"ami"`
+	ImageFilter       types.Object         `tfsdk:"image_filter"`
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
 	RootVolumeType    types.String         `tfsdk:"root_volume_type"`
 	RootVolumeIOPS    types.Int64          `tfsdk:"root_volume_iops"`
@@ -179,6 +180,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"launch.",
 				Validators: []validator.String{amiReference()},
 			},
+			"image_filter": imageFilterAttribute(),
 			"root_volume_size": schema.Int64Attribute{
 				Optional: true, Computed: true, Default: int64default.StaticInt64(infraaws.DefaultRootVolumeGiB),
 				MarkdownDescription: "Size of the root volume in GiB. It is increased in place while the machine runs, including partition and file system (ext4, xfs, btrfs); it cannot be " +

@@ -168,6 +168,8 @@ func TestCatalogue(t *testing.T) {
 	if none := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"self"}})).Images; len(none) != 0 {
 		t.Errorf("own images: %+v", none)
 	}
+	_, err := l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"debian"}})
+	refused(t, err, "InvalidUserID.Malformed")
 	zones := must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{})).AvailabilityZones
 	if len(zones) != 4 || *zones[0].ZoneName != "us-east-1a" || *zones[0].ZoneId != "use1-az1" {
 		t.Errorf("zones: %+v", zones)
@@ -179,7 +181,7 @@ func TestCatalogue(t *testing.T) {
 	if len(it) != 1 || *it[0].VCpuInfo.DefaultVCpus != 2 || *it[0].VCpuInfo.DefaultCores != 1 || *it[0].MemoryInfo.SizeInMiB != 4096 {
 		t.Errorf("t3.medium: %+v", it)
 	}
-	_, err := l.DescribeInstanceTypes(ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"t9.medium"}})
+	_, err = l.DescribeInstanceTypes(ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"t9.medium"}})
 	refused(t, err, "InvalidInstanceType")
 	offered := must[*awsec2.DescribeInstanceTypeOfferingsOutput](t)(l.DescribeInstanceTypeOfferings(ctx, &awsec2.DescribeInstanceTypeOfferingsInput{
 		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{filter("instance-type", "t3.medium")},

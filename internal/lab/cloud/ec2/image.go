@@ -1,26 +1,35 @@
 package ec2
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// Image is a machine image that Debian publishes.
+// Image is a machine image.
 type Image struct {
 	ID      string // "ami-..."
 	Name    string
-	Release string // of Debian: "13"
+	Release string    // of Debian: "13"
+	Owner   string    // its AWS account; empty for that in which Debian publishes
+	Created time.Time // zero for a moment in 2025
 }
 
 const (
 	// debianOwner is the AWS account in which Debian publishes its images
 	// (wiki.debian.org/Cloud/AmazonEC2Image).
-	debianOwner  = "136693071363"
-	imageCreated = "2025-01-01T00:00:00.000Z"
+	debianOwner = "136693071363"
+	imageTime   = "2006-01-02T15:04:05.000Z"
 )
+
+var imageCreated = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// imageOwner matches what a request may give as an owner of images.
+var imageOwner = regexp.MustCompile(`^(?:[0-9]{12}|self|amazon|aws-marketplace|aws-backup-vault)$`)
 
 // PublicImageParameter returns the name of the SSM parameter in which Debian publishes the id of
 // its current image of a release ("13").
@@ -83,10 +92,14 @@ type imageDevice struct {
 }
 
 func (i Image) item() imageItem {
+	created := i.Created
+	if created.IsZero() {
+		created = imageCreated
+	}
 	item := imageItem{
-		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: debianOwner, Public: true, Architecture: "x86_64",
+		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: cmp.Or(i.Owner, debianOwner), Public: true, Architecture: "x86_64",
 		Type: "machine", Name: i.Name, Description: "Debian " + i.Release + " as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
-		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: imageCreated, BootMode: "uefi-preferred",
+		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: created.UTC().Format(imageTime), BootMode: "uefi-preferred",
 		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances",
 	}
 	d := imageDevice{Name: rootDevice}
@@ -142,13 +155,19 @@ func describeImages(t *tx, in *describeImagesRequest) (any, error) {
 	if err := checkFilters(in.Filters, imageFields); err != nil {
 		return nil, err
 	}
-	var out describeImagesResponse
-	if len(in.Owners) > 0 && !slices.Contains(in.Owners, debianOwner) {
-		return out, nil
+	owners := slices.Clone(in.Owners)
+	for n, o := range owners {
+		if !imageOwner.MatchString(o) {
+			return nil, wire.Refuse("InvalidUserID.Malformed", `Invalid user id: "%s"`, o)
+		}
+		if o == "self" {
+			owners[n] = t.c.cfg.AccountID
+		}
 	}
+	var out describeImagesResponse
 	for n := range t.c.cfg.Images {
 		i := &t.c.cfg.Images[n]
-		asked := len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)
+		asked := (len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)) && (len(owners) == 0 || slices.Contains(owners, i.item().OwnerID))
 		if asked && t.matches(i.ID, in.Filters, func(f string) []string { return imageFields[f](t, i) }) {
 			out.Images = append(out.Images, i.item())
 		}
