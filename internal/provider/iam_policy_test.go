@@ -74,9 +74,8 @@ func (p policyFile) without(action string) string {
 // neededElsewhere are actions that this test's job does not need, and who does. The end-to-end tests
 // run under the same policies, and package cluster wants to see calls of the first two.
 var neededElsewhere = map[string]string{
-	"ec2:DescribeInstanceStatus":    "asked while a machine does not answer on SSH yet",
-	"ec2:DescribeTags":              "asked at the end of an apply, which settles its claims; without it the next refresh does",
-	"ec2:DescribeInstanceAttribute": "TestPolicyAfterAnInterruption",
+	"ec2:DescribeInstanceStatus": "asked while a machine does not answer on SSH yet",
+	"ec2:DescribeTags":           "asked at the end of an apply, which settles its claims; without it the next refresh does",
 }
 
 // TestPolicies runs the main job, changes, repairs, a replacement and the destruction under exactly
@@ -116,7 +115,7 @@ func TestPolicies(t *testing.T) {
 
 // tried are actions of every kind: to look, to make, with which resources are tagged, of another
 // service, and to destroy.
-var tried = []string{"ec2:DescribeVpcs", "ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:PutParameter", "ec2:DeleteVolume"}
+var tried = []string{"ec2:DescribeVpcs", "ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:PutParameter", "ec2:DeleteVolume", "ec2:DescribeInstanceAttribute"}
 
 // missed checks the error of a run without the permission for an action.
 func missed(t *testing.T, action, failure string) {
@@ -134,7 +133,8 @@ func missed(t *testing.T, action, failure string) {
 }
 
 // TestPolicyAfterAnInterruption continues a create that ended before the machine had a host key of
-// its own, under the policy and without the action that only this needs.
+// its own, under the policy and without the action with which it finds
+// out how the machine was launched.
 func TestPolicyAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	everyday, destroy := readPolicy(t, "everyday.json"), readPolicy(t, "destroy.json")
