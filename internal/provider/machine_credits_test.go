@@ -109,6 +109,14 @@ func TestCPUCredits(t *testing.T) {
 	}
 	apply(config("standard"), "standard")
 
+	off := func(option string) values { return with(config(option), values{"power_state": stopped}) }
+	worker.must(off("standard"))
+	worker.must(off("unlimited"))
+	worker.settled(off("unlimited"))
+	c.hasCredits(t, worker, "unlimited")
+	worker.must(config("standard"))
+	c.hasCredits(t, worker, "standard")
+
 	imported := c.instance("k8s_machine")
 	imported.imports(id.(string))
 	imported.must(config("standard"))

@@ -88,6 +88,15 @@ func TestPlacementGroup(t *testing.T) {
 	c.isIn(t, worker, "one")
 	worker.settled(config("one"))
 
+	// A stopped machine changes its group, and stays stopped.
+	off := func(group any) values { return with(config(group), values{"power_state": stopped}) }
+	worker.must(off("one"))
+	worker.must(off(nil))
+	worker.settled(off(nil))
+	if i := c.found(t, worker); sdk.ToString(i.Placement.GroupName) != "" || i.State.Name != types.InstanceStateNameStopped {
+		t.Errorf("the stopped machine is %s in the group %q", i.State.Name, sdk.ToString(i.Placement.GroupName))
+	}
+
 	for _, name := range []string{"", " one", "gr\u00fcn", strings.Repeat("x", 256)} {
 		if ch := c.instance("k8s_machine").plan(config(name)); ch.failure() == "" || !at(ch, "placement_group") {
 			t.Errorf("%q: %q", name, ch.failure())

@@ -107,6 +107,17 @@ func TestStage(t *testing.T) {
 			t.Errorf("%s: the state has stage: %v", tt.name, got)
 		}
 	}
+	// With user data of others it replaces no bootcmd.
+	machine := c.instance("k8s_machine")
+	machine.must(values{"name": "worker-2", "role": "worker", "network": network.get("ref"), "stage": everything, "user_data": userScript})
+	if script, data := c.staging(t, machine), c.userData(machine); !strings.Contains(script, "/kubelet") || strings.Contains(data, "bootcmd") || !strings.Contains(data, userScript) {
+		t.Errorf("with user_data it stages\n%s\nby\n%s", script, data)
+	}
+	long := c.instance("k8s_machine")
+	ch := long.plan(values{"name": "worker-3", "role": "worker", "network": network.get("ref"), "stage": everything, "user_data": "#!" + strings.Repeat("x", 14<<10)})
+	if said := long.carryOut(ch); len(said.errors) > 0 || !strings.Contains(change{errors: said.warnings}.failure(), "user_data and the SSH keys") || c.staging(t, long) != "" {
+		t.Errorf("with long user_data: %v, %v", said.errors, said.warnings)
+	}
 }
 
 // TestStageIsChecked: what cannot be staged is a warning on its attribute, and no error.
