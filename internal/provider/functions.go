@@ -115,22 +115,32 @@ var workerAddresses = pureFunction{
 	name: "worker_addresses",
 	definition: function.Definition{
 		Summary: "Addresses and pod networks of workers, by their names",
-		MarkdownDescription: "Returns, for `for_each` of `k8s_machine`, an object with `private_ip` and `pod_cidr` for each name. The position in the list decides: position 0 has `machine_address(subnet, \"worker\", 0)` " +
-			"and `pod_cidr(pod_cidr, 0)`. Add names at the end. To take a worker away, put `null` or `\"\"` in its place: all others keep their addresses. All workers of a subnet, of all pools, belong into one list.\n\n" +
+		MarkdownDescription: "Returns, for `for_each` of `k8s_machine`, an object with `private_ip` and `pod_cidr` for each name. The position in the list decides: with one subnet, position 0 has `machine_address(subnets[0], \"worker\", 0)` " +
+			"and `pod_cidr(pod_cidr, 0)`. With several subnets the positions are in them in turn, so that workers are spread over availability zones; more subnets change the addresses of workers. Add names at the end. To take a worker away, put `null` or `\"\"` in its place: all others keep their addresses. All workers, of all pools, belong into one list.\n\n" +
 			"Terraform must know the result when it plans, so give it the networks as variables and not as attributes of resources.",
-		Parameters: []function.Parameter{subnetParameter, podsParameter,
+		Parameters: []function.Parameter{
+			function.ListParameter{Name: "subnets", ElementType: types.StringType, MarkdownDescription: "Networks of the machines' subnets, one for each availability zone, such as `node_cidrs` of `k8s_network`."},
+			podsParameter,
 			function.ListParameter{Name: "names", ElementType: types.StringType, MarkdownDescription: "Names of the workers; `null` or `\"\"` is a position without one."}},
 		Return: function.MapReturn{ElementType: workerType},
 	},
 	run: func(ctx context.Context, args function.ArgumentsData, result *function.ResultData) *function.FuncError {
-		var subnet, pods string
+		var pods string
+		var subnets []string
 		var names []*string
-		if err := args.Get(ctx, &subnet, &pods, &names); err != nil {
+		if err := args.Get(ctx, &subnets, &pods, &names); err != nil {
 			return err
 		}
-		machines, err := prefixArgument(0, subnet)
-		if err != nil {
-			return err
+		if len(subnets) == 0 {
+			return function.NewArgumentFuncError(0, "no subnet is given")
+		}
+		var machines []netip.Prefix
+		for _, text := range subnets {
+			subnet, err := prefixArgument(0, text)
+			if err != nil {
+				return err
+			}
+			machines = append(machines, subnet)
 		}
 		podNetwork, err := prefixArgument(1, pods)
 		if err != nil {
@@ -148,7 +158,7 @@ var workerAddresses = pureFunction{
 			if _, twice := out[*name]; twice {
 				return function.NewArgumentFuncError(2, "the name "+*name+" is there twice")
 			}
-			a, err := addressplan.Machine(machines, addressplan.Worker, i)
+			a, err := addressplan.Machine(machines[i%len(machines)], addressplan.Worker, i/len(machines))
 			if err != nil {
 				return function.NewArgumentFuncError(2, *name+": "+err.Error())
 			}

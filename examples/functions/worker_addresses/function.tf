@@ -4,7 +4,7 @@ variable "workers" {
 }
 
 locals {
-  workers = provider::k8s::worker_addresses("10.240.0.0/24", "10.200.0.0/16", var.workers)
+  workers = provider::k8s::worker_addresses(["10.240.0.0/24"], "10.200.0.0/16", var.workers)
 }
 
 resource "k8s_network" "this" {
