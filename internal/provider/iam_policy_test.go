@@ -256,7 +256,7 @@ func (r *restricted) job(damaged bool) string {
 	resized := values{"instance_type": "t3.large", "root_volume_size": 30, "cpu_credits": "standard", "placement_group": "apart"}
 	r.profile(r.t, "k8s-node")
 	r.profile(r.t, "k8s-other")
-	r.cloud.placementGroup(r.t, "apart", types.PlacementStrategySpread)
+	r.placementGroup(r.t, "apart", types.PlacementStrategySpread)
 	for _, step := range []struct {
 		name string
 		do   func() string

@@ -22,7 +22,6 @@ func TestCreditOptions(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		l.await(t, *out.Instances[0].InstanceId, types.InstanceStateNameRunning)
 		return *out.Instances[0].InstanceId, nil
 	}
 	_, err := launch("m5.large", "standard")
@@ -32,6 +31,9 @@ func TestCreditOptions(t *testing.T) {
 	frugal := must[string](t)(launch("t3.small", "standard"))
 	lavish := must[string](t)(launch("t3.small", ""))
 	other := must[string](t)(launch("m5.large", ""))
+	for _, id := range []string{frugal, lavish, other} {
+		l.await(t, id, types.InstanceStateNameRunning)
+	}
 
 	listed := func(in awsec2.DescribeInstanceCreditSpecificationsInput) map[string]string {
 		t.Helper()

@@ -45,9 +45,6 @@ func TestPlacementGroups(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		for _, i := range out.Instances {
-			l.await(t, *i.InstanceId, types.InstanceStateNameRunning)
-		}
 		return out.Instances, nil
 	}
 	_, err = launch("none", "t3.small", 1)
@@ -63,6 +60,7 @@ func TestPlacementGroups(t *testing.T) {
 
 	// A stopped instance makes room, leaves the group, and cannot return when the group is full again.
 	id := *spread[0].InstanceId
+	l.await(t, id, types.InstanceStateNameRunning)
 	move := func(group string) error {
 		_, err := l.ModifyInstancePlacement(ctx, &awsec2.ModifyInstancePlacementInput{InstanceId: &id, GroupName: &group})
 		return err
