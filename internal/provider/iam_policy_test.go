@@ -74,8 +74,9 @@ func (p policyFile) without(action string) string {
 // neededElsewhere are actions that this test's job does not need, and who does. The end-to-end tests
 // run under the same policies, and package cluster wants to see calls of the first two.
 var neededElsewhere = map[string]string{
-	"ec2:DescribeInstanceStatus": "asked while a machine does not answer on SSH yet",
-	"ec2:DescribeTags":           "asked at the end of an apply, which settles its claims; without it the next refresh does",
+	"ec2:DescribeNetworkInterfaces": "asked who has an address or a subnet that is still in use, if EC2 has not given it back in time",
+	"ec2:DescribeInstanceStatus":    "asked while a machine does not answer on SSH yet",
+	"ec2:DescribeTags":              "asked at the end of an apply, which settles its claims; without it the next refresh does",
 }
 
 // TestPolicies runs the main job, changes, repairs, a replacement and the destruction under exactly

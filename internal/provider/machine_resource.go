@@ -288,15 +288,11 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		fail(err)
 		return
 	}
-	n, spec, err := client.FindNetwork(ctx, found.Cluster)
+	network, _, err := findNetwork(ctx, client, found.Cluster)
 	if err != nil {
 		fail(err)
 		return
 	}
-	var network networkModel
-	network.Cluster, network.Paused = types.StringValue(found.Cluster), types.BoolValue(false)
-	network.ControllerPods = types.BoolValue(spec.ControllerPods)
-	network.fill(ctx, n)
 	var m machineModel
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)

@@ -144,6 +144,18 @@ func (m *networkModel) fill(ctx context.Context, n infraaws.Network) {
 	m.Ref = m.ref(ctx, m.Subnets)
 }
 
+// findNetwork returns the network of a cluster, for the import of something in it. Its reference is that of
+// its resource, unless the cluster is paused.
+func findNetwork(ctx context.Context, client *infraaws.Client, cluster string) (m networkModel, n infraaws.Network, err error) {
+	n, spec, err := client.FindNetwork(ctx, cluster)
+	if err != nil {
+		return m, n, err
+	}
+	m.Cluster, m.Paused, m.ControllerPods = types.StringValue(cluster), types.BoolValue(false), types.BoolValue(spec.ControllerPods)
+	m.fill(ctx, n)
+	return m, n, nil
+}
+
 // publicValue says whether a subnet is public. It is null for one of an adopted VPC whose default route
 // does not lead to an internet gateway: other routes may.
 func publicValue(s infraaws.Subnet, ownTables map[string]string) types.Bool {

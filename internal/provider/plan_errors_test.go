@@ -144,7 +144,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("pods on a controller", func(t *testing.T) {
 		config := maps.Clone(machine)
 		config["role"], config["pod_cidr"] = "controller", "10.200.0.0/24"
-		if got := c.instance("k8s_machine").plan(config).failure(); !strings.Contains(got, "workers only") {
+		if got := c.instance("k8s_machine").plan(config).failure(); !strings.Contains(got, "set controller_pods of the k8s_network") {
 			t.Errorf("got %q", got)
 		}
 	})

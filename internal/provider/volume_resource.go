@@ -232,20 +232,18 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 		err = fmt.Errorf("volume %s is volume %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
 	}
 	var h holding
+	var network networkModel
 	var n infraaws.Network
 	if err == nil {
 		h, err = r.data.imported(ctx, client, found.Claim)
 	}
 	if err == nil {
-		n, _, err = client.FindNetwork(ctx, found.Cluster)
+		network, n, err = findNetwork(ctx, client, found.Cluster)
 	}
 	if err != nil {
 		fail(err)
 		return
 	}
-	var network networkModel
-	network.Cluster, network.Paused = types.StringValue(found.Cluster), types.BoolValue(false)
-	network.fill(ctx, n)
 	var m volumeModel
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
