@@ -113,13 +113,13 @@ func socks(t *testing.T, bastion, hostKey string) string {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	cmd := exec.Command("ssh", "-F", "none", "-N", "-D", at, "-i", suite.SSH, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+	cmd := exec.CommandContext(t.Context(), "ssh", "-F", "none", "-N", "-D", at, "-i", suite.SSH, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
 		"-o", "ExitOnForwardFailure=yes", "-o", "UserKnownHostsFile="+known, "admin@"+bastion)
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context has ended it
 	harness.Eventually(t, 20*time.Second, "ssh forwards", func() error {
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", at)
 		if err != nil {

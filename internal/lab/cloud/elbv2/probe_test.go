@@ -25,13 +25,13 @@ func (direct) EndFlows(context.Context, string, netip.AddrPort) error { return n
 func TestProbe(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := 200
-		switch {
-		case r.URL.Path == "/slow":
+		switch r.URL.Path {
+		case "/slow":
 			select {
 			case <-r.Context().Done():
 			case <-time.After(5 * time.Second):
 			}
-		case r.URL.Path == "/moved":
+		case "/moved":
 			w.Header().Set("Location", "/500")
 			code = 302
 		default:
