@@ -37,6 +37,10 @@ locals {
     kubernetes_version = var.kubernetes_version
     etcd_version       = var.etcd_version
   }
+  controller_stage = {
+    kubernetes_version = var.kubernetes_version
+    etcd_version       = var.etcd_machines > 0 ? null : var.etcd_version
+  }
 
   # Members of etcd are on machines of their own if there are some, otherwise on the controllers.
   etcd_machines = { for m in concat(k8s_machine.controller, k8s_machine.etcd) : m.name => m.host }
@@ -52,7 +56,7 @@ resource "k8s_machine" "controller" {
   pod_cidr      = var.controller_nodes ? provider::k8s::pod_cidr(var.pod_cidr, local.pod_networks - 1 - count.index) : null
   instance_type = var.instance_type
   ami           = var.ami
-  stage         = local.stage
+  stage         = local.controller_stage
 
   associate_public_ip_address = !var.private
 }
