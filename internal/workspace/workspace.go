@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -157,7 +158,8 @@ func (w *Workspace) Run(ctx context.Context, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if w.Log != nil {
 		_, _ = fmt.Fprintf(w.Log, "$ terraform %s\n", strings.Join(args, " "))
-		cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, w.Log), io.MultiWriter(&stderr, w.Log)
+		log := &inTurn{to: w.Log}
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, log), io.MultiWriter(&stderr, log)
 	}
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -168,6 +170,19 @@ func (w *Workspace) Run(ctx context.Context, args ...string) (string, error) {
 		return stdout.String(), fmt.Errorf("terraform %s: %w", strings.Join(args, " "), err)
 	}
 	return stdout.String(), nil
+}
+
+// inTurn lets several writers write to one that takes one at a time.
+type inTurn struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// Write implements io.Writer.
+func (w *inTurn) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(b)
 }
 
 // Init runs terraform init. It deletes the lock file, since the checksum of an earlier build of the

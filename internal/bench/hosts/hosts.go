@@ -179,6 +179,9 @@ func (h *Host) alternatives() error {
 		return err
 	}
 	for _, l := range links {
+		if l.Type()&fs.ModeSymlink == 0 {
+			continue // dpkg's README
+		}
 		to, err := os.Readlink(filepath.Join("/etc/alternatives", l.Name()))
 		if err == nil {
 			err = os.Symlink(to, filepath.Join(h.Root, "etc/alternatives", l.Name()))
