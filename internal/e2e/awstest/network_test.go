@@ -112,10 +112,14 @@ func TestSecurityGroups(t *testing.T) {
 	want := []string{
 		"controller: tcp 22-22 from 198.51.100.7/32",
 		"controller: tcp 2379-2380 from controller",
+		"controller: tcp 2379-2380 from etcd",
 		"controller: tcp 6443-6443 from 198.51.100.7/32",
 		"controller: tcp 6443-6443 from controller",
 		"controller: tcp 6443-6443 from lb",
 		"controller: tcp 6443-6443 from worker",
+		"etcd: tcp 22-22 from 198.51.100.7/32",
+		"etcd: tcp 2379-2380 from controller",
+		"etcd: tcp 2379-2380 from etcd",
 		"lb: tcp 22-22 from 198.51.100.7/32",
 		"lb: tcp 6443-6443 from 198.51.100.7/32",
 		"lb: tcp 6443-6443 from controller",
@@ -269,8 +273,8 @@ func TestAdoptedVPC(t *testing.T) {
 	if n.Subnets[0].RouteTableID != foreign.Subnets[0].RouteTableID || n.SecurityGroups[infraaws.RoleWorker] == foreign.SecurityGroups[infraaws.RoleWorker] {
 		t.Errorf("adopted %+v of %+v", n, foreign)
 	}
-	if got := a.Cloud.Overview().Total; got != total+3 {
-		t.Errorf("%d things, wanted three more than %d", got, total)
+	if got := a.Cloud.Overview().Total; got != total+len(infraaws.Roles()) {
+		t.Errorf("%d things, wanted one for each role more than %d", got, total)
 	}
 	if err := c.DeleteNetwork(ctx, spec); err != nil {
 		t.Fatal(err)
