@@ -7,20 +7,15 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
 // Settle records that a state holds the claims: one claim of a process settles all of it. ids are
-// what carries them, at most 1,000. What another has taken over meanwhile stays unsettled.
+// what carries them, at most 1,000, or ARNs outside EC2. What another has taken over meanwhile stays unsettled.
 func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time.Time) error {
 	if claim.ID == "" || len(ids) == 0 {
 		return nil
 	}
-	_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: ec2Tags(claim.settledTag(now))})
-	if err != nil {
+	if err := c.writeTags(ctx, ids, claim.settledTag(now)); err != nil {
 		return fmt.Errorf("settle the claim %s: %w", claim.ID, err)
 	}
 	return nil
@@ -57,19 +52,14 @@ func (c *Client) held(ctx context.Context, claims map[string][]string) (map[stri
 			claimOf[t] = id
 		}
 	}
+	now, err := c.claimsOn(ctx, slices.Sorted(maps.Keys(claimOf)))
+	if err != nil {
+		return nil, fmt.Errorf("look whose it is: %w", err)
+	}
 	out := map[string][]string{}
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(claimOf)), filterValues) {
-		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", ids...), filter("key", TagClaim)}})
-		for pages.HasMorePages() {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("look whose it is: %w", err)
-			}
-			for _, t := range page.Tags {
-				if thing, claim := sdk.ToString(t.ResourceId), sdk.ToString(t.Value); claimOf[thing] == claim {
-					out[claim] = append(out[claim], thing)
-				}
-			}
+	for _, thing := range slices.Sorted(maps.Keys(now)) {
+		if claim := now[thing]; claimOf[thing] == claim {
+			out[claim] = append(out[claim], thing)
 		}
 	}
 	return out, nil
@@ -89,7 +79,7 @@ func (c *Client) takeOver(ctx context.Context, claim Claim, ids []string) error 
 	if claim.Adopt {
 		maps.Copy(tags, claim.settledTag(claim.At))
 	}
-	if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: ec2Tags(tags)}, c.retryUntilKnown()); err != nil {
+	if err := c.writeTags(ctx, ids, tags); err != nil {
 		return fmt.Errorf("write the claim on what an earlier run has left: %w", err)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -97,11 +98,12 @@ func (w *WebIdentity) GetIdentityToken() ([]byte, error) {
 }
 
 // Endpoints replace the URLs of single services.
-type Endpoints struct{ EC2, S3, SSM, STS string }
+type Endpoints struct{ EC2, ELB, S3, SSM, STS string }
 
 // Client holds the service clients and what they share. It is safe for concurrent use.
 type Client struct {
 	EC2    *ec2.Client
+	ELB    *elb.Client // Elastic Load Balancing
 	S3     *s3.Client
 	SSM    *ssm.Client
 	STS    *sts.Client
@@ -121,7 +123,7 @@ type Client struct {
 }
 
 // retryers are the services' retryers, for calls that wrap them.
-type retryers struct{ ec2, ssm sdk.Retryer }
+type retryers struct{ ec2, elb, ssm sdk.Retryer }
 
 // New returns a Client. It reads the environment and the shared configuration files but sends
 // nothing, so wrong credentials show at the first call.
@@ -202,7 +204,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		}))
 		stsClient = newSTS()
 	}
-	retryers := retryers{newRetryer(c), newRetryer(c)}
+	retryers := retryers{newRetryer(c), newRetryer(c), newRetryer(c)}
 	newEC2 := func(more ...func(*middleware.Stack) error) *ec2.Client {
 		return ec2.NewFromConfig(loaded, func(o *ec2.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.EC2, o.BaseEndpoint), retryers.ec2
@@ -214,6 +216,10 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	client := &Client{
 		EC2: newEC2(new(pacer).pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) }),
 			noteChanges(func() { changes.Add(1) })),
+		ELB: elb.NewFromConfig(loaded, func(o *elb.Options) {
+			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.ELB, o.BaseEndpoint), retryers.elb
+			o.APIOptions = append(o.APIOptions, nameDenied("elasticloadbalancing"))
+		}),
 		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
 			// That S3 knows no digest of an object is no news: somebody else may have written it.

@@ -2,12 +2,14 @@ package component
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -27,9 +29,8 @@ type APIServerSpec struct {
 // apiServerFiles are the files that readAPIServer reads.
 var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
-// ShutdownDelay is how long a stopping API server still serves after /readyz fails, so that the
-// load balancer notices first. It is a multiple of the load balancer's check interval.
-const ShutdownDelay = "3s"
+// DefaultShutdownDelay is a multiple of the interval at which HAProxy checks.
+const DefaultShutdownDelay = 3 * time.Second
 
 // APIServerRequest returns the request for the API servers' serving certificates. All controllers
 // have the same names, so that a client may reach any of them by any.
@@ -38,8 +39,8 @@ func APIServerRequest(spec ControlPlaneSpec) (pki.Request, error) {
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc." + spec.Cluster.Domain, "localhost",
 		firstServiceIP(spec.Cluster.ServiceCIDR).String(), loopback.String(),
-		spec.PublicEndpoint, spec.PrivateEndpoint,
 	}
+	names = append(names, spec.EndpointNames...)
 	for _, n := range spec.Nodes {
 		names = append(names, n.Name, n.PrivateIP.String())
 		if n.PublicIP.IsValid() {
@@ -149,7 +150,7 @@ func (c *controller) apiServerArgs() Args {
 		"audit-log-maxbackup": values("10"),
 		"audit-log-maxsize":   values("100"),
 
-		"shutdown-delay-duration":   values(ShutdownDelay),
+		"shutdown-delay-duration":   values(cmp.Or(c.spec.ShutdownDelay, DefaultShutdownDelay).String()),
 		"shutdown-send-retry-after": values("true"),
 		"profiling":                 values("false"),
 	}

@@ -84,7 +84,7 @@ func etcdBackupSpec() EtcdBackupSpec {
 func controlPlaneSpec(t *testing.T) ControlPlaneSpec { return controlPlaneAt(t, "1.36.4") }
 
 func controlPlaneAt(t *testing.T, v string) ControlPlaneSpec {
-	return ControlPlaneSpec{Cluster: testCluster(), Version: v, PublicEndpoint: "203.0.113.99", PrivateEndpoint: "10.240.0.40",
+	return ControlPlaneSpec{Cluster: testCluster(), Version: v, EndpointNames: []string{"203.0.113.99", "10.240.0.40"},
 		APIServer: APIServerSpec{ExtraSANs: []string{"k8s.example.com"}}, Nodes: controllers, EtcdEndpoints: EtcdEndpoints(controllers),
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(v) })}
 }

@@ -16,13 +16,15 @@ import (
 
 // ControlPlaneSpec describes a control plane.
 type ControlPlaneSpec struct {
-	Cluster         Cluster
-	Version         string
-	PublicEndpoint  string // host (name or address) for people, without port; may be empty
-	PrivateEndpoint string // host for nodes, without port; may be empty
-	Nodes           []Node
-	EtcdEndpoints   []string // "https://10.240.0.10:2379"
-	Artifacts       []artifact.Artifact
+	Cluster       Cluster
+	Version       string
+	EndpointNames []string // hosts (names or addresses) of the endpoints for people and for nodes, without ports
+	Nodes         []Node
+	EtcdEndpoints []string // "https://10.240.0.10:2379"
+	Artifacts     []artifact.Artifact
+	// ShutdownDelay is how long a stopping API server still serves after /readyz fails, so that the
+	// load balancer notices first; zero means DefaultShutdownDelay.
+	ShutdownDelay time.Duration
 
 	APIServer         APIServerSpec
 	ControllerManager ControllerManagerSpec

@@ -82,8 +82,15 @@ const (
 	Tag                  Kind = "tag"
 	Address              Kind = "Elastic IP"
 	ReleasedAddress      Kind = "released Elastic IP" // found is its allocation id
-	Key                  Kind = "key"                 // in the key store, by name
-	KeyCopy              Kind = "key copy"            // an object with a copy of keys, by its key in the bucket
+	Balancer             Kind = "load balancer"
+	TargetGroup          Kind = "target group"
+	BalancerTarget       Kind = "target"   // of a target group, by the id of its instance
+	Listener             Kind = "listener" // by port
+	HealthCheck          Kind = "health check"
+	BalancerSubnets      Kind = "subnets"   // of a load balancer
+	BalancerAttribute    Kind = "attribute" // of a load balancer or target group, by key
+	Key                  Kind = "key"       // in the key store, by name
+	KeyCopy              Kind = "key copy"  // an object with a copy of keys, by its key in the bucket
 )
 
 // Problem is how something differs.

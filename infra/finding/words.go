@@ -313,6 +313,30 @@ var vocabulary = map[Kind]words{
 	ReleasedAddress: {head: "{target} ({found})", how: map[Problem]string{
 		Missing: "released; an apply allocates another, and the endpoint changes",
 	}},
+	Balancer: {how: map[Problem]string{
+		Missing: "missing; an apply makes another, and the endpoint changes",
+	}},
+	TargetGroup: {head: "target group", how: map[Problem]string{
+		Missing: "missing",
+	}},
+	BalancerTarget: {head: "target {target}", how: map[Problem]string{
+		Missing:   "not registered",
+		NotWanted: "registered, not wanted",
+	}},
+	Listener: {head: "listener on port {target}", how: map[Problem]string{
+		Missing:   "missing",
+		NotWanted: "not wanted",
+		Elsewhere: "forwards to another target group",
+	}},
+	HealthCheck: {head: "health check", how: map[Problem]string{
+		Value: "found {found:q}, wanted {wanted:q}",
+	}},
+	BalancerSubnets: {head: "subnets", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	BalancerAttribute: {head: "attribute {target}", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
 	Key: {head: "{target}", how: map[Problem]string{
 		Missing:    "missing",
 		NotRecord:  "not the one on record",

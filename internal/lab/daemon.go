@@ -18,6 +18,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
@@ -38,6 +39,8 @@ const (
 type vpcNetwork struct {
 	*network.Manager
 	services *metadata.Servers
+	// names brings the names of public load balancers to the host.
+	names func(context.Context) error
 }
 
 // Apply implements ec2.Network.
@@ -49,7 +52,10 @@ func (n *vpcNetwork) Apply(ctx context.Context, cfg network.Config) error {
 	for _, v := range cfg.VPCs {
 		vpcs[v.ID] = v.CIDR
 	}
-	return n.services.Sync(ctx, vpcs)
+	if err := n.services.Sync(ctx, vpcs); err != nil {
+		return err
+	}
+	return n.names(ctx)
 }
 
 // Serve runs the daemon until ctx ends, and calls announce once it serves. It continues from the
@@ -101,6 +107,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	archiveAt, webAt, insideAt := slice.Servers()[0], slice.Servers()[1], slice.Servers()[2]
 	vpcs.services = metadata.New(account.Instances(), net, outside.Names(archiveAt, webAt, insideAt), log)
 	defer vpcs.services.Close()
+	vpcs.names = func(ctx context.Context) error { return host.This().Names(ctx, l.dir, account.PublicNames()) }
 	if err := account.Start(ctx); err != nil {
 		return err
 	}

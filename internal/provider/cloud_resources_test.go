@@ -76,7 +76,7 @@ func newCloud(t *testing.T, change ...func(*labcloud.Config)) cloud {
 	a := account.New(t, change...)
 	client, err := infraaws.New(t.Context(), infraaws.Config{
 		Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
-		Endpoints: infraaws.Endpoints{EC2: a.URL, S3: a.URL, SSM: a.URL, STS: a.URL},
+		Endpoints: infraaws.Endpoints{EC2: a.URL, ELB: a.URL, S3: a.URL, SSM: a.URL, STS: a.URL},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func (c cloud) processAt(t *testing.T, url string) cloud {
 	c.core = newCore(t, p, with(values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
 		"default_tags": values{"team": "lab"},
-		"endpoints":    values{"ec2": url, "s3": url, "ssm": url, "sts": url},
+		"endpoints":    values{"ec2": url, "elbv2": url, "s3": url, "ssm": url, "sts": url},
 		"ssh":          c.ssh,
 	}, c.more))
 	return c

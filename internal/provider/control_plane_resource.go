@@ -2,9 +2,11 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
@@ -198,6 +200,9 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
 	}
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
+	if prior != nil {
+		warnOfLostNames(ctx, plan, prior, diags)
+	}
 	if prior == nil {
 		warnOfUnknownRelease(types.StringNull(), plan.Version, version.NotKnown, diags)
 		return errs
@@ -230,8 +235,9 @@ func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags 
 
 // balancerAttribute is the argument lb.
 func balancerAttribute() schema.SingleNestedAttribute {
-	a := lbRef.Input("Load balancer of the cluster: `k8s_lb.<name>.ref`, with the same machines as `hosts`. Its addresses are in the API servers' certificates. Several hosts need one. " +
-		"Default: none; the address of the only host is then the cluster's, and changes when the host gets another one. A change of it changes the workers' kubeconfigs, one machine at a time.")
+	a := lbRef.Input("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Its names and addresses are in the API servers' certificates. Several hosts need one. " +
+		"Default: none; the address of the only host is then the cluster's, and changes when the host gets another one. A change of it changes the workers' kubeconfigs, one machine at a time. " +
+		"The guide on load balancers shows how a running cluster moves to another one.")
 	a.Required, a.Optional = false, true
 	return a
 }
@@ -247,7 +253,24 @@ func (m *controlPlaneModel) balancer(ctx context.Context, diags *diag.Diagnostic
 		public = hosts[0].Address
 	}
 	private := hosts[0].PrivateIP.StringValue
-	return lbRefModel{PublicHost: public, PrivateHost: private, Endpoint: urlOf(public, port), PrivateEndpoint: urlOf(private, port)}
+	return lbRefModel{Names: namesValue(public, private), Endpoint: urlOf(public, port), PrivateEndpoint: urlOf(private, port)}
+}
+
+// warnOfLostNames warns if the name by which workers reach the API leaves the certificates while their
+// kubeconfigs still have it.
+func warnOfLostNames(ctx context.Context, plan, prior *controlPlaneModel, diags *diag.Diagnostics) {
+	before, after := prior.balancer(ctx, diags), plan.balancer(ctx, diags)
+	if before.Names.IsUnknown() || plan.ExtraSANs.IsUnknown() || before.PrivateEndpoint.Equal(after.PrivateEndpoint) {
+		return
+	}
+	kept := append(tf.Strings(plan.ExtraSANs.Elements()), tf.Strings(after.Names.Elements())...)
+	lost := slices.DeleteFunc(tf.Strings(before.Names.Elements()), func(name string) bool { return slices.Contains(kept, name) })
+	if len(lost) == 0 || after.Names.IsUnknown() && !plan.LB.IsNull() && plan.Hosts.IsUnknown() {
+		return
+	}
+	diags.AddAttributeWarning(path.Root("lb"), "Workers cannot reach the API until they are changed",
+		fmt.Sprintf("The API servers' certificates lose %s, and the workers' kubeconfigs name one of these until this apply has changed them. Kubeconfigs of people that name one do not work any more.\n\n"+
+			"To move without an outage, keep the old load balancer for this apply and set extra_sans to its ref.names. The guide on load balancers shows it.", strings.Join(lost, ", ")))
 }
 
 // sameYAML reports whether two YAML texts have the same value. The file that is written from an
@@ -291,10 +314,10 @@ func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel
 	etcd, _ := etcdRef.Read(ctx, m.Etcd, diags)
 	return rollout.ControlPlane{
 		Spec: component.ControlPlaneSpec{
-			Cluster:         component.Cluster{Name: ref.Cluster, PKI: ref},
-			PublicEndpoint:  lb.PublicHost.ValueString(),
-			PrivateEndpoint: lb.PrivateHost.ValueString(),
-			EtcdEndpoints:   tf.Strings(etcd.Endpoints.Elements()),
+			Cluster:       component.Cluster{Name: ref.Cluster, PKI: ref},
+			EndpointNames: tf.Strings(lb.Names.Elements()),
+			EtcdEndpoints: tf.Strings(etcd.Endpoints.Elements()),
+			ShutdownDelay: time.Duration(lb.NoticeSeconds.ValueInt64()) * time.Second,
 		},
 		Targets: targetsFrom(ctx, d, m.Hosts, diags),
 	}

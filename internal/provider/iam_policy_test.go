@@ -229,7 +229,7 @@ func newRestricted(t *testing.T, everyday, destroy string) *restricted {
 	url := r.lossy().serve(t, c.account.Cloud)
 	client, err := infraaws.New(t.Context(), infraaws.Config{
 		Region: "us-east-1", AccessKey: user.AccessKeyID, SecretKey: user.SecretAccessKey,
-		Endpoints: infraaws.Endpoints{EC2: url, SSM: url, STS: url},
+		Endpoints: infraaws.Endpoints{EC2: url, ELB: url, SSM: url, STS: url},
 	})
 	if err != nil {
 		t.Fatal(err)

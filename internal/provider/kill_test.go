@@ -38,6 +38,12 @@ func TestKilledAtEveryCall(t *testing.T) {
 	etcdVolume := func(more values) func(*killed) values {
 		return func(k *killed) values { return with(volumeConfig(k.network), more) }
 	}
+	balancers := func(more values) func(*killed) values {
+		stopped := values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": publicKey(t), "instance_id": "i-0123456789abcdef0", "power_state": "stopped"}
+		return func(k *killed) values {
+			return with(values{"network": k.network.get("ref"), "controllers": []any{stopped}}, more)
+		}
+	}
 	controller := func(k *killed) values { return controllerConfig(k.network, k.volume) }
 	bare := func(k *killed) values { return with(controller(k), values{"data_volume": nil}) }
 	step := 8
@@ -69,6 +75,9 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{name: "restore keys", resource: "k8s_pki", to: keysFromCopy(t)},
 		{name: "rotate keys", resource: "k8s_pki", from: keys(nil), to: keys(values{"generations": values{"kubernetes_ca": []any{1, 2}, "encryption": []any{1, 2}}})},
 		{name: "tag keys", resource: "k8s_pki", from: keys(nil), to: keys(values{"tags": values{"room": "12"}})},
+		{name: "create load balancers", resource: "k8s_nlb", to: balancers(nil)},
+		{name: "make load balancers private", resource: "k8s_nlb", from: balancers(nil), to: balancers(values{"public": false, "tags": values{"room": "12"}})},
+		{name: "delete load balancers", resource: "k8s_nlb", from: balancers(nil)},
 		{name: "delete keys", resource: "k8s_pki", from: keys(nil)},
 	} {
 		kills := 0

@@ -185,7 +185,21 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	public := m.publicHost(private)
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags),
-		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, PublicHost: public, PrivateHost: private})
+		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: namesValue(public, private)})
+}
+
+// namesValue returns the different ones of names, unknown if one of them is.
+func namesValue(names ...types.String) types.List {
+	var out []attr.Value
+	for _, n := range names {
+		if n.IsUnknown() {
+			return types.ListUnknown(types.StringType)
+		}
+		if !n.IsNull() && !slices.Contains(out, attr.Value(n)) {
+			out = append(out, n)
+		}
+	}
+	return types.ListValueMust(types.StringType, out)
 }
 
 // controllersValue returns the private addresses of hosts by name, unknown if a name is.

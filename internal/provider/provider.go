@@ -131,10 +131,11 @@ type webIdentityModel struct {
 }
 
 type endpointsModel struct {
-	EC2 types.String `tfsdk:"ec2"`
-	S3  types.String `tfsdk:"s3"`
-	SSM types.String `tfsdk:"ssm"`
-	STS types.String `tfsdk:"sts"`
+	EC2   types.String `tfsdk:"ec2"`
+	ELBV2 types.String `tfsdk:"elbv2"`
+	S3    types.String `tfsdk:"s3"`
+	SSM   types.String `tfsdk:"ssm"`
+	STS   types.String `tfsdk:"sts"`
 }
 
 type sshModel struct {
@@ -283,7 +284,8 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 				MarkdownDescription: "URLs of AWS services, for VPC endpoints or a local EC2. Default: the environment variables of the AWS SDK, such as `AWS_ENDPOINT_URL_EC2` and " +
 					"`AWS_ENDPOINT_URL`.",
 				Attributes: map[string]schema.Attribute{
-					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of EC2.", Validators: []validator.String{tf.HTTPURL()}},
+					"ec2":   schema.StringAttribute{Optional: true, MarkdownDescription: "URL of EC2.", Validators: []validator.String{tf.HTTPURL()}},
+					"elbv2": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of Elastic Load Balancing, version 2.", Validators: []validator.String{tf.HTTPURL()}},
 					"s3": schema.StringAttribute{
 						Optional: true, MarkdownDescription: "URL of S3, where the copies of keys are. Buckets are part of the path there, not of the host's name.",
 						Validators: []validator.String{tf.HTTPURL()},

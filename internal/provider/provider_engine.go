@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
@@ -36,8 +37,8 @@ func (d *providerData) fleet(ctx context.Context) *fleet.Fleet {
 // apiDialTimeout bounds the opening of one direct connection to an API server.
 const apiDialTimeout = 15 * time.Second
 
-// dialAPI returns how the endpoint of the API servers is reached: a private address through the bastion
-// if there is one, anything else directly.
+// dialAPI returns how the endpoint of the API servers is reached: a private address, or a name that does not
+// lead to a public one from here, through the bastion if there is one, and anything else directly.
 func (d *providerData) dialAPI(ctx context.Context) kube.DialFunc {
 	direct := (&net.Dialer{Timeout: apiDialTimeout}).DialContext
 	if d.ssh.bastion == nil {
@@ -45,9 +46,27 @@ func (d *providerData) dialAPI(ctx context.Context) kube.DialFunc {
 	}
 	through := d.pool.Machine(*d.ssh.bastion).Dialer(ctx)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().IsPrivate() {
+		if leadsInside(ctx, address) {
 			return through(ctx, network, address)
 		}
 		return direct(ctx, network, address)
 	}
+}
+
+// lookupTimeout bounds the question for the addresses of an endpoint's name.
+const lookupTimeout = 5 * time.Second
+
+// leadsInside reports whether an address with a port is private, or a name none of whose addresses is public.
+func leadsInside(ctx context.Context, address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if at, err := netip.ParseAddr(host); err == nil {
+		return at.IsPrivate()
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	return err != nil || !slices.ContainsFunc(found, func(a netip.Addr) bool { return !a.Unmap().IsPrivate() })
 }

@@ -17,6 +17,7 @@ func resources() []func() resource.Resource {
 		newPKIResource,
 		newPKICopyResource,
 		newLBResource,
+		newNLBResource,
 		newEtcdClusterResource,
 		newEtcdBackupResource,
 		newControlPlaneResource,

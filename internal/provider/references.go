@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -169,14 +170,14 @@ func pkiRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (p
 	return m.ref(), ok && tf.AllKnown(o)
 }
 
-// lbRefModel is k8s_lb.x.ref.
+// lbRefModel is k8s_lb.x.ref and k8s_nlb.x.ref.
 type lbRefModel struct {
 	Cluster         types.String `tfsdk:"cluster"`
 	Controllers     types.Map    `tfsdk:"controllers"`
 	Endpoint        types.String `tfsdk:"endpoint"`
 	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
-	PublicHost      types.String `tfsdk:"public_host"`
-	PrivateHost     types.String `tfsdk:"private_host"`
+	Names           types.List   `tfsdk:"names"`
+	NoticeSeconds   types.Int64  `tfsdk:"notice_seconds"`
 }
 
 var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
@@ -187,8 +188,13 @@ var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
 	},
 	"endpoint":         required(publicEndpoint),
 	"private_endpoint": required(privateEndpoint),
-	"public_host":      required("Address of the public endpoint."),
-	"private_host":     required("Address of the private endpoint."),
+	"names": schema.ListAttribute{
+		Required: true, ElementType: types.StringType, MarkdownDescription: "Names and addresses in the endpoints' URLs. They are in the API servers' certificates.",
+	},
+	"notice_seconds": schema.Int64Attribute{
+		Optional: true, MarkdownDescription: "Seconds within which the load balancer notices that an API server is not ready. So long does an API server still serve when it is stopped. Default: 3.",
+		Validators: []validator.Int64{int64validator.Between(1, 300)},
+	},
 })
 
 // lbRefFrom reads the argument `lb`. If the argument is unknown, all of its attributes are.
@@ -196,7 +202,7 @@ func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbR
 	m, ok := lbRef.Read(ctx, o, diags)
 	if !ok {
 		unknown := types.StringUnknown()
-		return lbRefModel{unknown, types.MapUnknown(types.StringType), unknown, unknown, unknown, unknown}
+		return lbRefModel{unknown, types.MapUnknown(types.StringType), unknown, unknown, types.ListUnknown(types.StringType), types.Int64Unknown()}
 	}
 	return m
 }

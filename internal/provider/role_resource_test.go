@@ -50,8 +50,8 @@ func newRoles(t *testing.T) roles {
 		values{
 			"version": "1.36.4", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.get("ref"),
 			"etcd": values{"cluster": "demo", "version": "3.6.16", "endpoints": []any{"https://10.240.0.10:2379"}},
-			"lb": values{"cluster": "demo", "endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443", "public_host": "203.0.113.1",
-				"private_host": "10.240.0.30"},
+			"lb": values{"cluster": "demo", "endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443",
+				"names": []any{"203.0.113.1", "10.240.0.30"}},
 		},
 		values{
 			"version": "1.36.4", "hosts": []any{host("worker-0", "10.240.0.20")}, "pki": keys.get("ref"),

@@ -13,6 +13,8 @@ const (
 	// A volume is made and changed within seconds or a few minutes, and waits at most five minutes
 	// until it is detached.
 	volumeTimeout = 15 * time.Minute
+	// A network load balancer forwards two or three minutes after it was made, and there may be two.
+	nlbTimeout = 20 * time.Minute
 	// A machine boots within a minute or two. Old instance types and the search for capacity take
 	// longer.
 	machineTimeout = 10 * time.Minute

@@ -89,6 +89,7 @@ resource "k8s_machine" "worker" {
 }
 
 resource "k8s_machine" "lb" {
+  count         = contains(local.endpoints, "lb") ? 1 : 0
   name          = "lb-0"
   role          = "lb"
   network       = k8s_network.this.ref
@@ -106,11 +107,29 @@ resource "k8s_pki" "this" {
 }
 
 resource "k8s_lb" "this" {
+  count       = contains(local.endpoints, "lb") ? 1 : 0
   cluster     = var.cluster
-  host        = k8s_machine.lb.host
+  host        = k8s_machine.lb[0].host
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
   public      = !var.private
+}
+
+resource "k8s_nlb" "this" {
+  count       = contains(local.endpoints, "nlb") ? 1 : 0
+  network     = k8s_network.this.ref
+  controllers = k8s_machine.controller[*].host
+  public      = !var.private
+}
+
+# While the cluster moves from one endpoint to the other there are both, and the certificates have the names
+# of both.
+locals {
+  endpoints = compact([var.endpoint, var.endpoint_before])
+  lbs = {
+    lb  = one(k8s_lb.this[*].ref)
+    nlb = one(k8s_nlb.this[*].ref)
+  }
 }
 
 resource "k8s_etcd_cluster" "this" {
@@ -124,7 +143,8 @@ resource "k8s_control_plane" "this" {
   hosts      = k8s_machine.controller[*].host
   pki        = k8s_pki.this.ref
   etcd       = k8s_etcd_cluster.this.ref
-  lb         = k8s_lb.this.ref
+  lb         = local.lbs[var.endpoint]
+  extra_sans = var.endpoint_before == null ? null : local.lbs[var.endpoint_before].names
   pod_cidr   = var.pod_cidr
   node_cidrs = k8s_network.this.node_cidrs
   extra_args = {

@@ -1,6 +1,6 @@
 output "endpoint" {
   description = "URL of the Kubernetes API, stable for the life of the cluster. That of a private cluster is reached in its VPC only."
-  value       = k8s_lb.this.endpoint
+  value       = local.lbs[var.endpoint].endpoint
 }
 
 output "availability_zones" {
@@ -15,7 +15,7 @@ output "bastion" {
 
 output "private_ips" {
   description = "Private addresses of the machines without the bastion, by name."
-  value       = { for m in concat(k8s_machine.controller, k8s_machine.etcd, k8s_machine.worker, [k8s_machine.lb]) : m.name => m.private_ip }
+  value       = { for m in concat(k8s_machine.controller, k8s_machine.etcd, k8s_machine.worker, k8s_machine.lb) : m.name => m.private_ip }
 }
 
 output "pod_cidrs" {

@@ -32,6 +32,28 @@ variable "nat_gateways" {
   description = "NAT gateways of a private cluster: one, or per_zone."
 }
 
+variable "endpoint" {
+  type        = string
+  default     = "lb"
+  description = "What carries the API's endpoint: lb, which is HAProxy on a machine of its own, or nlb, which is a Network Load Balancer of AWS."
+
+  validation {
+    condition     = contains(["lb", "nlb"], var.endpoint)
+    error_message = "The endpoint is lb or nlb."
+  }
+}
+
+variable "endpoint_before" {
+  type        = string
+  default     = null
+  description = "What carried the endpoint before, while the cluster moves to the other one: it stays, and its names stay in the certificates. Null afterwards."
+
+  validation {
+    condition     = var.endpoint_before == null ? true : contains(["lb", "nlb"], var.endpoint_before) && var.endpoint_before != var.endpoint
+    error_message = "The endpoint before is lb or nlb, and not the present one."
+  }
+}
+
 variable "controllers" {
   type        = number
   default     = 3

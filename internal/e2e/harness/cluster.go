@@ -65,7 +65,7 @@ func (c *Cluster) LearnMachines(t *testing.T) {
 	for _, m := range machinesIn(t, resources) {
 		c.Addresses[m.Host.Name], c.HostKeys[m.Host.Name] = m.Host.Address, m.Host.HostKey
 	}
-	if c.HostKeys["lb-0"] == "" || c.HostKeys["controller-0"] == "" || c.HostKeys["worker-0"] == "" {
+	if c.HostKeys["controller-0"] == "" || c.HostKeys["worker-0"] == "" {
 		t.Fatalf("machines in state: %v", c.Addresses)
 	}
 	for _, r := range resources {

@@ -278,8 +278,8 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 	d.lb = rollout.LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: w.cluster}, Targets: []fleet.Target{lb}}
 	d.etcd = rollout.Etcd{Spec: component.EtcdSpec{Cluster: w.cluster, Version: etcdVersion, Artifacts: w.artifacts(w.catalog.EtcdSet(etcdVersion))}}
 	d.control = rollout.ControlPlane{Spec: component.ControlPlaneSpec{Cluster: w.cluster, Version: kubernetesVersion,
-		PublicEndpoint: lb.Node.PublicIP.String(), PrivateEndpoint: lb.Node.PrivateIP.String(),
-		Artifacts: w.artifacts(w.catalog.ControlPlaneSet(kubernetesVersion))}}
+		EndpointNames: []string{lb.Node.PublicIP.String(), lb.Node.PrivateIP.String()},
+		Artifacts:     w.artifacts(w.catalog.ControlPlaneSet(kubernetesVersion))}}
 	d.workers = rollout.Workers{Endpoint: "https://" + net.JoinHostPort(lb.Node.PublicIP.String(), "6443"),
 		Spec: component.WorkerSpec{Cluster: w.cluster, Version: kubernetesVersion,
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),

@@ -45,6 +45,10 @@ func (i instances) BalancerAddresses(name string) ([]netip.Addr, bool) {
 	return i.account.elb.Resolve(name)
 }
 
+// PublicNames returns the names that everybody on the internet can look up, with their addresses: those of
+// load balancers.
+func (a *Account) PublicNames() map[string][]netip.Addr { return a.elb.PublicNames() }
+
 // Network is the network of real packets.
 type Network interface {
 	ec2.Network

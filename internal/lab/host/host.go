@@ -1,4 +1,5 @@
-// Package host changes the settings of the host that machines need, for as long as a lab needs them.
+// Package host changes the settings of the host that machines need, for as long as a lab needs them, and
+// writes names that lead into a lab to the file hosts.
 //
 // It records what it changed, and which labs need it, in one file below /run: a reboot of the host
 // ends labs, settings and record together. Labs that start and end at the same time take turns. The
@@ -46,6 +47,7 @@ type Setting struct {
 // Host is the host's settings and the record of what was changed.
 type Host struct {
 	dir    string         // of record and lock
+	hosts  string         // the file hosts
 	raised map[string]int // the least value of each setting, by path
 }
 
@@ -63,7 +65,7 @@ const (
 // shares one limit, 128 by default. A worker's containerd, kubelet and pods take a dozen, and
 // without one containerd starts without its CRI service.
 func This() Host {
-	return Host{dir: "/run/k8s-lab-host", raised: map[string]int{"/proc/sys/fs/inotify/max_user_instances": 8192}}
+	return Host{dir: "/run/k8s-lab-host", hosts: "/etc/hosts", raised: map[string]int{"/proc/sys/fs/inotify/max_user_instances": 8192}}
 }
 
 // Use raises the settings for the lab in a state directory, which exists, and records the kernel
@@ -100,6 +102,9 @@ func (h Host) Use(ctx context.Context, lab string, modules []string) error {
 // Release says that a lab needs nothing any more. The last lab puts the settings back.
 func (h Host) Release(ctx context.Context, lab string) error {
 	return h.locked(ctx, func(c *Changes) error {
+		if err := h.putNames(lab, nil); err != nil {
+			return err
+		}
 		c.Labs = slices.DeleteFunc(c.Labs, func(l string) bool { return l == lab })
 		if len(c.Labs) > 0 {
 			return nil

@@ -21,7 +21,7 @@ type world struct {
 func newWorld(t *testing.T, value string) world {
 	root := t.TempDir()
 	w := world{T: t, setting: filepath.Join(root, "limit"), root: root}
-	w.Host = Host{dir: filepath.Join(root, "run"), raised: map[string]int{w.setting: 8192}}
+	w.Host = Host{dir: filepath.Join(root, "run"), hosts: filepath.Join(root, "hosts"), raised: map[string]int{w.setting: 8192}}
 	w.set(value)
 	return w
 }

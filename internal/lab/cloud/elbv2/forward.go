@@ -70,20 +70,37 @@ func (s *Service) Resolve(name string) ([]netip.Addr, bool) {
 				return []netip.Addr{t.addressOf(b, n)}, true
 			}
 		}
-		if name != own {
-			continue
+		if name == own {
+			return t.addressesOf(b), true
 		}
-		healthy := slices.DeleteFunc(slices.Clone(b.Nodes), func(n node) bool { return !t.healthyNode(b, n) })
-		if len(healthy) == 0 {
-			healthy = b.Nodes
-		}
-		var out []netip.Addr
-		for _, n := range healthy {
-			out = append(out, t.addressOf(b, n))
-		}
-		return out, true
 	}
 	return nil, false
+}
+
+// PublicNames returns the names of the load balancers that face the internet and forward, each with its
+// addresses as Resolve returns them.
+func (s *Service) PublicNames() map[string][]netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &tx{s: s, st: s.st, now: s.cfg.Clock.Now()}
+	out := map[string][]netip.Addr{}
+	for _, b := range s.st.LoadBalancers {
+		if b.Scheme != "internal" && b.state(t.now) == stateActive {
+			out[strings.ToLower(b.DNSName)] = t.addressesOf(b)
+		}
+	}
+	return out
+}
+
+func (t *tx) addressesOf(b *loadBalancer) (out []netip.Addr) {
+	healthy := slices.DeleteFunc(slices.Clone(b.Nodes), func(n node) bool { return !t.healthyNode(b, n) })
+	if len(healthy) == 0 {
+		healthy = b.Nodes
+	}
+	for _, n := range healthy {
+		out = append(out, t.addressOf(b, n))
+	}
+	return out
 }
 
 func (t *tx) addressOf(b *loadBalancer, n node) netip.Addr {

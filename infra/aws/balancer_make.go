@@ -1,0 +1,291 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+)
+
+// balancerBudget is several times what AWS takes until a load balancer forwards, which is two or three
+// minutes.
+const balancerBudget = 15 * time.Minute
+
+// check is a health check of targets.
+type healthCheck struct {
+	protocol                              types.ProtocolEnum
+	path, port, codes                     string
+	interval, timeout, healthy, unhealthy int32 // seconds, and numbers of checks
+}
+
+// wantedCheck asks for readiness, as HAProxy of k8s_lb does. Its times are the shortest that AWS takes.
+var wantedCheck = healthCheck{types.ProtocolEnumHttps, "/readyz", "traffic-port", "200", 5, 3, 2, 2}
+
+func checkOf(g types.TargetGroup) healthCheck {
+	c := healthCheck{
+		g.HealthCheckProtocol, sdk.ToString(g.HealthCheckPath), sdk.ToString(g.HealthCheckPort), "",
+		sdk.ToInt32(g.HealthCheckIntervalSeconds), sdk.ToInt32(g.HealthCheckTimeoutSeconds), sdk.ToInt32(g.HealthyThresholdCount), sdk.ToInt32(g.UnhealthyThresholdCount),
+	}
+	if g.Matcher != nil {
+		c.codes = sdk.ToString(g.Matcher.HttpCode)
+	}
+	return c
+}
+
+// String returns the check for people.
+func (c healthCheck) String() string {
+	return fmt.Sprintf("%s %s on %s wants %s every %ds within %ds, %d times to be healthy, %d to be unhealthy",
+		c.protocol, c.path, c.port, c.codes, c.interval, c.timeout, c.healthy, c.unhealthy)
+}
+
+// The attributes that are not left at AWS's defaults.
+// https://docs.aws.amazon.com/elasticloadbalancing/latest/network/edit-target-group-attributes.html
+var (
+	balancerAttributes = map[string]string{"load_balancing.cross_zone.enabled": "true"}
+	groupAttributes    = map[string]string{
+		// A controller reaches itself through the load balancer: with its own address as the client's,
+		// the connection would not come about.
+		"preserve_client_ip.enabled": "false",
+		// Connections to a controller that has left end, so that their clients go to another one.
+		"deregistration_delay.timeout_seconds":                "30",
+		"deregistration_delay.connection_termination.enabled": "true",
+	}
+)
+
+// makeBalancer makes what does not exist, and waits until the load balancer forwards.
+func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec BalancerSpec) (balancerParts, error) {
+	if err := p.fits(spec); err != nil {
+		return p, err
+	}
+	if p.group == nil {
+		out, err := c.ELB.CreateTargetGroup(ctx, &elb.CreateTargetGroupInput{
+			Name: sdk.String(spec.awsName()), VpcId: &spec.VPCID, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(portAPI), TargetType: types.TargetTypeEnumInstance,
+			HealthCheckProtocol: wantedCheck.protocol, HealthCheckPath: &wantedCheck.path, HealthCheckPort: &wantedCheck.port, Matcher: &types.Matcher{HttpCode: &wantedCheck.codes},
+			HealthCheckIntervalSeconds: &wantedCheck.interval, HealthCheckTimeoutSeconds: &wantedCheck.timeout,
+			HealthyThresholdCount: &wantedCheck.healthy, UnhealthyThresholdCount: &wantedCheck.unhealthy,
+			Tags: elbTags(c.balancerTags(spec)),
+		})
+		if err != nil {
+			return p, c.duplicate(ctx, spec, fmt.Errorf("make its target group: %w", err))
+		}
+		p.group = &out.TargetGroups[0]
+	}
+	if p.balancer == nil {
+		out, err := c.ELB.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
+			Name: sdk.String(spec.awsName()), Type: types.LoadBalancerTypeEnumNetwork, Scheme: spec.scheme(), Subnets: spec.SubnetIDs,
+			SecurityGroups: []string{spec.GroupID}, Tags: elbTags(c.balancerTags(spec)),
+		}, c.elbRetry(doubtAttempts, "SubnetNotFound", "InvalidSecurityGroup"))
+		if err != nil {
+			return p, c.duplicate(ctx, spec, fmt.Errorf("make it: %w", err))
+		}
+		p.balancer = &out.LoadBalancers[0]
+	}
+	if err := c.describeParts(ctx, &p); err != nil {
+		return p, err
+	}
+	if len(p.listeners) == 0 {
+		if err := c.listen(ctx, p, spec); err != nil {
+			return p, fmt.Errorf("make its listener: %w", err)
+		}
+		if err := c.describeParts(ctx, &p); err != nil {
+			return p, err
+		}
+	}
+	return p, c.awaitBalancer(ctx, &p)
+}
+
+// listen makes the listener.
+func (c *Client) listen(ctx context.Context, p balancerParts, spec BalancerSpec) error {
+	_, err := c.ELB.CreateListener(ctx, &elb.CreateListenerInput{
+		LoadBalancerArn: p.balancer.LoadBalancerArn, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(portAPI),
+		DefaultActions: forwardTo(p.group.TargetGroupArn), Tags: elbTags(c.balancerTags(spec)),
+	}, c.elbUntilKnown())
+	return ignore(err, "DuplicateListener")
+}
+
+// duplicate turns the error of a create that came too late into a ClaimedError.
+func (c *Client) duplicate(ctx context.Context, spec BalancerSpec, err error) error {
+	if !IsCode(err, "DuplicateLoadBalancerName", "DuplicateTargetGroupName") {
+		return err
+	}
+	p, seen := c.balancerParts(ctx, spec)
+	if seen != nil {
+		return errors.Join(err, seen)
+	}
+	spec.Claim.Adopt = false
+	if _, other := spec.judge(p, sdk.ToString(p.balancerARN())); other != nil {
+		return other
+	}
+	return err
+}
+
+func forwardTo(group *string) []types.Action {
+	return []types.Action{{Type: types.ActionTypeEnumForward, TargetGroupArn: group}}
+}
+
+// awaitBalancer waits until the load balancer forwards.
+func (c *Client) awaitBalancer(ctx context.Context, p *balancerParts) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, balancerBudget, fmt.Errorf("not within %s", balancerBudget))
+	defer cancel()
+	arn := sdk.ToString(p.balancer.LoadBalancerArn)
+	return poll(ctx, "wait until it forwards", func(ctx context.Context) (bool, string, error) {
+		if p.balancer.State != nil {
+			switch p.balancer.State.Code {
+			case types.LoadBalancerStateEnumActive, types.LoadBalancerStateEnumActiveImpaired:
+				return true, "", nil
+			case types.LoadBalancerStateEnumFailed:
+				return false, "", fmt.Errorf("AWS could not make it: %s", sdk.ToString(p.balancer.State.Reason))
+			}
+		}
+		out, err := c.ELB.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: []string{arn}}, c.elbUntilKnown())
+		if err != nil {
+			return false, "", err
+		}
+		p.balancer = &out.LoadBalancers[0]
+		return false, string(p.balancer.State.Code), nil
+	})
+}
+
+// balancerRepairs compares what exists with what is wanted.
+func (c *Client) balancerRepairs(spec BalancerSpec, p balancerParts) []repair {
+	out := c.groupRepairs(spec, p)
+	arn := p.balancer.LoadBalancerArn
+	var subnets []string
+	for _, z := range p.balancer.AvailabilityZones {
+		subnets = append(subnets, sdk.ToString(z.SubnetId))
+	}
+	if found, wanted := list(subnets), list(spec.SubnetIDs); found != wanted {
+		out = append(out, repairOf(finding.Finding{Kind: finding.BalancerSubnets, Problem: finding.Value, Found: found, Wanted: wanted}, func(ctx context.Context) error {
+			_, err := c.ELB.SetSubnets(ctx, &elb.SetSubnetsInput{LoadBalancerArn: arn, Subnets: spec.SubnetIDs})
+			return err
+		}))
+	}
+	if found := list(p.balancer.SecurityGroups); found != spec.GroupID {
+		out = append(out, repairOf(finding.Finding{Kind: finding.SecurityGroups, Problem: finding.Value, Found: found, Wanted: spec.GroupID}, func(ctx context.Context) error {
+			_, err := c.ELB.SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: arn, SecurityGroups: []string{spec.GroupID}})
+			return err
+		}))
+	}
+	if differs := diffAttributes(balancerAttributes, p.attributes); len(differs) > 0 {
+		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+			in := &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: arn}
+			for _, t := range elbTags(balancerAttributes) {
+				in.Attributes = append(in.Attributes, types.LoadBalancerAttribute{Key: t.Key, Value: t.Value})
+			}
+			_, err := c.ELB.ModifyLoadBalancerAttributes(ctx, in)
+			return err
+		}})
+	}
+	wanted := c.balancerTags(spec)
+	for _, part := range p.arns() {
+		if differs := diffTags(wanted, p.tags[part]); len(differs) > 0 {
+			out = append(out, repair{findings: differs, fix: func(ctx context.Context) error { return c.writeTags(ctx, []string{part}, wanted) }})
+		}
+	}
+	return append(out, c.listenerRepairs(spec, p)...)
+}
+
+// listenerRepairs compares the listeners: there is one, on the API's port.
+func (c *Client) listenerRepairs(spec BalancerSpec, p balancerParts) (out []repair) {
+	listens := false
+	for _, l := range p.listeners {
+		if sdk.ToInt32(l.Port) != portAPI {
+			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(sdk.ToInt32(l.Port)), Problem: finding.NotWanted}, func(ctx context.Context) error {
+				_, err := c.ELB.DeleteListener(ctx, &elb.DeleteListenerInput{ListenerArn: l.ListenerArn})
+				return ignore(err, "ListenerNotFound")
+			}))
+			continue
+		}
+		listens = true
+		if p.group != nil && (len(l.DefaultActions) != 1 || sdk.ToString(l.DefaultActions[0].TargetGroupArn) != sdk.ToString(p.group.TargetGroupArn)) {
+			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(portAPI), Problem: finding.Elsewhere}, func(ctx context.Context) error {
+				_, err := c.ELB.ModifyListener(ctx, &elb.ModifyListenerInput{ListenerArn: l.ListenerArn, DefaultActions: forwardTo(p.group.TargetGroupArn)})
+				return err
+			}))
+		}
+	}
+	if !listens {
+		out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(portAPI), Problem: finding.Missing}, func(ctx context.Context) error {
+			return c.listen(ctx, p, spec)
+		}))
+	}
+	return out
+}
+
+// groupRepairs compares the target group.
+func (c *Client) groupRepairs(spec BalancerSpec, p balancerParts) (out []repair) {
+	if p.group == nil { // an apply makes it before anything is compared
+		return []repair{repairOf(finding.Finding{Kind: finding.TargetGroup, Problem: finding.Missing}, func(context.Context) error { return nil })}
+	}
+	group := p.group.TargetGroupArn
+	if found := checkOf(*p.group); found != wantedCheck {
+		out = append(out, repairOf(finding.Finding{Kind: finding.HealthCheck, Problem: finding.Value, Found: found.String(), Wanted: wantedCheck.String()}, func(ctx context.Context) error {
+			_, err := c.ELB.ModifyTargetGroup(ctx, &elb.ModifyTargetGroupInput{
+				TargetGroupArn: group, HealthCheckProtocol: wantedCheck.protocol, HealthCheckPath: &wantedCheck.path, HealthCheckPort: &wantedCheck.port,
+				HealthCheckIntervalSeconds: &wantedCheck.interval, HealthCheckTimeoutSeconds: &wantedCheck.timeout, HealthyThresholdCount: &wantedCheck.healthy,
+				UnhealthyThresholdCount: &wantedCheck.unhealthy, Matcher: &types.Matcher{HttpCode: &wantedCheck.codes},
+			})
+			return err
+		}))
+	}
+	if differs := diffAttributes(groupAttributes, p.attributes); len(differs) > 0 {
+		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+			in := &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: group}
+			for _, t := range elbTags(groupAttributes) {
+				in.Attributes = append(in.Attributes, types.TargetGroupAttribute{Key: t.Key, Value: t.Value})
+			}
+			_, err := c.ELB.ModifyTargetGroupAttributes(ctx, in)
+			return err
+		}})
+	}
+	var missing, others []types.TargetDescription
+	var absent, present []finding.Finding
+	for _, id := range slices.Sorted(slices.Values(spec.InstanceIDs)) {
+		if !slices.Contains(p.targets, id) && !slices.Contains(spec.StoppedIDs, id) {
+			missing = append(missing, types.TargetDescription{Id: &id})
+			absent = append(absent, finding.Finding{Kind: finding.BalancerTarget, Target: id, Problem: finding.Missing})
+		}
+	}
+	for _, id := range p.targets {
+		if !slices.Contains(spec.InstanceIDs, id) {
+			others = append(others, types.TargetDescription{Id: &id})
+			present = append(present, finding.Finding{Kind: finding.BalancerTarget, Target: id, Problem: finding.NotWanted})
+		}
+	}
+	if len(missing) > 0 {
+		out = append(out, repair{findings: absent, fix: func(ctx context.Context) error {
+			// An instance that is starting cannot be a target yet.
+			_, err := c.ELB.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: missing}, c.elbRetry(heldAttempts, "InvalidTarget", "TargetGroupNotFound"))
+			return err
+		}})
+	}
+	if len(others) > 0 {
+		out = append(out, repair{findings: present, fix: func(ctx context.Context) error {
+			_, err := c.ELB.DeregisterTargets(ctx, &elb.DeregisterTargetsInput{TargetGroupArn: group, Targets: others})
+			return ignore(err, "InvalidTarget")
+		}})
+	}
+	return out
+}
+
+// diffAttributes returns how found differs from wanted.
+func diffAttributes(wanted, found map[string]string) (out []finding.Finding) {
+	for _, k := range slices.Sorted(maps.Keys(wanted)) {
+		if found[k] != wanted[k] {
+			out = append(out, finding.Finding{Kind: finding.BalancerAttribute, Target: k, Problem: finding.Value, Found: found[k], Wanted: wanted[k]})
+		}
+	}
+	return out
+}
+
+// list returns ids as a text, sorted.
+func list(ids []string) string { return strings.Join(slices.Sorted(slices.Values(ids)), ", ") }

@@ -1,0 +1,191 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// balancerParts are a load balancer and its target group as found; nil is what does not exist.
+type balancerParts struct {
+	balancer  *types.LoadBalancer
+	group     *types.TargetGroup
+	listeners []types.Listener
+	targets   []string // ids of the instances, sorted
+	// attributes are those of load balancer and target group, whose keys differ but for cross-zone
+	// balancing, which is that of the load balancer here.
+	attributes map[string]string
+	tags       map[string]map[string]string // by ARN
+}
+
+func (p balancerParts) balancerARN() *string {
+	if p.balancer == nil {
+		return nil
+	}
+	return p.balancer.LoadBalancerArn
+}
+
+// arns returns the ARNs of load balancer and target group, as far as they exist.
+func (p balancerParts) arns() (out []string) {
+	if p.balancer != nil {
+		out = append(out, sdk.ToString(p.balancer.LoadBalancerArn))
+	}
+	if p.group != nil {
+		out = append(out, sdk.ToString(p.group.TargetGroupArn))
+	}
+	return out
+}
+
+func (p balancerParts) found() Balancer {
+	b := p.balancer
+	arn := sdk.ToString(b.LoadBalancerArn)
+	out := Balancer{
+		ARN: arn, DNSName: sdk.ToString(b.DNSName), ZoneID: sdk.ToString(b.CanonicalHostedZoneId), VPCID: sdk.ToString(b.VpcId),
+		Public: b.Scheme == types.LoadBalancerSchemeEnumInternetFacing, Cluster: p.tags[arn][TagCluster], Tags: p.tags[arn], Claim: Held(p.tags[arn]),
+	}
+	for _, part := range p.arns() {
+		if holderOf(p.tags[part]).unsettled() {
+			out.Unsettled = append(out.Unsettled, part)
+		}
+	}
+	return out
+}
+
+// elbRetry adds error codes to those that the SDK retries, for one call.
+func (c *Client) elbRetry(attempts int, codes ...string) func(*elb.Options) {
+	return func(o *elb.Options) {
+		o.Retryer = &codeRetryer{Retryer: c.retryers.elb, codes: codes, limit: attempts}
+	}
+}
+
+// balancerParts looks for the load balancer and its target group by their name. What does not exist is no
+// error.
+func (c *Client) balancerParts(ctx context.Context, spec BalancerSpec) (p balancerParts, err error) {
+	name := []string{spec.awsName()}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		out, err := c.ELB.DescribeLoadBalancers(gctx, &elb.DescribeLoadBalancersInput{Names: name})
+		if err = ignore(err, "LoadBalancerNotFound"); err != nil {
+			return fmt.Errorf("describe it: %w", err)
+		}
+		if out != nil && len(out.LoadBalancers) > 0 {
+			p.balancer = &out.LoadBalancers[0]
+		}
+		return nil
+	})
+	g.Go(func() error {
+		out, err := c.ELB.DescribeTargetGroups(gctx, &elb.DescribeTargetGroupsInput{Names: name})
+		if err = ignore(err, "TargetGroupNotFound"); err != nil {
+			return fmt.Errorf("describe its target group: %w", err)
+		}
+		if out != nil && len(out.TargetGroups) > 0 {
+			p.group = &out.TargetGroups[0]
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return p, err
+	}
+	return p, c.describeParts(ctx, &p)
+}
+
+// describeParts looks at everything that belongs to the parts.
+func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
+	balancer, group := map[string]string{}, map[string]string{}
+	p.tags, p.listeners, p.targets = map[string]map[string]string{}, nil, nil
+	g, ctx := errgroup.WithContext(ctx)
+	if arns := p.arns(); len(arns) > 0 {
+		g.Go(func() error {
+			out, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns}, c.elbUntilKnown())
+			if err != nil {
+				return fmt.Errorf("read its tags: %w", err)
+			}
+			for _, d := range out.TagDescriptions {
+				p.tags[sdk.ToString(d.ResourceArn)] = elbTagMap(d.Tags)
+			}
+			return nil
+		})
+	}
+	if p.balancer != nil {
+		arn := p.balancer.LoadBalancerArn
+		g.Go(func() error {
+			out, err := c.ELB.DescribeListeners(ctx, &elb.DescribeListenersInput{LoadBalancerArn: arn}, c.elbUntilKnown())
+			if err != nil {
+				return fmt.Errorf("describe its listeners: %w", err)
+			}
+			p.listeners = out.Listeners
+			return nil
+		})
+		g.Go(func() error {
+			out, err := c.ELB.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: arn}, c.elbUntilKnown())
+			if err != nil {
+				return fmt.Errorf("read its attributes: %w", err)
+			}
+			for _, a := range out.Attributes {
+				balancer[sdk.ToString(a.Key)] = sdk.ToString(a.Value)
+			}
+			return nil
+		})
+	}
+	if p.group != nil {
+		arn := p.group.TargetGroupArn
+		g.Go(func() error {
+			out, err := c.ELB.DescribeTargetGroupAttributes(ctx, &elb.DescribeTargetGroupAttributesInput{TargetGroupArn: arn}, c.elbUntilKnown())
+			if err != nil {
+				return fmt.Errorf("read the attributes of its target group: %w", err)
+			}
+			for _, a := range out.Attributes {
+				group[sdk.ToString(a.Key)] = sdk.ToString(a.Value)
+			}
+			return nil
+		})
+		g.Go(func() error {
+			out, err := c.ELB.DescribeTargetHealth(ctx, &elb.DescribeTargetHealthInput{TargetGroupArn: arn}, c.elbUntilKnown())
+			if err != nil {
+				return fmt.Errorf("describe its targets: %w", err)
+			}
+			for _, t := range out.TargetHealthDescriptions {
+				if t.TargetHealth == nil || t.TargetHealth.State != types.TargetHealthStateEnumDraining {
+					p.targets = append(p.targets, sdk.ToString(t.Target.Id))
+				}
+			}
+			slices.Sort(p.targets)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	p.attributes = group
+	for k, v := range balancer {
+		p.attributes[k] = v
+	}
+	return nil
+}
+
+// elbUntilKnown makes a call retry for a few seconds while Elastic Load Balancing does not know yet what
+// was just made.
+func (c *Client) elbUntilKnown() func(*elb.Options) {
+	return c.elbRetry(doubtAttempts, "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound")
+}
+
+func elbTags(m map[string]string) []types.Tag {
+	var out []types.Tag
+	for _, t := range ec2Tags(m) {
+		out = append(out, types.Tag{Key: t.Key, Value: t.Value})
+	}
+	return out
+}
+
+func elbTagMap(tags []types.Tag) map[string]string {
+	out := make(map[string]string, len(tags))
+	for _, t := range tags {
+		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+package aws
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+)
+
+// elbTagged is how many resources one call of Elastic Load Balancing tags, or reads the tags of.
+const elbTagged = 20
+
+// byService splits what has tags: what is in EC2 has an id, and a load balancer or target group an ARN.
+func byService(things []string) (ids, arns []string) {
+	for _, t := range things {
+		if strings.HasPrefix(t, "arn:") {
+			arns = append(arns, t)
+		} else {
+			ids = append(ids, t)
+		}
+	}
+	return ids, arns
+}
+
+// writeTags writes tags on things, at most 1,000 of EC2.
+func (c *Client) writeTags(ctx context.Context, things []string, tags map[string]string) error {
+	ids, arns := byService(things)
+	if len(ids) > 0 {
+		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: ec2Tags(tags)}, c.retryUntilKnown()); err != nil {
+			return err
+		}
+	}
+	for some := range slices.Chunk(arns, elbTagged) {
+		if _, err := c.ELB.AddTags(ctx, &elb.AddTagsInput{ResourceArns: some, Tags: elbTags(tags)}, c.elbUntilKnown()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimsOn returns the ids of the claims on things, by thing. What does not exist any more has none.
+func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]string, error) {
+	out := map[string]string{}
+	ids, arns := byService(things)
+	for some := range slices.Chunk(ids, filterValues) {
+		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", some...), filter("key", TagClaim)}})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range page.Tags {
+				out[sdk.ToString(t.ResourceId)] = sdk.ToString(t.Value)
+			}
+		}
+	}
+	for some := range slices.Chunk(arns, elbTagged) {
+		found, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: some})
+		if IsCode(err, "LoadBalancerNotFound", "TargetGroupNotFound") { // the next refresh settles the others
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range found.TagDescriptions {
+			maps.Copy(out, map[string]string{sdk.ToString(d.ResourceArn): elbTagMap(d.Tags)[TagClaim]})
+		}
+	}
+	return out, nil
+}

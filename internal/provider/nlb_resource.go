@@ -1,0 +1,271 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*nlbResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*nlbResource)(nil)
+	_ resource.ResourceWithImportState = (*nlbResource)(nil)
+)
+
+var nlbDeadlines = tf.Deadlines{Create: nlbTimeout, Read: readTimeout, Update: nlbTimeout, Delete: nlbTimeout}
+
+// nlbResource is a Network Load Balancer for the cluster's machines, and one that faces the internet.
+type nlbResource struct{ base }
+
+func newNLBResource() resource.Resource { return &nlbResource{} }
+
+type nlbModel struct {
+	ID              types.String   `tfsdk:"id"`
+	Network         types.Object   `tfsdk:"network"`
+	Controllers     types.List     `tfsdk:"controllers"`
+	Public          types.Bool     `tfsdk:"public"`
+	Adopt           types.Bool     `tfsdk:"adopt"`
+	Protection      types.Bool     `tfsdk:"deletion_protection"`
+	Tags            types.Map      `tfsdk:"tags"`
+	TagsAll         types.Map      `tfsdk:"tags_all"`
+	Internal        types.Object   `tfsdk:"internal"`
+	InternetFacing  types.Object   `tfsdk:"internet_facing"`
+	Endpoint        types.String   `tfsdk:"endpoint"`
+	PrivateEndpoint types.String   `tfsdk:"private_endpoint"`
+	Claim           types.String   `tfsdk:"claim"`
+	Drift           types.Map      `tfsdk:"drift"`
+	Ref             types.Object   `tfsdk:"ref"`
+	Timeouts        timeouts.Value `tfsdk:"timeouts"`
+}
+
+// balancerModel is one of the load balancers.
+type balancerModel struct {
+	ARN     types.String `tfsdk:"arn"`
+	DNSName types.String `tfsdk:"dns_name"`
+	ZoneID  types.String `tfsdk:"zone_id"`
+}
+
+var balancerRef = tf.NewReference[balancerModel](map[string]schema.Attribute{
+	"arn":      required("ARN of the load balancer."),
+	"dns_name": required("Name of the load balancer."),
+	"zone_id":  required("Hosted zone of `dns_name`, for an alias record in Route 53."),
+})
+
+func (r *nlbResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = "k8s_nlb"
+}
+
+func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Network Load Balancers of AWS in front of the API servers, in place of `k8s_lb`: an endpoint that no single machine carries. An internal one is for the cluster's " +
+			"machines. With `public`, a second one faces the internet. Each has a node in every availability zone of the network, balances across zones, and sends connections only to controllers whose `/readyz` answers.\n\n" +
+			"They have the security group that `k8s_network` makes for load balancers, so `admin_cidrs` decides who reaches them. AWS charges each by the hour and by the traffic.\n\n" +
+			"The API servers see the load balancers' addresses as those of their clients. AWS forgets a connection after 350 seconds without a packet.",
+		Attributes: map[string]schema.Attribute{
+			"id": schema.StringAttribute{
+				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
+			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there is one, and " +
+				"the other one in a public subnet. Another VPC replaces them, and their names with them."),
+			"controllers": hostsAttribute("Machines of the API servers, which are EC2 instances. A change registers and deregisters them; open connections to others are kept.", listvalidator.SizeAtLeast(1)),
+			"public": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+				MarkdownDescription: "Whether a second load balancer faces the internet, as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through the provider's `ssh.bastion`, " +
+					"or runs where private addresses are reached. Changed in place: with `false` it is deleted, and kubeconfigs that name it no longer work. Default: `true`.",
+			},
+			"adopt":            adoptAttribute(),
+			protection:         protectionAttribute(),
+			"tags":             tagsAttribute(),
+			"tags_all":         tagsAllAttribute(),
+			"internal":         balancerRef.Output("Load balancer for the cluster's machines. Its name leads to private addresses."),
+			"internet_facing":  balancerRef.Output("Load balancer for people and Terraform. Null with `public = false`."),
+			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
+			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
+			"claim":            claimAttribute(inTags, guardsAll),
+			"drift":            tf.DriftAttribute(),
+			"ref":              lbRef.Output("Reference: the value for `lb` of `k8s_control_plane`."),
+		},
+		Blocks: map[string]schema.Block{"timeouts": nlbDeadlines.Block(ctx)},
+	}
+}
+
+// ModifyPlan implements resource.ResourceWithModifyPlan.
+func (r *nlbResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	defer func() {
+		plannedEnd(ctx, objectName(ctx, "network load balancer", "id", req.State, resp.Plan), req, resp)
+	}()
+	if req.Plan.Raw.IsNull() || r.data == nil {
+		return
+	}
+	var plan nlbModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	var state *nlbModel
+	if !req.State.Raw.IsNull() {
+		state = new(nlbModel)
+		resp.Diagnostics.Append(req.State.Get(ctx, state)...)
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
+	plan.ID, plan.TagsAll = network.Cluster, r.data.planTags(plan.Tags, &resp.Diagnostics)
+	addFieldErrors(ctx, req.Plan, plan.check(ctx, network, &resp.Diagnostics), &resp.Diagnostics)
+	if state != nil {
+		old, known := networkRef.Read(ctx, state.Network, &resp.Diagnostics)
+		if known && !(network.VPCID.Equal(old.VPCID) && network.Cluster.Equal(old.Cluster)) {
+			if req.Private != nil {
+				readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", &resp.Diagnostics)
+			}
+			resp.RequiresReplace.Append(path.Root("network"))
+			state = nil
+		}
+	}
+	plan.planBalancers(ctx, state, &resp.Diagnostics)
+	plan.outputs(ctx, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// check validates what is known of the plan.
+func (m *nlbModel) check(ctx context.Context, network networkRefModel, diags *diag.Diagnostics) (errs invalid.Fields) {
+	if hosts, known := hostsFrom(ctx, m.Controllers, diags); known {
+		errs = component.CheckControllers("controllers", componentHosts(hosts))
+		for i, h := range hosts {
+			if h.InstanceID.IsNull() {
+				errs.Say(fmt.Sprintf("controllers[%d].instance_id", i), "Not an EC2 instance", "%s is no EC2 instance, and a network load balancer has only such: use k8s_lb.", h.Name.ValueString())
+			}
+		}
+	}
+	if !tf.AllKnown(m.Network, m.Public) {
+		return errs
+	}
+	subnets := network.subnets(ctx, diags)
+	if m.Public.ValueBool() && len(subnetPerZone(subnets, true)) == 0 {
+		errs.Say("public", "No public subnet", "The network has no subnet with a route to an internet gateway, which a load balancer needs to face the internet: set public = false, or give the network one.")
+	}
+	return errs
+}
+
+// subnetPerZone returns the ids of one subnet in each availability zone: a public one, or for machines of the
+// cluster one that is not public if there is one.
+func subnetPerZone(subnets []subnetModel, public bool) []string {
+	chosen := map[string]subnetModel{}
+	for _, s := range subnets {
+		zone := s.AvailabilityZone.ValueString()
+		had, taken := chosen[zone]
+		switch {
+		case public && !s.Public.ValueBool():
+		case !taken, !public && had.Public.ValueBool() && !s.Public.ValueBool():
+			chosen[zone] = s
+		}
+	}
+	var out []string
+	for _, s := range chosen {
+		out = append(out, s.ID.ValueString())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// planBalancers plans which load balancers there are. What exists stays as it is, and what is gone is made
+// again under another name.
+func (m *nlbModel) planBalancers(ctx context.Context, state *nlbModel, diags *diag.Diagnostics) {
+	keep := func(had *types.Object) types.Object {
+		if state == nil || had.IsNull() {
+			return balancerRef.Unknown()
+		}
+		return *had
+	}
+	if state == nil {
+		state = &nlbModel{Internal: types.ObjectNull(balancerRef.Type().AttrTypes), InternetFacing: types.ObjectNull(balancerRef.Type().AttrTypes)}
+	}
+	m.Internal = keep(&state.Internal)
+	switch {
+	case m.Public.IsUnknown():
+		m.InternetFacing = balancerRef.Unknown()
+	case m.Public.ValueBool():
+		m.InternetFacing = keep(&state.InternetFacing)
+	default:
+		m.InternetFacing = types.ObjectNull(balancerRef.Type().AttrTypes)
+		if had, ok := balancerRef.Read(ctx, state.InternetFacing, diags); ok {
+			diags.AddAttributeWarning(path.Root("public"), "The load balancer "+had.DNSName.ValueString()+" is deleted",
+				"The API server of cluster "+m.ID.ValueString()+" can be reached at private addresses only then. Kubeconfigs that name this load balancer no longer work.")
+		}
+	}
+}
+
+// outputs sets the computed attributes that are derived from others.
+func (m *nlbModel) outputs(ctx context.Context, diags *diag.Diagnostics) {
+	name := func(o types.Object) types.String {
+		if o.IsUnknown() {
+			return types.StringUnknown()
+		}
+		b, _ := balancerRef.Read(ctx, o, diags)
+		return b.DNSName
+	}
+	private := name(m.Internal)
+	public := private
+	if !m.InternetFacing.IsNull() {
+		public = name(m.InternetFacing)
+	}
+	port := types.Int64Value(component.APIServerPort)
+	m.Endpoint, m.PrivateEndpoint = urlOf(public, port), urlOf(private, port)
+	m.Ref = lbRef.Value(ctx, lbRefModel{
+		Cluster: m.ID, Controllers: controllersValue(ctx, m.Controllers, diags), Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint,
+		Names: namesValue(public, private), NoticeSeconds: types.Int64Value(int64(infraaws.NoticeDelay.Seconds())),
+	})
+}
+
+// wanted are the load balancers as specified, and where the model has each.
+func (m *nlbModel) wanted(ctx context.Context, h holding, diags *diag.Diagnostics) []wantedBalancer {
+	network, _ := networkRef.Read(ctx, m.Network, diags)
+	subnets := network.subnets(ctx, diags)
+	groups := tf.StringMap(network.SecurityGroupIDs)
+	spec := infraaws.BalancerSpec{
+		Cluster: network.Cluster.ValueString(), VPCID: network.VPCID.ValueString(), GroupID: groups[string(infraaws.RoleLoadBalancer)],
+		Tags: tf.StringMap(m.Tags), Claim: h.Claim,
+	}
+	hosts, _ := hostsFrom(ctx, m.Controllers, diags)
+	for _, host := range hosts {
+		spec.InstanceIDs = append(spec.InstanceIDs, host.InstanceID.ValueString())
+		if host.off() {
+			spec.StoppedIDs = append(spec.StoppedIDs, host.InstanceID.ValueString())
+		}
+	}
+	internal, facing := spec, spec
+	internal.Name, internal.SubnetIDs = "internal", subnetPerZone(subnets, false)
+	facing.Name, facing.Public, facing.SubnetIDs = "public", true, subnetPerZone(subnets, true)
+	return []wantedBalancer{{internal, &m.Internal, true}, {facing, &m.InternetFacing, m.Public.ValueBool()}}
+}
+
+// wantedBalancer is one of the load balancers.
+type wantedBalancer struct {
+	spec   infraaws.BalancerSpec
+	value  *types.Object // of the model
+	wanted bool
+}
+
+// arn returns the ARN that the model has; empty if it has none.
+func (w wantedBalancer) arn(ctx context.Context, diags *diag.Diagnostics) string {
+	b, _ := balancerRef.Read(ctx, *w.value, diags)
+	return b.ARN.ValueString()
+}
+
+func (w wantedBalancer) set(ctx context.Context, found infraaws.Balancer) {
+	*w.value = balancerRef.Value(ctx, balancerModel{types.StringValue(found.ARN), types.StringValue(found.DNSName), types.StringValue(found.ZoneID)})
+}
