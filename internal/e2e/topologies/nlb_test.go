@@ -37,7 +37,7 @@ func TestNLB(t *testing.T) {
 	})
 	step("machines reach the API through the internal load balancer", func(t *testing.T) {
 		for _, worker := range harness.Numbered("worker", 2) {
-			if config := c.Sh(t, worker, "grep server: /var/lib/kubelet/kubeconfig"); !strings.Contains(config, "https://k8s-demo-internal-") {
+			if config := c.Sh(t, worker, "grep server: /etc/kubernetes/kubelet.kubeconfig"); !strings.Contains(config, "https://k8s-demo-internal-") {
 				t.Errorf("%s has %s", worker, config)
 			}
 		}
@@ -132,7 +132,7 @@ const movingGap = 5 * time.Second
 // private returns the private endpoint, as controller-0 reaches it.
 func private(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
-	raw := c.Sh(t, "worker-0", "grep server: /var/lib/kubelet/kubeconfig")
+	raw := c.Sh(t, "worker-0", "grep server: /etc/kubernetes/kubelet.kubeconfig")
 	return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(raw), "server:"))
 }
 
