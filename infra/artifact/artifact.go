@@ -6,6 +6,7 @@
 package artifact
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 )
@@ -41,9 +42,16 @@ const (
 // Catalog.Resolve fills it in.
 var ErrUnknownChecksum = errors.New("checksum is not known")
 
+// Architectures of machines, by their names in Go and in upstream's files.
+const (
+	AMD64 = "amd64"
+	ARM64 = "arm64"
+)
+
 // Artifact is one file to download.
 type Artifact struct {
 	Name    string `json:"name"`
+	Arch    string `json:"arch,omitempty"`
 	Version string `json:"version"` // without "v"
 	Path    string `json:"path"`    // in the mirror layout: "<upstream host>/<path>"
 	URL     string `json:"url"`
@@ -56,6 +64,17 @@ type Artifact struct {
 // HTTPDoer is the part of *http.Client that Catalog.Resolve needs.
 type HTTPDoer interface {
 	Do(*http.Request) (*http.Response, error)
+}
+
+// OfArch returns the artifacts of an architecture; empty means AMD64.
+func OfArch(artifacts []Artifact, arch string) []Artifact {
+	var out []Artifact
+	for _, a := range artifacts {
+		if cmp.Or(a.Arch, AMD64) == cmp.Or(arch, AMD64) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // Find returns the artifact of that name.

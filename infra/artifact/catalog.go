@@ -37,12 +37,12 @@ var checksums string
 // kubernetesPrograms are the programs of a release that this project installs.
 var kubernetesPrograms = []string{KubeAPIServer, KubeControllerManager, KubeScheduler, Kubelet, KubeProxy, Kubectl}
 
-// NewCatalog returns a catalog for linux/amd64. mirror is the base URL that replaces every upstream
+// NewCatalog returns a catalog for AMD64. mirror is the base URL that replaces every upstream
 // host, as <mirror>/<upstream host>/<path>; empty means upstream. given, which may be nil, holds
 // checksums in the format of sha256sum(1) with paths in the mirror's layout; they override those in
 // checksums.txt. Only Resolve uses the client.
 func NewCatalog(mirror string, given io.Reader, client HTTPDoer) (*Catalog, error) {
-	c := &Catalog{mirror: strings.TrimRight(mirror, "/"), arch: "amd64", client: client}
+	c := &Catalog{mirror: strings.TrimRight(mirror, "/"), arch: AMD64, client: client}
 	err := CheckMirror(mirror)
 	if err != nil {
 		return nil, err
@@ -89,11 +89,26 @@ func NewUnpinned(client HTTPDoer) (*Catalog, error) {
 	return c, err
 }
 
-// ForArch returns the catalog for another architecture, by its Go name ("arm64").
+// ForArch returns the catalog for another architecture; empty means AMD64.
 func (c *Catalog) ForArch(arch string) *Catalog {
 	other := *c
-	other.arch = arch
+	other.arch = cmp.Or(arch, AMD64)
 	return &other
+}
+
+// ForArchs returns the downloads of a set for several architectures. The list of each is complete even if the
+// error is ErrUnknownChecksum.
+func (c *Catalog) ForArchs(archs []string, set func(*Catalog) ([]Artifact, error)) ([]Artifact, error) {
+	var out []Artifact
+	var errs []error
+	for _, arch := range archs {
+		some, err := set(c.ForArch(arch))
+		if err != nil && !errors.Is(err, ErrUnknownChecksum) {
+			return nil, err
+		}
+		out, errs = append(out, some...), append(errs, err)
+	}
+	return out, errors.Join(errs...)
 }
 
 // Kubernetes returns one program of a Kubernetes release.
@@ -146,7 +161,7 @@ func (c *Catalog) artifact(name, v string, file, checksums func(string) string) 
 	}
 	p := file(parsed.String())
 	a := Artifact{
-		Name: name, Version: parsed.String(), Path: p, URL: c.url(p),
+		Name: name, Arch: c.arch, Version: parsed.String(), Path: p, URL: c.url(p),
 		SHA256: cmp.Or(c.sums[p], c.pinned[p]), Checksums: c.url(checksums(p)),
 	}
 	if a.SHA256 == "" {

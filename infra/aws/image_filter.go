@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
@@ -42,12 +43,16 @@ func (f ImageFilter) String() string {
 	return fmt.Sprintf("images named %q of %s", f.Name, strings.Join(f.Owners, ", "))
 }
 
-// newestImage returns the newest image that a filter finds.
-func (c *Client) newestImage(ctx context.Context, by ImageFilter) (image, error) {
+// newestImage returns the newest image for an architecture that a filter finds.
+func (c *Client) newestImage(ctx context.Context, by ImageFilter, arch string) (image, error) {
+	ec2Arch := "x86_64"
+	if arch == artifact.ARM64 {
+		ec2Arch = arch
+	}
 	var found []types.Image
 	pages := ec2.NewDescribeImagesPaginator(c.EC2, &ec2.DescribeImagesInput{
 		Owners: by.Owners, MaxResults: sdk.Int32(1000),
-		Filters: []types.Filter{filter("name", by.Name), filter("state", "available"), filter("architecture", "x86_64"), filter("root-device-type", "ebs")},
+		Filters: []types.Filter{filter("name", by.Name), filter("state", "available"), filter("architecture", ec2Arch), filter("root-device-type", "ebs")},
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -57,8 +62,8 @@ func (c *Client) newestImage(ctx context.Context, by ImageFilter) (image, error)
 		found = append(found, page.Images...)
 	}
 	if len(found) == 0 {
-		return image{}, &invalid.Field{Field: fieldImageFilter, Problem: "No such image", Err: fmt.Errorf("there are no %s in region %s that are available, for x86_64, with an EBS root volume: "+
-			"* in the name stands for any text, and a private image must be shared with this account", by, c.Region)}
+		return image{}, &invalid.Field{Field: fieldImageFilter, Problem: "No such image", Err: fmt.Errorf("there are no %s in region %s that are available, for %s, with an EBS root volume: "+
+			"* in the name stands for any text, and a private image must be shared with this account", by, c.Region, ec2Arch)}
 	}
 	return c.usable(slices.MaxFunc(found, func(a, b types.Image) int {
 		return cmp.Or(strings.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate)), compareStrings(a.ImageId, b.ImageId))

@@ -12,17 +12,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// DefaultImageParameter is the public SSM parameter that names the newest Debian 13 AMI of a
-// region. https://wiki.debian.org/Cloud/AmazonEC2Image
-const DefaultImageParameter = "/aws/service/debian/release/13/latest/amd64"
+// DefaultImageParameter returns the public SSM parameter that names the newest Debian 13 AMI of a
+// region for an architecture. https://wiki.debian.org/Cloud/AmazonEC2Image
+func DefaultImageParameter(arch string) string {
+	return "/aws/service/debian/release/13/latest/" + arch
+}
 
 type image struct {
 	ID         string
+	Arch       string // artifact.AMD64 or artifact.ARM64
 	RootDevice string // "/dev/xvda"
 	MinimumGiB int32  // size of its root snapshot
 }
+
+// architectures are those of EC2 by what this package calls them.
+var architectures = map[types.ArchitectureValues]string{types.ArchitectureValuesX8664: artifact.AMD64, types.ArchitectureValuesArm64: artifact.ARM64}
 
 // imageCache keeps descriptions of images for the client's lifetime, so that machines launched
 // together ask only once.
@@ -38,20 +47,22 @@ type imageEntry struct {
 
 // image returns the image that a filter finds. Without one it is that with an AMI id, or with the id in the
 // SSM parameter named by wanted if that begins with "/" or "resolve:ssm:"; empty means
-// DefaultImageParameter.
-func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter) (image, error) {
-	wanted = cmp.Or(wanted, DefaultImageParameter)
+// DefaultImageParameter. It is for the instance type's architecture.
+func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter, instanceType string) (image, error) {
+	arch := Architecture(instanceType)
+	wanted = cmp.Or(wanted, DefaultImageParameter(arch))
+	question := wanted + " " + arch
 	if by != nil {
-		wanted = by.String()
+		question = by.String() + " " + arch
 	}
 	c.images.mu.Lock()
 	if c.images.known == nil {
 		c.images.known = map[string]*imageEntry{}
 	}
-	entry := c.images.known[wanted]
+	entry := c.images.known[question]
 	if entry == nil {
 		entry = &imageEntry{}
-		c.images.known[wanted] = entry
+		c.images.known[question] = entry
 	}
 	c.images.mu.Unlock()
 
@@ -61,12 +72,16 @@ func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter) (ima
 		var found image
 		var err error
 		if by != nil {
-			found, err = c.newestImage(ctx, *by)
+			found, err = c.newestImage(ctx, *by, arch)
 		} else {
 			found, err = c.describeImage(ctx, wanted)
 		}
 		if err != nil {
 			return image{}, err
+		}
+		if found.Arch != arch {
+			return image{}, &invalid.Field{Field: "instance_type", Problem: "Processor of another architecture",
+				Err: fmt.Errorf("AMI %s is for %s, and instances of the type %s have %s processors: choose another type or image", found.ID, found.Arch, instanceType, arch)}
 		}
 		entry.image = &found
 	}
@@ -95,10 +110,11 @@ func (c *Client) describeImage(ctx context.Context, wanted string) (image, error
 // usable returns what a launch needs to know of an image, or why no machine can have it.
 func (c *Client) usable(ami types.Image) (image, error) {
 	id := sdk.ToString(ami.ImageId)
-	if ami.Architecture != "" && ami.Architecture != types.ArchitectureValuesX8664 {
-		return image{}, fmt.Errorf("AMI %s is for %s; only x86_64 is supported", id, ami.Architecture)
+	arch, known := architectures[ami.Architecture]
+	if !known {
+		return image{}, fmt.Errorf("AMI %s is for %s: only x86_64 and arm64 are supported", id, ami.Architecture)
 	}
-	found := image{ID: id, RootDevice: sdk.ToString(ami.RootDeviceName)}
+	found := image{ID: id, Arch: arch, RootDevice: sdk.ToString(ami.RootDeviceName)}
 	for _, m := range ami.BlockDeviceMappings {
 		if sdk.ToString(m.DeviceName) == found.RootDevice && m.Ebs != nil {
 			found.MinimumGiB = sdk.ToInt32(m.Ebs.VolumeSize)

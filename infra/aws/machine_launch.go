@@ -129,7 +129,7 @@ func (c *Client) confirmMachine(ctx context.Context, spec MachineSpec, id string
 
 // run launches one instance.
 func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, rand io.Reader) (*Launch, error) {
-	img, err := c.image(ctx, spec.Image, spec.ImageFilter)
+	img, err := c.image(ctx, spec.Image, spec.ImageFilter, spec.InstanceType)
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}

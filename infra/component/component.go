@@ -87,4 +87,5 @@ type Node struct {
 	PublicIP  netip.Addr   // zero when it has none
 	PodCIDR   netip.Prefix // of a node; zero otherwise
 	Zone      string       // availability zone; empty if it is not known
+	Arch      string       // artifact.AMD64 or artifact.ARM64; empty means AMD64
 }

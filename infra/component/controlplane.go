@@ -20,8 +20,8 @@ type ControlPlaneSpec struct {
 	Version       string
 	EndpointNames []string // hosts (names or addresses) of the endpoints for people and for nodes, without ports
 	Nodes         []Node
-	EtcdEndpoints []string // "https://10.240.0.10:2379"
-	Artifacts     []artifact.Artifact
+	EtcdEndpoints []string            // "https://10.240.0.10:2379"
+	Artifacts     []artifact.Artifact // of every architecture among the nodes
 	// ShutdownDelay is how long a stopping API server still serves after /readyz fails, so that the
 	// load balancer notices first; zero means DefaultShutdownDelay.
 	ShutdownDelay time.Duration
@@ -101,6 +101,7 @@ func newController(spec ControlPlaneSpec, n Node) (*controller, error) {
 	if len(spec.EtcdEndpoints) == 0 {
 		err = errors.Join(err, errors.New("no etcd endpoints"))
 	}
+	spec.Artifacts = artifact.OfArch(spec.Artifacts, n.Arch)
 	return &controller{spec: spec, node: n}, err
 }
 

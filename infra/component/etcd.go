@@ -89,7 +89,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	if err := errors.Join(spec.validate(n), validateMembers("hosts", initial, n)); err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
-	bin, err := binary(spec.Artifacts, artifact.Etcd)
+	bin, err := binary(artifact.OfArch(spec.Artifacts, n.Arch), artifact.Etcd)
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}

@@ -47,6 +47,7 @@ type worker struct {
 // Worker returns what one worker must look like: containerd, runc, CNI plugins, kubelet and
 // kube-proxy. The error is about the specification.
 func Worker(spec WorkerSpec, n Node) (Machine, error) {
+	spec.Artifacts = artifact.OfArch(spec.Artifacts, n.Arch)
 	w := &worker{spec: spec, node: n}
 	if err := w.build(); err != nil {
 		return Machine{}, fmt.Errorf("worker %s: %w", n.Name, err)

@@ -54,6 +54,15 @@ func Command(ctx context.Context, args []string, out, help io.Writer) error {
 	flags.Func("kubernetes", "`version`s of Kubernetes, such as 1.35.8,1.36.4 for an upgrade", list(&v.Kubernetes, version.CheckSupported))
 	flags.Func("etcd", "`version`s of etcd (default "+artifact.DefaultEtcd+")", list(&v.Etcd, version.CheckEtcd))
 	flags.Func("containerd", "`version`s of containerd (default "+artifact.DefaultContainerd+")", list(&v.Containerd, version.CheckContainerd))
+	flags.Func("architectures", "`architecture`s of the machines: amd64, arm64 or amd64,arm64 (default "+artifact.AMD64+")", func(s string) error {
+		for arch := range strings.SplitSeq(s, ",") {
+			if arch != artifact.AMD64 && arch != artifact.ARM64 {
+				return fmt.Errorf("%q is neither amd64 nor arm64", arch)
+			}
+			v.Architectures = append(v.Architectures, arch)
+		}
+		return nil
+	})
 	flags.StringVar(&v.Runc, "runc", artifact.DefaultRunc, "`version` of runc")
 	flags.StringVar(&v.CNIPlugins, "cni-plugins", artifact.DefaultCNIPlugins, "`version` of the CNI plugins")
 	flags.StringVar(&images.Sandbox, "sandbox-image", images.Sandbox, "`image` of pods' sandboxes")

@@ -27,6 +27,7 @@ import (
 type Versions struct {
 	Kubernetes, Etcd, Containerd []string
 	Runc, CNIPlugins             string
+	Architectures                []string // artifact.AMD64, artifact.ARM64
 }
 
 // Images are the container images in a configuration.
@@ -114,13 +115,16 @@ func files(catalog *artifact.Catalog, v Versions) ([]artifact.Artifact, error) {
 		return nil
 	}
 	var errs []error
-	for _, etcd := range orDefault(v.Etcd, artifact.DefaultEtcd) {
-		errs = append(errs, add(catalog.EtcdSet(etcd)))
-	}
-	for _, kubernetes := range v.Kubernetes {
-		errs = append(errs, add(catalog.ControlPlaneSet(kubernetes)))
-		for _, containerd := range orDefault(v.Containerd, artifact.DefaultContainerd) {
-			errs = append(errs, add(catalog.WorkerSet(kubernetes, containerd, v.Runc, v.CNIPlugins)))
+	for _, arch := range orDefault(v.Architectures, artifact.AMD64) {
+		catalog := catalog.ForArch(arch)
+		for _, etcd := range orDefault(v.Etcd, artifact.DefaultEtcd) {
+			errs = append(errs, add(catalog.EtcdSet(etcd)))
+		}
+		for _, kubernetes := range v.Kubernetes {
+			errs = append(errs, add(catalog.ControlPlaneSet(kubernetes)))
+			for _, containerd := range orDefault(v.Containerd, artifact.DefaultContainerd) {
+				errs = append(errs, add(catalog.WorkerSet(kubernetes, containerd, v.Runc, v.CNIPlugins)))
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b artifact.Artifact) int { return strings.Compare(a.Path, b.Path) })

@@ -82,6 +82,22 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// Each architecture has files of its own.
+func TestCollectArchitectures(t *testing.T) {
+	v := Versions{Kubernetes: []string{"1.36.4"}, Architectures: []string{artifact.AMD64, artifact.ARM64}}
+	l, _ := Collect(t.Context(), mirror(t, ""), v, Images{}, nil)
+	count := map[string]int{}
+	for _, f := range l.Files {
+		count[f.Arch]++
+		if !strings.Contains(f.Path, f.Arch) {
+			t.Errorf("%s is of %s", f.Path, f.Arch)
+		}
+	}
+	if count[artifact.AMD64] != 9 || count[artifact.ARM64] != 9 {
+		t.Errorf("files: %v", count)
+	}
+}
+
 // A checksum that is not found is named, and the rest is still listed.
 func TestCollectWithGaps(t *testing.T) {
 	v := Versions{Kubernetes: []string{"1.36.4"}, Containerd: []string{"2.3.7"}}

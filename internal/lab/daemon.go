@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -120,9 +122,12 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 
 // amis are the machine images as EC2 lists them.
 func amis(images []machine.Image) []ec2.Image {
-	out := make([]ec2.Image, len(images))
-	for n, i := range images {
-		out[n] = ec2.Image{ID: i.ID, Name: i.Name, Release: i.Release}
+	var out []ec2.Image
+	for _, i := range images {
+		// No machine here has an arm64 processor, and so no zone offers types with one.
+		sum := sha256.Sum256([]byte("arm64 " + i.ID))
+		out = append(out, ec2.Image{ID: i.ID, Name: i.Name, Release: i.Release},
+			ec2.Image{ID: "ami-" + hex.EncodeToString(sum[:])[:17], Name: strings.Replace(i.Name, "amd64", "arm64", 1), Release: i.Release, ARM: true})
 	}
 	return out
 }

@@ -82,7 +82,7 @@ func newControlPlaneResource() resource.Resource {
 		needed:     oneHost,
 		spec:       controlPlaneSpec,
 		downloads: func(c *artifact.Catalog, _ *controlPlaneModel, s *rollout.ControlPlane) (err error) {
-			s.Spec.Artifacts, err = c.ControlPlaneSet(s.Spec.Version)
+			s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(s.Spec.Version) })
 			return err
 		},
 		importer: controlPlaneImporter(),

@@ -71,7 +71,7 @@ func newEtcdClusterResource() resource.Resource {
 		outputs: etcdOutputs,
 		spec:    etcdSpec,
 		downloads: func(c *artifact.Catalog, _ *etcdModel, s *rollout.Etcd) (err error) {
-			s.Spec.Artifacts, err = c.EtcdSet(s.Spec.Version)
+			s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet(s.Spec.Version) })
 			return err
 		},
 		lost:     lostEtcdData,

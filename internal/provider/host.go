@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -31,6 +32,7 @@ type hostModel struct {
 	InstanceID types.String         `tfsdk:"instance_id"`
 	Role       types.String         `tfsdk:"role"`
 	Zone       types.String         `tfsdk:"availability_zone"`
+	Arch       types.String         `tfsdk:"architecture"`
 	PowerState types.String         `tfsdk:"power_state"`
 }
 
@@ -78,6 +80,10 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	"availability_zone": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Availability zone of the machine. A node gets it as the label `topology.kubernetes.io/zone`. Default: no label.",
 		Validators: []validator.String{zoneName()},
+	},
+	"architecture": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "Architecture of the machine's processors: `amd64` or `arm64`. Its programs are downloaded for it. A role may have machines of both. Default: `amd64`.",
+		Validators: []validator.String{stringvalidator.OneOf(artifact.AMD64, artifact.ARM64)},
 	},
 	"power_state": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "`running`, `stopped`, or `paused` if it is stopped together with its whole cluster. The provider does not connect to a machine that is not to run. Default: `running`.",
@@ -152,6 +158,7 @@ func (h hostModel) node() component.Node {
 		PublicIP:  tf.Addr(h.PublicIP),
 		PodCIDR:   tf.Prefix(h.PodCIDR),
 		Zone:      h.Zone.ValueString(),
+		Arch:      h.Arch.ValueString(),
 	}
 }
 

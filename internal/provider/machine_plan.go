@@ -58,7 +58,11 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		if movesData {
 			resp.RequiresReplace.Append(path.Root("data_volume"))
 		}
-		if moved || movesData {
+		otherProcessor := !plan.InstanceType.IsUnknown() && !plan.architecture().Equal(state.architecture())
+		if otherProcessor {
+			resp.RequiresReplace.Append(path.Root("instance_type"))
+		}
+		if moved || movesData || otherProcessor {
 			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
 			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 			if config.PrivateIP.IsNull() {
@@ -159,12 +163,20 @@ func (m machineModel) host() hostModel {
 		PowerState: power,
 		Name:       m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
 		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone,
-		Address: m.PublicIP.StringValue,
+		Address: m.PublicIP.StringValue, Arch: m.architecture(),
 	}
 	if m.PublicIP.IsNull() {
 		h.Address = m.PrivateIP.StringValue
 	}
 	return h
+}
+
+// architecture returns the architecture of the machine's processors, unknown if its type is.
+func (m machineModel) architecture() types.String {
+	if m.InstanceType.IsUnknown() {
+		return types.StringUnknown()
+	}
+	return types.StringValue(infraaws.Architecture(m.InstanceType.ValueString()))
 }
 
 // check adds errors for invalid values.

@@ -154,7 +154,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
-				MarkdownDescription: "Instance type with an x86-64 processor; others are an error of the plan. Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
+				MarkdownDescription: "Instance type, with x86-64 or arm64 processors. Between these two the machine is replaced. Otherwise changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
 					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},

@@ -126,7 +126,7 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 		return ""
 	}
 	role := infraaws.Role(m.Role.ValueString())
-	state, err := d.staged.state(ctx, d.catalog, role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
+	state, err := d.staged.state(ctx, d.catalog.ForArch(infraaws.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
 		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
 	})

@@ -50,7 +50,6 @@ func TestRefusedOnNewCluster(t *testing.T) {
 	server := func(flags values) values { return values{"kube_apiserver": flags} }
 	for _, r := range []refusal{
 		{"k8s_machine", machine, "name", "localhost", "is the name of every machine for itself"},
-		{"k8s_machine", machine, "instance_type", "t4g.small", "t4g.small has an arm64 processor"},
 		{"k8s_machine", machine, "instance_type", "t3", "not the name of an instance type"},
 		{"k8s_machine", machine, "timeouts", values{"create": "-5m"}, "not longer than zero"},
 		{"k8s_pki", keys, "timeouts", values{"read": "0s"}, "not longer than zero"},

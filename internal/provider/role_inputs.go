@@ -1,10 +1,12 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -95,6 +97,19 @@ func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag
 		out = append(out, fleet.Target{Host: h.remote(d), Node: h.node(), ID: h.InstanceID.ValueString()})
 	}
 	return out
+}
+
+// archsOf returns the architectures of machines, sorted; that of no machines is the default.
+func archsOf(targets []fleet.Target) []string {
+	var out []string
+	for _, t := range targets {
+		out = append(out, cmp.Or(t.Node.Arch, artifact.AMD64))
+	}
+	if len(out) == 0 {
+		return []string{artifact.AMD64}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // allPrefixes returns a set of networks, or nil unless all of them are known.

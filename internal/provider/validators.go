@@ -46,7 +46,7 @@ func zoneName() validator.String {
 
 // instanceTypeName accepts the name of an instance type that machines can have.
 func instanceTypeName() validator.String {
-	return tf.Check("an EC2 instance type with x86-64 processors", func(s string) error { return infraaws.CheckInstanceType(s).Err() })
+	return tf.Check("an EC2 instance type", func(s string) error { return infraaws.CheckInstanceType(s).Err() })
 }
 
 // accountID accepts the id of an AWS account.

@@ -316,10 +316,12 @@ func taintsValue(ctx context.Context, taints []component.Taint) types.List {
 func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *rollout.Workers) (err error) {
 	containerd := &s.Spec.Containerd
 	if containerd.RuncVersion == "" {
-		containerd.RuncVersion = c.RuncVersion()
+		containerd.RuncVersion = c.ForArch(archsOf(s.Targets)[0]).RuncVersion()
 		m.RuncVersion = types.StringValue(containerd.RuncVersion)
 	}
-	s.Spec.Artifacts, err = c.WorkerSet(s.Spec.Version, containerd.Version, containerd.RuncVersion, s.Spec.CNI.Version)
+	s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) {
+		return c.WorkerSet(s.Spec.Version, containerd.Version, containerd.RuncVersion, s.Spec.CNI.Version)
+	})
 	return err
 }
 

@@ -32,8 +32,9 @@ const (
 	// AccessKey and SecretKey are the account's only credentials.
 	AccessKey = "AKIALOCAL"
 	SecretKey = "local-secret"
-	// ImageID is the account's only image, of Debian 13.
-	ImageID = "ami-0123456789abcdef0"
+	// ImageID and ARMImageID are the account's images, of Debian 13.
+	ImageID    = "ami-0123456789abcdef0"
+	ARMImageID = "ami-0123456789abcdef1"
 )
 
 // Account is one AWS account in this process.
@@ -97,7 +98,8 @@ func Addresses(first netip.Addr, n int) []netip.Addr {
 func Open(ctx context.Context, change ...func(*cloud.Config)) (*cloud.Account, error) {
 	config := cloud.Config{
 		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
-		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
+		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}, {ID: ARMImageID, Name: "debian-13-arm64", Release: "13", ARM: true}},
+		ARM:         true,
 		PublicIPs:   Addresses(netip.MustParseAddr("203.0.113.10"), 40),
 		Quotas:      ec2.Quotas{VCPUs: 1000},
 		Network:     quietNetwork{},

@@ -14,7 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/inventory"
 )
 
-const header = `# SHA-256 sums of upstream's release files for linux/amd64, which the provider
+const header = `# SHA-256 sums of upstream's release files for Linux, which the provider
 # wants unless artifact_checksums says otherwise. Written by make checksums.
 `
 
@@ -33,7 +33,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := inventory.Versions{Etcd: []string{artifact.DefaultEtcd, artifact.NextEtcd}}
+	v := inventory.Versions{Architectures: []string{artifact.AMD64, artifact.ARM64}, Etcd: []string{artifact.DefaultEtcd, artifact.NextEtcd}}
 	for _, r := range version.Releases() {
 		v.Kubernetes = append(v.Kubernetes, r.Newest)
 	}

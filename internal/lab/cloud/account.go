@@ -36,6 +36,7 @@ type Config struct {
 	AccountID   string          // default 123456789012
 	Credentials aws.Credentials // the owner's access key; requests are signed with it or with one that STS issued
 	Images      []ec2.Image     // what instances are made from
+	ARM         bool            // whether zones offer types with arm64 processors
 	PublicIPs   []netip.Addr    // public addresses that EC2 may assign
 	Quotas      ec2.Quotas
 
@@ -99,7 +100,7 @@ func Open(cfg Config) (*Account, error) {
 	a := &Account{cfg: cfg, log: cfg.Log, faults: fault.New(cfg.Seed)}
 	var err error
 	a.compute, err = ec2.Open(ec2.Config{
-		Region: cfg.Region, AccountID: cfg.AccountID, Images: cfg.Images, PublicIPs: cfg.PublicIPs, Quotas: cfg.Quotas, Profile: a.profile,
+		Region: cfg.Region, AccountID: cfg.AccountID, Images: cfg.Images, ARM: cfg.ARM, PublicIPs: cfg.PublicIPs, Quotas: cfg.Quotas, Profile: a.profile,
 		StateFile: cfg.StateFile, BootID: cfg.BootID, Network: cfg.Network, Machines: cfg.Machines,
 		Clock: cfg.Clock, Rand: cfg.Rand, Faults: a.faults, Log: cfg.Log,
 		Nodes: func() ec2.Nodes { return a.elb.Nodes() },
@@ -157,7 +158,7 @@ func (a *Account) Instances() metadata.Source { return instances{a.compute, a} }
 // publicParameter returns a public parameter of AWS: the id of an image.
 func (a *Account) publicParameter(name string) (string, bool) {
 	for _, i := range a.cfg.Images {
-		if name == ec2.PublicImageParameter(i.Release) {
+		if name == i.PublicParameter() {
 			return i.ID, true
 		}
 	}

@@ -183,7 +183,7 @@ func TestUserOnParameters(t *testing.T) {
 		t.Error(err)
 	}
 	refused(t, put("/k8s/demo/key", ssmtypes.Tag{Key: aws.String("a"), Value: aws.String("b")}), "AccessDeniedException") // ssm:AddTagsToResource
-	for name, code := range map[string]string{"/k8s/demo/ca": "", "/k8s/demo/ca:1": "", "/other/ca": "AccessDeniedException", ec2.PublicImageParameter("13"): ""} {
+	for name, code := range map[string]string{"/k8s/demo/ca": "", "/k8s/demo/ca:1": "", "/other/ca": "AccessDeniedException", ec2.Image{Release: "13"}.PublicParameter(): ""} {
 		_, err := dev.ssm.GetParameter(ctx, &awsssm.GetParameterInput{Name: &name})
 		refused(t, err, code)
 	}

@@ -75,11 +75,11 @@ func TestParameters(t *testing.T) {
 	_, err = get("/k8s/none", true)
 	refused(t, err, "ParameterNotFound")
 	for release, want := range map[string]string{"13": testImage, "12": olderImage} {
-		if v := must[string](t)(get(ec2.PublicImageParameter(release), false)); v != want {
+		if v := must[string](t)(get(ec2.Image{Release: release}.PublicParameter(), false)); v != want {
 			t.Errorf("the image of Debian %s is %q", release, v)
 		}
 	}
-	_, err = get(ec2.PublicImageParameter("11"), false)
+	_, err = get(ec2.Image{Release: "11"}.PublicParameter(), false)
 	refused(t, err, "ParameterNotFound")
 	tags := must[*awsssm.ListTagsForResourceOutput](t)(l.ssm.ListTagsForResource(ctx, &awsssm.ListTagsForResourceInput{ResourceType: ssmtypes.ResourceTypeForTaggingParameter, ResourceId: aws.String(key)})).TagList
 	if len(tags) != 1 || *tags[0].Value != "demo" {

@@ -59,6 +59,7 @@ type Config struct {
 	Region    string
 	AccountID string
 	Images    []Image      // what instances are made from
+	ARM       bool         // whether zones offer types with arm64 processors
 	PublicIPs []netip.Addr // public addresses that may be assigned
 	Quotas    Quotas
 	// Profile returns the instance profile with a name or an ARN, if EC2 knows it.

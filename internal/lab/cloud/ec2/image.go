@@ -15,6 +15,7 @@ type Image struct {
 	ID      string // "ami-..."
 	Name    string
 	Release string    // of Debian: "13"
+	ARM     bool      // for arm64 processors
 	Owner   string    // its AWS account; empty for that in which Debian publishes
 	Created time.Time // zero for a moment in 2025
 }
@@ -31,11 +32,17 @@ var imageCreated = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 // imageOwner matches what a request may give as an owner of images.
 var imageOwner = regexp.MustCompile(`^(?:[0-9]{12}|self|amazon|aws-marketplace|aws-backup-vault)$`)
 
-// PublicImageParameter returns the name of the SSM parameter in which Debian publishes the id of
-// its current image of a release ("13").
-func PublicImageParameter(release string) string {
-	return "/aws/service/debian/release/" + release + "/latest/amd64"
+// PublicParameter returns the name of the SSM parameter in which Debian publishes the id of its current
+// image of the release and architecture.
+func (i Image) PublicParameter() string {
+	arch := "amd64"
+	if i.ARM {
+		arch = "arm64"
+	}
+	return "/aws/service/debian/release/" + i.Release + "/latest/" + arch
 }
+
+func (i Image) architecture() string { return architecture(i.ARM) }
 
 var imageActions = map[string]action{"DescribeImages": reads(describeImages)}
 
@@ -97,7 +104,7 @@ func (i Image) item() imageItem {
 		created = imageCreated
 	}
 	item := imageItem{
-		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: cmp.Or(i.Owner, debianOwner), Public: true, Architecture: "x86_64",
+		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: cmp.Or(i.Owner, debianOwner), Public: true, Architecture: i.architecture(),
 		Type: "machine", Name: i.Name, Description: "Debian " + i.Release + " as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
 		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: created.UTC().Format(imageTime), BootMode: "uefi-preferred",
 		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances",

@@ -211,7 +211,7 @@ func (t *tx) instanceItem(i *instance) instanceItem {
 	item := instanceItem{
 		ID: i.ID, ImageID: i.Image, State: i.State.item(), Reason: i.Transition, KeyName: i.KeyName, LaunchIndex: i.LaunchIndex,
 		Type: i.Type, LaunchTime: i.LaunchTime, Placement: placementItem{i.Zone, t.c.zoneID(i.Zone), "default", i.Group, ""}, Monitoring: "disabled",
-		Architecture: "x86_64", RootDeviceType: "ebs", RootDeviceName: rootDevice, VirtualizationType: "hvm",
+		Architecture: instanceTypes[i.Type].architecture(), RootDeviceType: "ebs", RootDeviceName: rootDevice, VirtualizationType: "hvm",
 		ClientToken: i.ClientToken, Tags: t.tags(i.ID), Hypervisor: "xen", EBSOptimized: i.EBSOptimized, ENASupport: true,
 		CPUOptions: cpuOptionsItem{cores, threads}, MetadataOptions: i.Metadata.item(), PlatformDetails: "Linux/UNIX", BootMode: "uefi",
 	}

@@ -19,7 +19,7 @@ var instanceFields = fields[instance]{
 	"client-token":                        func(_ *tx, i *instance) []string { return one(i.ClientToken) },
 	"reservation-id":                      func(_ *tx, i *instance) []string { return one(i.Reservation) },
 	"availability-zone":                   func(_ *tx, i *instance) []string { return one(i.Zone) },
-	"architecture":                        func(*tx, *instance) []string { return one("x86_64") },
+	"architecture":                        func(_ *tx, i *instance) []string { return one(instanceTypes[i.Type].architecture()) },
 	"root-device-name":                    func(*tx, *instance) []string { return one(rootDevice) },
 	"root-device-type":                    func(*tx, *instance) []string { return one("ebs") },
 	"virtualization-type":                 func(*tx, *instance) []string { return one("hvm") },

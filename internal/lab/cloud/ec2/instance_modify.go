@@ -119,7 +119,11 @@ func (t *tx) modifyInstance(i *instance, in *modifyInstanceRequest, attribute st
 	e := t.st.Interfaces[i.Interface]
 	switch attribute {
 	case "instanceType":
-		if err := checkInstanceType(in.InstanceType.Value); err != nil {
+		image, err := t.c.findImage(i.Image)
+		if err != nil {
+			return err
+		}
+		if err := checkInstanceType(in.InstanceType.Value, image); err != nil {
 			return err
 		}
 		i.Type = in.InstanceType.Value

@@ -151,11 +151,12 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	case in.Placement.Tenancy != "" && in.Placement.Tenancy != "default":
 		return nil, invalidValue("Value (%s) for parameter tenancy is invalid.", in.Placement.Tenancy)
 	}
-	if _, err := t.c.findImage(in.ImageId); err != nil {
+	image, err := t.c.findImage(in.ImageId)
+	if err != nil {
 		return nil, err
 	}
 	in.InstanceType = cmp.Or(in.InstanceType, "m1.small")
-	if err := checkInstanceType(in.InstanceType); err != nil {
+	if err := checkInstanceType(in.InstanceType, image); err != nil {
 		return nil, err
 	}
 	if err := checkCredits(in.CreditSpecification.CpuCredits, in.InstanceType); err != nil {

@@ -51,9 +51,9 @@ func burstable(name string) bool { return name[0] == 't' }
 var notOffered = map[string][]string{"c": {"t3", "t3a", "m7i"}}
 
 // offered reports whether a zone has a type.
-func offered(name, zone string) bool {
+func (c *Compute) offered(name, zone string) bool {
 	family, _, _ := strings.Cut(name, ".")
-	return !slices.Contains(lacking(zone), family)
+	return !slices.Contains(lacking(zone), family) && (c.cfg.ARM || !instanceTypes[name].arm)
 }
 
 // lacking returns the families that a zone lacks.
@@ -62,14 +62,17 @@ func lacking(zone string) []string { return notOffered[zone[len(zone)-1:]] }
 // checkOffered refuses to run a type in a zone that lacks it. EC2 finds that at a launch or start,
 // not when a type is changed.
 func (t *tx) checkOffered(name, zone string) error {
-	if offered(name, zone) {
+	if t.c.offered(name, zone) {
 		return nil
 	}
 	var others []string
 	for _, z := range t.c.zones() {
-		if offered(name, z) {
+		if t.c.offered(name, z) {
 			others = append(others, z)
 		}
+	}
+	if len(others) == 0 {
+		return wire.Refuse("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
 	}
 	return wire.Refuse("Unsupported", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s). Please retry your request by not specifying an Availability Zone or choosing %s.",
 		name, zone, strings.Join(others, ", "))
@@ -88,21 +91,23 @@ func (it instanceType) cores() (cores, threads int) {
 // (pytorch/ci-infra#910). 38 MiB and a 24th keep to these.
 func (it instanceType) usableMiB() int { return it.memoryMiB - it.memoryMiB/24 - 38 }
 
-func (it instanceType) architecture() string {
-	if it.arm {
+func (it instanceType) architecture() string { return architecture(it.arm) }
+
+func architecture(arm bool) string {
+	if arm {
 		return "arm64"
 	}
 	return "x86_64"
 }
 
 // checkInstanceType refuses unknown types and those the image cannot run on.
-func checkInstanceType(name string) error {
+func checkInstanceType(name string, image *Image) error {
 	it, ok := instanceTypes[name]
 	if !ok {
 		return invalidValue("Invalid value '%s' for InstanceType.", name)
 	}
-	if it.arm {
-		return invalidValue("The architecture 'arm64' of the specified instance type does not match the architecture 'x86_64' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.")
+	if it.arm != image.ARM {
+		return invalidValue("The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.", it.architecture(), image.architecture())
 	}
 	return nil
 }
@@ -249,7 +254,7 @@ func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
 	for name := range instanceTypes {
 		for l, zone := range locations {
 			o := offeringItem{name, in.LocationType, l}
-			if offered(name, zone) && t.matches("", in.Filters, func(f string) []string { return offeringFields[f](t, &o) }) {
+			if t.c.offered(name, zone) && t.matches("", in.Filters, func(f string) []string { return offeringFields[f](t, &o) }) {
 				offerings[name+" "+l] = o
 			}
 		}

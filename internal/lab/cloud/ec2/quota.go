@@ -60,7 +60,7 @@ func (t *tx) roomFor(instanceType, zone string, least, wanted int) (int, error) 
 	if n >= least {
 		return n, nil
 	}
-	others := slices.DeleteFunc(t.c.zones(), func(z string) bool { return z == zone || !offered(instanceType, z) })
+	others := slices.DeleteFunc(t.c.zones(), func(z string) bool { return z == zone || !t.c.offered(instanceType, z) })
 	return 0, wire.RefuseWith(500, "InsufficientInstanceCapacity",
 		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity. "+
 			"You can currently get %s capacity by not specifying an Availability Zone in your request or choosing %s.", instanceType, zone, instanceType, strings.Join(others, ", "))
