@@ -38,6 +38,7 @@ const onController = `{"spec":{"template":{"spec":{"nodeSelector":{"node-role.ku
 
 // TestControllerNodes runs pods on controllers.
 func TestControllerNodes(t *testing.T) {
+	inSoak(t)
 	c := open(t, "controller-nodes")
 	step := harness.Steps(t)
 	controllers, workers := harness.Numbered("controller", 3), harness.Numbered("worker", 2)

@@ -17,6 +17,7 @@ import (
 // TestEtcdMachines builds a cluster with etcd on machines of its own, and moves etcd to the controllers and
 // back, one member at a time, while clients write and read.
 func TestEtcdMachines(t *testing.T) {
+	inSoak(t)
 	c := open(t, "etcd-machines")
 	step := harness.Steps(t)
 	own, stacked := harness.Numbered("etcd", 3), harness.Numbered("controller", 3)

@@ -15,18 +15,21 @@ import (
 )
 
 // TestNLB moves a running cluster from HAProxy to Network Load Balancers and back while clients write and
-// read, and loses a controller in between.
+// read, and loses a controller in between. In make test the cluster has them from the beginning.
 func TestNLB(t *testing.T) {
 	c := open(t, "nlb")
 	step := harness.Steps(t)
 	api, balancers := ec2.NewFromConfig(suite.AWS()), elb.NewFromConfig(suite.AWS())
 	step("apply", func(t *testing.T) {
-		endpoint(t, c, "lb", "")
+		if everything {
+			endpoint(t, c, "lb", "")
+		}
 		c.Apply(t)
 		c.Learn(t)
 	})
 	step("second plan is empty", c.NoChanges)
 	step("the endpoint moves to load balancers of AWS", func(t *testing.T) {
+		inSoak(t)
 		moved(t, c, "lb", "nlb")
 		if _, there := c.Addresses["lb-0"]; there {
 			t.Error("lb-0 is still there")
@@ -61,6 +64,7 @@ func TestNLB(t *testing.T) {
 		c.NoChanges(t)
 	})
 	step("a controller is lost", func(t *testing.T) {
+		inSoak(t)
 		healthy(t, balancers, 3)
 		traffic := c.Traffic(t, c.Kubeconfig)
 		time.Sleep(5 * time.Second) // of undisturbed traffic
@@ -81,6 +85,7 @@ func TestNLB(t *testing.T) {
 		c.LearnMachines(t)
 	})
 	step("the endpoint moves to HAProxy", func(t *testing.T) {
+		inSoak(t)
 		moved(t, c, "nlb", "lb")
 		if out := harness.Must[*elb.DescribeLoadBalancersOutput](t)(balancers.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{})); len(out.LoadBalancers) > 0 {
 			t.Errorf("load balancers: %d", len(out.LoadBalancers))

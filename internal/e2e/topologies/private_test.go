@@ -20,6 +20,7 @@ import (
 
 // TestPrivate builds a cluster that is reached through a bastion only.
 func TestPrivate(t *testing.T) {
+	inSoak(t)
 	c := open(t, "private")
 	c.Bastion = "bastion"
 	step := harness.Steps(t)
