@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -101,7 +102,21 @@ func advice(err error) string {
 // isPrivate reports whether a TCP address is one of a private network.
 func isPrivate(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsPrivate()
+	if !ok {
+		return false
+	}
+	ip, ok := netip.AddrFromSlice(tcp.IP)
+	return ok && inside(ip)
+}
+
+// carrierGrade is a network of which VPCs take ranges beside those of RFC 1918.
+// https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
+var carrierGrade = netip.MustParsePrefix("100.64.0.0/10")
+
+// inside reports whether an address is that of a private network.
+func inside(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return ip.IsPrivate() || carrierGrade.Contains(ip)
 }
 
 // adviceBehind says what to do about a machine that could not be reached through its bastion. From

@@ -44,8 +44,18 @@ func TestPrivateEndpoint(t *testing.T) {
 	if len(said.warnings) != 1 || !strings.Contains(said.warnings[0].Summary, "The Elastic IP "+ip+" is released") {
 		t.Errorf("warnings %v", said.warnings)
 	}
-	if _ = lb.attempt(private); c.addresses(t) != 0 {
+	// Without an Elastic IP nothing is done at a public address, which may be that of the released one.
+	if mention(t, lb.attempt(private), "10.240.0.30"); c.addresses(t) != 0 {
 		t.Error("a private endpoint keeps its Elastic IP")
+	}
+
+	bare := values{}
+	for k, v := range machine.get("host").(values) {
+		bare[k] = v
+	}
+	bare["public_ip"] = nil
+	if said := c.instance("k8s_lb").plan(with(public, values{"host": bare})); len(said.warnings) != 1 || !strings.Contains(said.warnings[0].Summary, "may reach nothing") {
+		t.Errorf("warnings %v", said.warnings)
 	}
 }
 
@@ -86,6 +96,7 @@ func TestPrivateEndpointUnreached(t *testing.T) {
 		return fmt.Errorf("asking: %w", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 6443}, Err: os.ErrDeadlineExceeded})
 	}
 	mention(t, advice(failed("10.240.0.4")), "10.240.0.4:6443 is a private address", "ssh.bastion")
+	mention(t, advice(failed("100.64.7.4")), "100.64.7.4:6443 is a private address")
 	if said := advice(failed("203.0.113.4")); strings.Contains(said, "bastion") {
 		t.Error(said)
 	}

@@ -163,7 +163,14 @@ func planAddress(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnost
 				"The API server of cluster "+plan.Cluster.ValueString()+" can be reached at its private address only then. Kubeconfigs that name the Elastic IP no longer work, and AWS may give the address to somebody else.")
 		}
 		plan.AllocationID, plan.PublicIP = types.StringValue(""), types.StringNull()
-	case prior != nil && !prior.Public.ValueBool(), known && prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "":
+	case prior == nil, !prior.Public.ValueBool():
+		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown()
+		if known && host.InstanceID.ValueString() != "" && host.PublicIP.IsNull() {
+			diags.AddAttributeWarning(path.Root("public"), "The Elastic IP may reach nothing",
+				host.Name.ValueString()+" has no public address. If its subnet is private, so that its way to the internet is a NAT gateway, nothing reaches it at an Elastic IP either: "+
+					"set public = false, or associate_public_ip_address = true on the machine.")
+		}
+	case known && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "":
 		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown()
 	}
 }
@@ -227,6 +234,11 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	host, _ := hostRef.Read(ctx, m.Host, diags)
 	target := fleet.Target{Host: host.remote(d), Node: host.node(), ID: host.InstanceID.ValueString()}
+	if !m.Public.ValueBool() && target.ID != "" {
+		// Its public address may be that of an Elastic IP which is released. Whoever reaches a private
+		// endpoint reaches the machine there too.
+		target.Host = host.remoteAt(host.PrivateIP.ValueString(), d)
+	}
 	if m.AllocationID.ValueString() != "" {
 		// The Elastic IP has replaced the address that the machine was launched with.
 		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})

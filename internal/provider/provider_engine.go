@@ -63,10 +63,10 @@ func leadsInside(ctx context.Context, address string) bool {
 		return false
 	}
 	if at, err := netip.ParseAddr(host); err == nil {
-		return at.IsPrivate()
+		return inside(at)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	return err != nil || !slices.ContainsFunc(found, func(a netip.Addr) bool { return !a.Unmap().IsPrivate() })
+	return err != nil || !slices.ContainsFunc(found, func(a netip.Addr) bool { return !inside(a) })
 }

@@ -116,8 +116,7 @@ func lbImporter() importer[lbModel, rollout.LoadBalancer] {
 	}
 }
 
-// importAddress finds the Elastic IP by its tags. Without one, a machine that has no public address is a
-// private endpoint.
+// importAddress finds the Elastic IP by its tags. Without one the endpoint is private.
 func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
 	host, _ := hostRef.Read(ctx, m.Host, diags)
 	m.Public, m.AllocationID, m.PublicIP = types.BoolValue(true), types.StringValue(""), host.Address
@@ -135,7 +134,7 @@ func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 			return
 		}
 	}
-	if errors.Is(err, infraaws.ErrNotFound) && host.PublicIP.ValueString() == "" {
+	if errors.Is(err, infraaws.ErrNotFound) {
 		m.Public, m.PublicIP = types.BoolValue(false), types.StringNull()
 		return
 	}
