@@ -64,7 +64,7 @@ func (c *cli) root() *cobra.Command {
 	root.AddCommand(
 		c.up(), c.down(), c.status(), c.env(), c.artifacts(),
 		c.exec(), c.ssh(), c.console(), c.logs(),
-		c.iam(), c.bucket(), c.fault(), c.daemon(), c.serve(),
+		c.iam(), c.bucket(), c.publish(), c.fault(), c.daemon(), c.serve(),
 	)
 	return root
 }

@@ -87,6 +87,8 @@ type MachineSpec struct {
 	Claim Claim
 
 	Tags map[string]string
+	// Roll says that the machine takes its turn when machines are replaced for a newer image.
+	Roll bool
 	// RemoveTags and RemovePodCIDR are what an earlier spec had and this one no longer has.
 	RemoveTags    []string
 	RemovePodCIDR netip.Prefix

@@ -99,6 +99,9 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 	out := c.clusterTags(s.Cluster, kindMachine, s.Name, s.Tags)
 	out[TagRole] = string(s.Role)
 	out[TagUser] = s.User
+	if s.Roll {
+		out[TagRoll] = s.imageQuestion()
+	}
 	maps.Copy(out, s.Claim.tags())
 	return out
 }

@@ -463,7 +463,7 @@ func (b *builder) change(f func(*snapshot)) {
 func (c *Client) deleteTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
 	var gone []types.Tag
 	for _, k := range keys {
-		if _, still := wanted[k]; !still && !ReservedTag(k) {
+		if _, still := wanted[k]; !still && (k == TagRoll || !ReservedTag(k)) {
 			gone = append(gone, types.Tag{Key: sdk.String(k)})
 		}
 	}

@@ -35,6 +35,9 @@ const (
 	// where a machine has it.
 	TagFileSystem = "k8s-from-scratch/file-system"
 	TagMountPoint = "k8s-from-scratch/mount-point"
+	// TagRoll says by which image a machine wants to be replaced when there is a newer one; see
+	// Client.NextInRoll.
+	TagRoll = "k8s-from-scratch/roll"
 	// TagUser is the login user made by cloud-init.
 	TagUser = "k8s-from-scratch/user"
 )

@@ -58,7 +58,7 @@ type Outside struct {
 // newControl adds the rest of the lab to the account's control endpoint: faults of the mirror, of the
 // package archive and of the line to the internet, the requests that the mirror, the archive and the web
 // server received, and the daemon. Without a mirror, in a bare lab, files is nil.
-func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon) http.Handler {
+func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon, publish func(release string) (string, error)) http.Handler {
 	bare := files == nil
 	if bare {
 		files = mirror.New("") // serves nothing
@@ -66,6 +66,18 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 	mux := http.NewServeMux()
 	mux.Handle("/", account)
 	mux.HandleFunc("GET /_lab/daemon", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, self) })
+	mux.HandleFunc("POST /_lab/images", func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Release string }
+		err := json.NewDecoder(io.LimitReader(r.Body, 1<<10)).Decode(&in)
+		if err == nil {
+			in.Release, err = publish(in.Release)
+		}
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		reply(w, http.StatusOK, map[string]string{"id": in.Release})
+	})
 	mux.HandleFunc("GET /_lab/mirror", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, files.Counts()) })
 	mux.HandleFunc("GET /_lab/outside", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, Outside{world.webLog.Requests(), world.archiveLog.Requests()})

@@ -18,6 +18,13 @@ import (
 // ErrNotRunning says that the lab's daemon does not run.
 var ErrNotRunning = errors.New("the lab is not running")
 
+// PublishImage publishes the image of a release of Debian ("13") again, as a newer one, and returns its id.
+func (l *Lab) PublishImage(ctx context.Context, release string) (string, error) {
+	var out struct{ ID string }
+	err := l.Control(ctx, http.MethodPost, "/_lab/images", map[string]string{"release": release}, &out)
+	return out.ID, err
+}
+
 // Control sends one request to the control endpoint, whose path begins with /_lab/, and reads its
 // answer. in and out are JSON, and may be nil.
 func (l *Lab) Control(ctx context.Context, method, path string, in, out any) error {

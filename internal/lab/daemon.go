@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -117,7 +119,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	if err != nil {
 		return err
 	}
-	return l.listen(ctx, s, account, world, log, announce)
+	return l.listen(ctx, s, machines, account, world, log, announce)
 }
 
 // amis are the machine images as EC2 lists them.
@@ -130,6 +132,28 @@ func amis(images []machine.Image) []ec2.Image {
 			ec2.Image{ID: "ami-" + hex.EncodeToString(sum[:])[:17], Name: strings.Replace(i.Name, "amd64", "arm64", 1), Release: i.Release, ARM: true})
 	}
 	return out
+}
+
+// publish returns a function that publishes the newest image of a release of Debian again under a new id, which
+// it returns.
+func publish(l *Lab, s *settings, machines *machine.Manager, account *cloud.Account) func(string) (string, error) {
+	var mu sync.Mutex
+	return func(release string) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		of := slices.IndexFunc(s.MachineImages, func(i machine.Image) bool { return i.Release == release })
+		if of < 0 {
+			return "", fmt.Errorf("there is no image of Debian %q", release)
+		}
+		img := s.MachineImages[of].Republished(len(s.MachineImages))
+		s.MachineImages = slices.Insert(s.MachineImages, 0, img)
+		if err := l.writeSettings(*s); err != nil {
+			return "", err
+		}
+		machines.Publish(img)
+		account.Publish(ec2.Image{ID: img.ID, Name: img.Name, Release: img.Release, Created: time.Now().UTC()})
+		return img.ID, nil
+	}
 }
 
 // served is a handler and where it listens.
@@ -158,7 +182,7 @@ func listenArtifacts(ctx context.Context, s *settings, files *mirror.Handler) ([
 
 // listen serves the API, the internet's servers and, unless the lab is bare, the mirror and the
 // registry, until ctx ends.
-func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger, announce func()) error {
+func (l *Lab) listen(ctx context.Context, s settings, machines *machine.Manager, account *cloud.Account, world *internet, log *slog.Logger, announce func()) error {
 	var files *mirror.Handler
 	var servers []served
 	if !s.Bare {
@@ -176,7 +200,7 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	api := withToken(s.Token, newControl(account, files, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}))
+	api := withToken(s.Token, newControl(account, files, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}, publish(l, &s, machines, account)))
 	servers = append(servers, served{world.archive, world.archiveListener}, served{outside.Web(&world.webLog), world.webListener})
 	for n := range servers {
 		servers[n].handler = world.line.Handler(servers[n].handler)

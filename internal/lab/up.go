@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -104,12 +105,21 @@ func (s *settings) inRegion(name string) error {
 	return nil
 }
 
+// stillPublished returns those of before that Publish made of the images that there are now.
+func stillPublished(before, now []machine.Image) []machine.Image {
+	return slices.DeleteFunc(slices.Clone(before), func(b machine.Image) bool {
+		made := slices.ContainsFunc(now, func(n machine.Image) bool { return n.Dir == b.Dir && n.ID != b.ID })
+		return !made
+	})
+}
+
 // provide completes the machine images and, unless the lab is bare, the mirror and the container
 // images. It removes superseded ones.
 func (l *Lab) provide(ctx context.Context, versions release.Versions, s *settings) error {
 	opts := release.Options{CacheDir: l.cache, Versions: versions, Progress: l.progress}
 	s.CacheDir = l.cache
 	g, building := errgroup.WithContext(ctx)
+	before := s.MachineImages
 	s.MachineImages = make([]machine.Image, len(machine.Releases))
 	g.Go(func() (err error) {
 		for n, r := range machine.Releases {
@@ -132,6 +142,10 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 		return nil
 	})
 	if err := g.Wait(); err != nil {
+		return err
+	}
+	s.MachineImages = append(stillPublished(before, s.MachineImages), s.MachineImages...)
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	l.prune(ctx)

@@ -146,6 +146,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	drift = append(drift, r.inspectData(ctx, m, found, spec, drift, &resp.Diagnostics)...)
 	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
+	tf.WritePrivate(ctx, resp.Private, rollKey, r.lookForImage(ctx, client, m, spec, &resp.Diagnostics), &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -223,6 +224,9 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	spec := m.spec(ctx, diags)
 	spec.Claim = private.holding.Claim
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
+	if state.ImagePolicy.ValueString() == imageRolls {
+		spec.RemoveTags = append(spec.RemoveTags, infraaws.TagRoll)
+	}
 	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), private.routes
 	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, func(ctx context.Context, now infraaws.Machine) error {
 		return restart.stop(ctx, client, now)
@@ -334,6 +338,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		InstanceProfile:  m.InstanceProfile.ValueString(),
 		Image:            m.AMI.ValueString(),
 		ImageFilter:      m.imageFilter(ctx, diags),
+		Roll:             m.ImagePolicy.ValueString() == imageRolls,
 		UserData:         m.UserData.ValueString(),
 		RootVolumeGiB:    int32(m.RootVolumeSize.ValueInt64()),
 		RootVolume:       m.rootPerformance().wanted(),

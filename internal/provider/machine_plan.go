@@ -62,7 +62,8 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		if otherProcessor {
 			resp.RequiresReplace.Append(path.Root("instance_type"))
 		}
-		if moved || movesData || otherProcessor {
+		rolls := !(moved || movesData || otherProcessor) && plan.planRoll(ctx, req, resp, state)
+		if moved || movesData || otherProcessor || rolls {
 			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
 			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 			if config.PrivateIP.IsNull() {

@@ -60,6 +60,7 @@ type machineModel struct {
 	CPUCredits        types.String         `tfsdk:"cpu_credits"`
 	AMI               types.String         `tfsdk:"ami"`
 	ImageFilter       types.Object         `tfsdk:"image_filter"`
+	ImagePolicy       types.String         `tfsdk:"image_policy"`
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
 	RootVolumeType    types.String         `tfsdk:"root_volume_type"`
 	RootVolumeIOPS    types.Int64          `tfsdk:"root_volume_iops"`
@@ -176,11 +177,12 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"ami": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and " +
-					"systemd. A change has no effect until the machine is replaced with `-replace`; `image_id` is the image in use. Default: the newest Debian 13 at " +
+					"systemd. A change has no effect until the machine is replaced with `-replace`; `image_id` is the image in use, and `image_policy` replaces machines that have an older one. Default: the newest Debian 13 at " +
 					"launch.",
 				Validators: []validator.String{amiReference()},
 			},
 			"image_filter": imageFilterAttribute(),
+			"image_policy": imagePolicyAttribute(),
 			"root_volume_size": schema.Int64Attribute{
 				Optional: true, Computed: true, Default: int64default.StaticInt64(infraaws.DefaultRootVolumeGiB),
 				MarkdownDescription: "Size of the root volume in GiB. It is increased in place while the machine runs, including partition and file system (ext4, xfs, btrfs); it cannot be " +
@@ -303,6 +305,10 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		m.PowerState = types.StringValue(stopped)
 	}
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
+	m.ImagePolicy = types.StringValue(imageAtLaunch)
+	if found.Tags[infraaws.TagRoll] != "" {
+		m.ImagePolicy = types.StringValue(imageRolls)
+	}
 	m.RootVolumeType, m.RootVolumeKey = types.StringValue(found.RootVolume.Type), tf.OptionalString(found.RootVolumeKey)
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.PlacementGroup = tf.OptionalString(found.PlacementGroup)

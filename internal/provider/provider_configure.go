@@ -68,7 +68,9 @@ type providerData struct {
 	shell func(remote.Host) infraaws.Shell
 	// duty finds out what a machine does for its cluster. It is that of package maintenance, except
 	// in tests.
-	duty    findDutyFunc
+	duty findDutyFunc
+	// works returns an error unless a machine does something for its cluster.
+	works   func(context.Context, fleet.Target) error
 	ssh     sshConfig
 	catalog *artifact.Catalog
 	now     func() time.Time
@@ -93,6 +95,8 @@ type providerData struct {
 	warned sync.Map
 	// gone holds the ids of instances that this run has found gone.
 	gone sync.Map
+	// rolls holds, by cluster, which machine is replaced for a newer image.
+	rolls rolls
 	// clusters holds, by cluster, which machine may go down next.
 	clusters maintenance.Clusters
 }
@@ -208,6 +212,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 			return maintenance.Find(ctx, d.fleet(ctx), t)
 		}
 	}
+	d.works = working(d.duty)
 	if d.shell == nil {
 		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }
 		d.prepare = func(ctx context.Context, h remote.Host) { d.pool.Machine(h).Prepare(ctx) }

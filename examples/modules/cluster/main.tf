@@ -25,6 +25,7 @@ resource "k8s_machine" "bastion" {
   network       = k8s_network.this.ref
   instance_type = var.instance_type
   ami           = var.ami
+  image_policy  = var.image_policy
 }
 
 locals {
@@ -56,6 +57,7 @@ resource "k8s_machine" "controller" {
   pod_cidr      = var.controller_nodes ? provider::k8s::pod_cidr(var.pod_cidr, local.pod_networks - 1 - count.index) : null
   instance_type = var.instance_type
   ami           = var.ami
+  image_policy  = var.image_policy
   stage         = local.controller_stage
 
   associate_public_ip_address = !var.private
@@ -69,6 +71,7 @@ resource "k8s_machine" "etcd" {
   private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "etcd", floor(count.index / local.zones))
   instance_type = var.instance_type
   ami           = var.ami
+  image_policy  = var.image_policy
   stage         = local.stage
 
   associate_public_ip_address = !var.private
@@ -83,6 +86,7 @@ resource "k8s_machine" "worker" {
   pod_cidr      = provider::k8s::pod_cidr(var.pod_cidr, count.index)
   instance_type = var.instance_type
   ami           = var.ami
+  image_policy  = var.image_policy
   stage         = local.stage
 
   associate_public_ip_address = !var.private
@@ -96,6 +100,7 @@ resource "k8s_machine" "lb" {
   private_ip    = provider::k8s::machine_address(local.nodes[0], "lb", 0)
   instance_type = var.instance_type
   ami           = var.ami
+  image_policy  = var.image_policy
   stage         = local.stage
 
   associate_public_ip_address = !var.private

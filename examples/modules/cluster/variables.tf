@@ -110,6 +110,12 @@ variable "ami" {
   description = "AMI of the machines: an id, or an SSM parameter as resolve:ssm:NAME. Null means the newest Debian 13."
 }
 
+variable "image_policy" {
+  type        = string
+  default     = "launch"
+  description = "What a newer image does: launch is nothing, and roll replaces one machine with each apply."
+}
+
 variable "pod_cidr" {
   type        = string
   default     = "10.200.0.0/16"

@@ -116,7 +116,7 @@ func Open(cfg Config) (*Account, error) {
 		return nil, err
 	}
 	a.params, err = ssm.Open(ssm.Config{
-		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Reuse: cfg.ParameterReuse, Public: a.publicParameter,
+		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Reuse: cfg.ParameterReuse, Public: func(name string) (string, bool) { return a.compute.PublicParameter(name) },
 	})
 	if err != nil {
 		return nil, err
@@ -155,12 +155,5 @@ func (a *Account) Close() {
 // Instances returns the instances, for the metadata service.
 func (a *Account) Instances() metadata.Source { return instances{a.compute, a} }
 
-// publicParameter returns a public parameter of AWS: the id of an image.
-func (a *Account) publicParameter(name string) (string, bool) {
-	for _, i := range a.cfg.Images {
-		if name == i.PublicParameter() {
-			return i.ID, true
-		}
-	}
-	return "", false
-}
+// Publish adds an image, which is the newest one of its release and architecture from now on.
+func (a *Account) Publish(i ec2.Image) { a.compute.Publish(i) }

@@ -57,6 +57,13 @@ func LocateImage(cacheDir string, r Release) (img Image, present bool, err error
 	return img, err == nil, err
 }
 
+// Republished returns the same image under the id and the name of a newer one. serial tells it from others.
+func (i Image) Republished(serial int) Image {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", i.ID, serial))
+	i.ID, i.Name = "ami-"+hex.EncodeToString(sum[:])[:17], fmt.Sprintf("%s-%d", i.Name, serial)
+	return i
+}
+
 func imagesDir(cacheDir string) string { return filepath.Join(cacheDir, "images") }
 
 // PruneImages removes the images in cacheDir except the directories in keep, and returns the

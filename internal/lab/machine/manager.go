@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -267,7 +268,16 @@ func (m *Manager) acquire(ctx context.Context, id string) (in *instance, done fu
 	return in, func() { <-in.op }, nil
 }
 
+// Publish adds an image.
+func (m *Manager) Publish(img Image) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.images = append(slices.Clone(m.images), img)
+}
+
 func (m *Manager) image(id string) (Image, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, img := range m.images {
 		if img.ID == id {
 			return img, nil

@@ -61,6 +61,25 @@ func (c *Compute) findImage(id string) (*Image, error) {
 	return nil, wire.Refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 }
 
+// Publish adds an image, which is the newest one of its release and architecture from now on.
+func (c *Compute) Publish(i Image) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cfg.Images = slices.Insert(slices.Clone(c.cfg.Images), 0, i)
+}
+
+// PublicParameter returns the value of a public parameter of AWS: the id of an image.
+func (c *Compute) PublicParameter(name string) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range c.cfg.Images {
+		if name == i.PublicParameter() {
+			return i.ID, true
+		}
+	}
+	return "", false
+}
+
 // snapshotID returns the id of the snapshot that an image's root volumes are made from.
 func snapshotID(image string) string { return "snap-" + strings.TrimPrefix(image, "ami-") }
 

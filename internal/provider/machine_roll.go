@@ -1,0 +1,157 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// The values of image_policy.
+const (
+	imageAtLaunch = "launch"
+	imageRolls    = "roll"
+)
+
+func imagePolicyAttribute() schema.StringAttribute {
+	return schema.StringAttribute{
+		Optional: true, Computed: true, Default: stringdefault.StaticString(imageAtLaunch),
+		MarkdownDescription: "What a newer image does. With `launch` nothing: it is for the next launch. With `roll` machines are replaced when `ami` or `image_filter` leads to another image than theirs: " +
+			"one machine of the cluster with each apply, first machines of etcd, then controllers, load balancers and workers, by name, and only while all others of its kind do their work. The plan says whose turn it is. " +
+			"A machine that is stopped, or has `deletion_protection`, is left out. Default: `" + imageAtLaunch + "`.",
+		Validators: []validator.String{stringvalidator.OneOf(imageAtLaunch, imageRolls)},
+	}
+}
+
+// rollKey is the private-state entry with what the last refresh found out about a newer image.
+const rollKey = "roll"
+
+// rolling is what a refresh found out about a newer image.
+type rolling struct {
+	Image   string   `json:"image,omitempty"` // empty if the machine has the newest one
+	Turn    bool     `json:"turn,omitempty"`
+	Why     string   `json:"why,omitempty"` // it is not the machine's turn, although it would be next
+	Waiting []string `json:"waiting,omitempty"`
+}
+
+// rolls holds, by cluster, the machine that this process lets roll. Machines that are chosen an image for in
+// different ways do not know of each other otherwise.
+type rolls struct {
+	mu    sync.Mutex
+	taken map[string]string
+}
+
+// take reports whether the machine is the one of its cluster, and whose turn it is.
+func (r *rolls) take(cluster, machine string) (bool, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taken == nil {
+		r.taken = map[string]string{}
+	}
+	if r.taken[cluster] == "" {
+		r.taken[cluster] = machine
+	}
+	return r.taken[cluster] == machine, r.taken[cluster]
+}
+
+// lookForImage finds out whether the machine is to be replaced for a newer image by the next apply.
+func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Client, m machineModel, spec infraaws.MachineSpec, diags *diag.Diagnostics) rolling {
+	if m.ImagePolicy.ValueString() != imageRolls || m.InstanceState.ValueString() != running || m.stops() || m.Protection.ValueBool() {
+		return rolling{}
+	}
+	name := m.Name.ValueString()
+	found, err := client.NextInRoll(ctx, spec, m.ID.ValueString())
+	if err != nil {
+		diags.AddWarning("Whether there is a newer image for "+name+" is not known", remote.Redact(err.Error()))
+		return rolling{}
+	}
+	out := rolling{Image: found.Image, Waiting: found.Waiting}
+	if found.Next != name {
+		return out
+	}
+	mine, other := r.data.rolls.take(spec.Cluster, name)
+	switch unfit := r.unfit(ctx, spec.Cluster, m); {
+	case !mine:
+		out.Why = other + " is replaced first"
+	case unfit != nil:
+		out.Why = unfit.Error()
+	default:
+		out.Turn = true
+	}
+	return out
+}
+
+// unfit returns an error unless all other running machines of the machine's kind do their work: those with
+// members of etcd and API servers, or the workers.
+func (r *machineResource) unfit(ctx context.Context, cluster string, m machineModel) error {
+	kind := []infraaws.Role{infraaws.RoleController, infraaws.RoleEtcd}
+	if m.Role.ValueString() == string(infraaws.RoleWorker) {
+		kind = []infraaws.Role{infraaws.RoleWorker}
+	}
+	targets, err := r.data.runningMachines(ctx, cluster, kind...)
+	if err != nil {
+		return err
+	}
+	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return t.Node.Name == m.Name.ValueString() })
+	return fleet.Each(ctx, targets, func(ctx context.Context, t fleet.Target) error {
+		if err := r.data.works(ctx, t); err != nil {
+			return fmt.Errorf("%s: %w", t.Node.Name, err)
+		}
+		return nil
+	})
+}
+
+// working returns a function that returns an error unless a machine does something for its cluster.
+func working(duty findDutyFunc) func(context.Context, fleet.Target) error {
+	return func(ctx context.Context, t fleet.Target) error {
+		found, err := duty(ctx, t)
+		if err == nil && found.Idle() {
+			err = errors.New("it does nothing for the cluster yet")
+		}
+		return err
+	}
+}
+
+// planRoll plans the replacement of the machine for a newer image, and reports whether it is replaced.
+func (m *machineModel) planRoll(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse, state machineModel) bool {
+	if m.ImagePolicy.ValueString() != imageRolls || req.Private == nil {
+		return false
+	}
+	roll := tf.ReadPrivate[rolling](ctx, req.Private, rollKey, &resp.Diagnostics)
+	name := m.Name.ValueString()
+	switch {
+	case roll.Image == "" || m.stops() || state.Protection.ValueBool():
+		return false
+	case roll.Why != "":
+		resp.Diagnostics.AddAttributeWarning(path.Root("image_policy"), name+" waits with its newer image",
+			fmt.Sprintf("It has %s, and the newest image is %s. It is not replaced by this plan: %s.", state.ImageID.ValueString(), roll.Image, remote.Redact(roll.Why)))
+		return false
+	case !roll.Turn:
+		return false
+	}
+	then := "It is the last one."
+	if len(roll.Waiting) > 0 {
+		then = fmt.Sprintf("%s follow, one with each apply.", strings.Join(roll.Waiting, ", "))
+	}
+	resp.Diagnostics.AddAttributeWarning(path.Root("image_policy"), name+" is replaced for a newer image",
+		fmt.Sprintf("It has %s, and the newest image is %s. %s", state.ImageID.ValueString(), roll.Image, then))
+	m.ImageID = types.StringUnknown()
+	resp.RequiresReplace.Append(path.Root("image_id"))
+	return true
+}
