@@ -62,8 +62,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		if otherProcessor {
 			resp.RequiresReplace.Append(path.Root("instance_type"))
 		}
-		rolls := !(moved || movesData || otherProcessor) && plan.planRoll(ctx, req, resp, state)
-		if moved || movesData || otherProcessor || rolls {
+		if moved || movesData || otherProcessor || plan.planRoll(ctx, req, resp, state) {
 			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
 			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 			if config.PrivateIP.IsNull() {

@@ -112,7 +112,7 @@ func TestImageRoll(t *testing.T) {
 				t.Errorf("%s changes too: %s", other, r.machines[other].differences(p))
 			}
 		}
-		r.cloud.fatal(r.machines[name].dismiss().errors)
+		r.fatal(r.machines[name].dismiss().errors)
 		r.machines[name].must(r.config(name, nil))
 		if got := r.machines[name].get("image_id"); got != newImage {
 			t.Errorf("%s has %v", name, got)

@@ -128,7 +128,7 @@ func (r *nlbResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	addFieldErrors(ctx, req.Plan, plan.check(ctx, network, &resp.Diagnostics), &resp.Diagnostics)
 	if state != nil {
 		old, known := networkRef.Read(ctx, state.Network, &resp.Diagnostics)
-		if known && !(network.VPCID.Equal(old.VPCID) && network.Cluster.Equal(old.Cluster)) {
+		if known && (!network.VPCID.Equal(old.VPCID) || !network.Cluster.Equal(old.Cluster)) {
 			if req.Private != nil {
 				readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", &resp.Diagnostics)
 			}

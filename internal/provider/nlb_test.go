@@ -187,7 +187,7 @@ func TestNLB(t *testing.T) {
 		}
 	})
 
-	n.cloud.fatal(n.nlb.dismiss().errors)
+	n.fatal(n.nlb.dismiss().errors)
 	if o := n.account.Cloud.Overview(); len(o.LoadBalancers)+len(o.TargetGroups) > 0 {
 		t.Errorf("left: %v %v", o.LoadBalancers, o.TargetGroups)
 	}
