@@ -145,6 +145,12 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 			t.row(dash(g.Name), g.ID, g.Detail, g.User)
 		}
 	}
+	if len(o.ConnectEndpoints) > 0 {
+		t.head("EC2 Instance Connect Endpoints", "NAME", "ID", "STATE", "SUBNET")
+		for _, e := range o.ConnectEndpoints {
+			t.row(dash(e.Name), e.ID, e.Detail, e.User)
+		}
+	}
 	if len(o.LoadBalancers) > 0 {
 		t.head("Load balancers", "NAME", "STATE", "VPC")
 		for _, b := range o.LoadBalancers {

@@ -104,7 +104,7 @@ func TestStatusJSON(t *testing.T) {
 	}
 	for _, key := range []string{
 		"state_dir", "pid", "started", "endpoints", "api", "artifacts", "images", "network", "operator", "account", "region", "instances", "id", "name",
-		"state", "type", "vpc", "zone", "private_ip", "launched", "vpcs", "subnets", "internet_gateways", "nat_gateways", "load_balancers", "target_groups", "route_tables", "security_groups", "network_interfaces",
+		"state", "type", "vpc", "zone", "private_ip", "launched", "vpcs", "subnets", "internet_gateways", "nat_gateways", "instance_connect_endpoints", "load_balancers", "target_groups", "route_tables", "security_groups", "network_interfaces",
 		"volumes", "addresses", "key_pairs", "parameters", "total", "faults", "host", "labs", "settings", "path", "before", "now", "modules",
 	} {
 		if !strings.Contains(string(raw), `"`+key+`":`) {

@@ -76,6 +76,7 @@ type Account struct {
 	params   *ssm.Store
 	tokens   *sts.Service
 	calls    counter
+	tunnels  tunnels
 	controls http.Handler
 
 	identities *iam.Directory
@@ -103,7 +104,7 @@ func Open(cfg Config) (*Account, error) {
 		Region: cfg.Region, AccountID: cfg.AccountID, Images: cfg.Images, ARM: cfg.ARM, PublicIPs: cfg.PublicIPs, Quotas: cfg.Quotas, Profile: a.profile,
 		StateFile: cfg.StateFile, BootID: cfg.BootID, Network: cfg.Network, Machines: cfg.Machines,
 		Clock: cfg.Clock, Rand: cfg.Rand, Faults: a.faults, Log: cfg.Log,
-		Nodes: func() ec2.Nodes { return a.elb.Nodes() },
+		Nodes: func() ec2.Nodes { return a.elb.Nodes() }, EndTunnels: a.tunnels.end,
 	})
 	if err != nil {
 		return nil, err
@@ -148,6 +149,7 @@ func (a *Account) Start(ctx context.Context) error {
 // Close waits for running transitions and starts no more. Machines and network keep running, for
 // the next Open.
 func (a *Account) Close() {
+	a.tunnels.close()
 	a.elb.Close()
 	a.compute.Close()
 }

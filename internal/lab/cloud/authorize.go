@@ -30,6 +30,8 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return nil
 	}
 	switch req.Protocol {
+	case wire.InstanceConnect:
+		return wire.RefuseWith(http.StatusForbidden, "AccessDeniedException", "%v", denied)
 	case wire.SSM:
 		return wire.Refuse("AccessDeniedException", "%v", denied)
 	case wire.STS, wire.ELB:

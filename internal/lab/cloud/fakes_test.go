@@ -80,6 +80,7 @@ type fakeNetwork struct {
 	well   map[netip.AddrPort]bool // what health checks reach
 	dials  map[string]int          // by the interface they come from
 	ended  []netip.AddrPort
+	server func(net.Conn) // the other ends of what is reached
 }
 
 // DialFrom reaches what is well.
@@ -93,7 +94,10 @@ func (n *fakeNetwork) DialFrom(_ context.Context, id string, to netip.AddrPort) 
 	if !n.well[to] {
 		return nil, errors.New("nobody answers")
 	}
-	conn, _ := net.Pipe()
+	conn, other := net.Pipe()
+	if n.server != nil {
+		go n.server(other)
+	}
 	return conn, nil
 }
 

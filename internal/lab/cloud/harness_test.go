@@ -162,6 +162,7 @@ func (l *lab) with(key, secret, token string) *lab {
 	cfg := l.aws.Copy()
 	cfg.Credentials = credentials.NewStaticCredentialsProvider(key, secret, token)
 	other := *l
+	other.aws = cfg
 	other.use(cfg)
 	return &other
 }

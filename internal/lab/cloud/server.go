@@ -29,7 +29,9 @@ func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *Account) API() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		serve := a.serveAWS
-		if a.cfg.Objects != nil && wire.ForS3(r) {
+		if a.forTunnel(r) {
+			serve = a.serveTunnel
+		} else if a.cfg.Objects != nil && wire.ForS3(r) {
 			serve = a.serveS3
 		}
 		if err := serve(w, r); err != nil {

@@ -98,7 +98,8 @@ type Interface struct {
 	// forwards for it. It has no groups, and no source/destination check.
 	NATGateway bool
 	// Balancer makes the interface that of a load balancer's node: this package forwards for it. No machine is
-	// behind it, and it has no source/destination check. Without groups it takes and sends everything.
+	// behind it, and it has no source/destination check. Without groups it takes and sends everything. Without
+	// listeners it takes no connections, and is the interface of an EC2 Instance Connect Endpoint.
 	Balancer *Balancer
 	// Cut drops every packet that is forwarded from or to the interface, also those of flows that
 	// exist. The flows continue once it is false again. The VPC's own services still answer: on EC2

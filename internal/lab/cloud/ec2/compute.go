@@ -67,6 +67,8 @@ type Config struct {
 	// Nodes returns what forwards behind the interfaces of load balancers. A node that is not in it takes no
 	// packets. It is called without locks, and may ask the Compute.
 	Nodes func() Nodes
+	// EndTunnels ends the tunnels through an EC2 Instance Connect Endpoint.
+	EndTunnels func(endpoint string)
 
 	StateFile string // where the state is kept; empty keeps it in memory
 	BootID    string // identifies the host's boot: machines recorded under another are started again

@@ -34,6 +34,8 @@ var (
 
 	kindNATGateway = kind{"nat", "NatGatewayNotFound", "NatGatewayMalformed", "NAT gateway %s was not found", "natgateway"}
 
+	kindConnectEndpoint = kind{"eice", "InvalidInstanceConnectEndpointId.NotFound", "InvalidInstanceConnectEndpointId.Malformed", "The instance connect endpoint ID '%s' does not exist", "instance-connect-endpoint"}
+
 	kindDHCPOptions = kind{"dopt", "InvalidDhcpOptionID.NotFound", "InvalidDhcpOptionsId.Malformed", "The dhcpOption ID '%s' does not exist", "dhcp-options"}
 	kindNetworkACL  = kind{"acl", "InvalidNetworkAclID.NotFound", "InvalidNetworkAclId.Malformed", "The networkAcl ID '%s' does not exist", "network-acl"}
 
@@ -43,6 +45,7 @@ var (
 		kindVPC, kindSubnet, kindGateway, kindRouteTable, kindGroup, kindRule,
 		kindInstance, kindInterface, kindVolume, kindAddress, kindKeyPair,
 		kindNATGateway, kindDHCPOptions, kindNetworkACL, kindPlacementGroup,
+		kindConnectEndpoint,
 	}
 )
 

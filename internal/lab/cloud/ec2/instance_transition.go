@@ -316,6 +316,7 @@ func (c *Compute) resume() error {
 			}
 		}
 		t.resumeNATGateways()
+		t.resumeConnectEndpoints()
 		return t.resumeVolumes()
 	})
 }

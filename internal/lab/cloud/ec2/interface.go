@@ -10,7 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// iface is a network interface. Each is made with an instance, a NAT gateway or a load balancer.
+// iface is a network interface. Each is made with an instance, a NAT gateway, a load balancer or an EC2
+// Instance Connect Endpoint.
 // Instance is empty if the interface has outlived it (delete on termination off).
 type iface struct {
 	ID                  string
@@ -19,6 +20,7 @@ type iface struct {
 	Instance            string
 	NATGateway          string // that it belongs to, instead of an instance
 	Balancer            string // likewise, as in net/NAME/ID
+	ConnectEndpoint     string // likewise
 	AttachmentID        string
 	AttachTime          time.Time
 	DeleteOnTermination bool

@@ -113,9 +113,11 @@ func (t *tx) interfaceItem(e *iface) interfaceItem {
 }
 
 // managed reports whether AWS has made an interface for something of its own.
-func (e *iface) managed() bool { return e.NATGateway != "" || e.Balancer != "" }
+func (e *iface) managed() bool {
+	return e.NATGateway != "" || e.Balancer != "" || e.ConnectEndpoint != ""
+}
 
-// What DescribeNetworkInterfaces says of an interface of a NAT gateway or a load balancer: who has made
+// What DescribeNetworkInterfaces says of an interface that AWS has made: who has made
 // it and what it is attached to, and at which place there.
 const (
 	awsOwner       = "amazon-aws"
@@ -137,6 +139,8 @@ func (e *iface) kind() string {
 		return "nat_gateway"
 	case e.Balancer != "":
 		return "network_load_balancer"
+	case e.ConnectEndpoint != "":
+		return "ec2_instance_connect_endpoint"
 	}
 	return "interface"
 }

@@ -37,6 +37,9 @@ func render(st *state, cut func(zone string) bool, nodes Nodes) network.Config {
 					forwards, active := nodes[e.ID]
 					rendered.Balancer, rendered.Stopped = &forwards, !active
 				}
+				if e.ConnectEndpoint != "" {
+					rendered.Balancer = &network.Balancer{}
+				}
 				n.Interfaces = append(n.Interfaces, rendered)
 			}
 		}
@@ -54,6 +57,9 @@ func render(st *state, cut func(zone string) bool, nodes Nodes) network.Config {
 func (t *tx) powered(e *iface) bool {
 	if g := t.st.NATGateways[e.NATGateway]; g != nil {
 		return g.State == natAvailable
+	}
+	if c := t.st.ConnectEndpoints[e.ConnectEndpoint]; c != nil {
+		return c.State == connectReady
 	}
 	i := t.st.Instances[e.Instance]
 	return i != nil && i.Powered

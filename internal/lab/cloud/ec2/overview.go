@@ -16,17 +16,19 @@ type Overview struct {
 	Subnets      []NamedOverview    `json:"subnets"`
 	Gateways     []NamedOverview    `json:"internet_gateways"`
 	NATGateways  []NamedOverview    `json:"nat_gateways"` // without deleted ones
-	RouteTables  []NamedOverview    `json:"route_tables"`
-	Groups       []NamedOverview    `json:"security_groups"`
-	Interfaces   []NamedOverview    `json:"network_interfaces"`
-	Volumes      []NamedOverview    `json:"volumes"`
-	Addresses    []NamedOverview    `json:"addresses"`
-	KeyPairs     []NamedOverview    `json:"key_pairs"`
+	// ConnectEndpoints are those of EC2 Instance Connect, without deleted ones.
+	ConnectEndpoints []NamedOverview `json:"instance_connect_endpoints"`
+	RouteTables      []NamedOverview `json:"route_tables"`
+	Groups           []NamedOverview `json:"security_groups"`
+	Interfaces       []NamedOverview `json:"network_interfaces"`
+	Volumes          []NamedOverview `json:"volumes"`
+	Addresses        []NamedOverview `json:"addresses"`
+	KeyPairs         []NamedOverview `json:"key_pairs"`
 }
 
 // Count is the number of resources in the overview.
 func (o Overview) Count() int {
-	return len(o.Instances) + len(o.VPCs) + len(o.Subnets) + len(o.Gateways) + len(o.NATGateways) + len(o.RouteTables) + len(o.Groups) +
+	return len(o.Instances) + len(o.VPCs) + len(o.Subnets) + len(o.Gateways) + len(o.NATGateways) + len(o.ConnectEndpoints) + len(o.RouteTables) + len(o.Groups) +
 		len(o.Interfaces) + len(o.Volumes) + len(o.Addresses) + len(o.KeyPairs)
 }
 
@@ -88,7 +90,7 @@ func (c *Compute) Overview() Overview {
 		}),
 		Groups: named(st, st.Groups, func(g *group) NamedOverview { return NamedOverview{ID: g.ID, Detail: g.Name, User: g.VPC} }),
 		Interfaces: named(st, st.Interfaces, func(e *iface) NamedOverview {
-			return NamedOverview{ID: e.ID, Detail: e.PrivateIP.String(), User: cmp.Or(e.Instance, e.NATGateway, e.Balancer)}
+			return NamedOverview{ID: e.ID, Detail: e.PrivateIP.String(), User: cmp.Or(e.Instance, e.NATGateway, e.Balancer, e.ConnectEndpoint)}
 		}),
 		Volumes: named(st, st.Volumes, func(v *volume) NamedOverview {
 			return NamedOverview{ID: v.ID, Detail: fmt.Sprintf("%d GiB %s", v.SizeGiB, v.Type), User: v.Instance}
@@ -102,6 +104,11 @@ func (c *Compute) Overview() Overview {
 	maps.DeleteFunc(left, func(_ string, g *natGateway) bool { return g.State == natDeleted })
 	o.NATGateways = named(st, left, func(g *natGateway) NamedOverview {
 		return NamedOverview{ID: g.ID, Detail: g.State + " in " + g.Zone, User: g.Subnet}
+	})
+	endpoints := maps.Clone(st.ConnectEndpoints)
+	maps.DeleteFunc(endpoints, func(_ string, e *connectEndpoint) bool { return e.State == connectDeleted })
+	o.ConnectEndpoints = named(st, endpoints, func(e *connectEndpoint) NamedOverview {
+		return NamedOverview{ID: e.ID, Detail: e.State + " in " + e.Zone, User: e.Subnet}
 	})
 	if netErr != nil {
 		o.NetworkError = netErr.Error()

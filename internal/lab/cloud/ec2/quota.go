@@ -17,6 +17,7 @@ type Quotas struct {
 	GroupsPerInterface int // default 5 as on AWS
 	RoutesPerTable     int // without the local one, default 500 as on AWS
 	NATGatewaysPerZone int // default 5 as on AWS
+	ConnectEndpoints   int // of EC2 Instance Connect, default 5 as on AWS
 	// Unthrottled lets any number of calls through, for tests whose clock stands still.
 	Unthrottled bool
 }
@@ -25,7 +26,7 @@ func (q Quotas) withDefaults() Quotas {
 	return Quotas{
 		cmp.Or(q.VCPUs, 32), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
 		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
-		cmp.Or(q.NATGatewaysPerZone, 5), q.Unthrottled,
+		cmp.Or(q.NATGatewaysPerZone, 5), cmp.Or(q.ConnectEndpoints, 5), q.Unthrottled,
 	}
 }
 

@@ -28,14 +28,15 @@ type state struct {
 	Instances   map[string]*instance
 	Interfaces  map[string]*iface
 
-	PlacementGroups map[string]*placementGroup
-	Volumes         map[string]*volume
-	Addresses       map[string]*address
-	KeyPairs        map[string]*keyPair
-	Profiles        map[string]*profileAssociation // of instances
-	Tags            map[string]map[string]string   // resource id -> key -> value
-	Tokens          map[string]clientToken         // action/token -> what it made
-	Held            map[string]time.Time           // subnet/private address -> when its interface was deleted
+	ConnectEndpoints map[string]*connectEndpoint
+	PlacementGroups  map[string]*placementGroup
+	Volumes          map[string]*volume
+	Addresses        map[string]*address
+	KeyPairs         map[string]*keyPair
+	Profiles         map[string]*profileAssociation // of instances
+	Tags             map[string]map[string]string   // resource id -> key -> value
+	Tokens           map[string]clientToken         // action/token -> what it made
+	Held             map[string]time.Time           // subnet/private address -> when its interface was deleted
 }
 
 // clientToken is an idempotent request and its result.
@@ -48,7 +49,7 @@ type clientToken struct {
 func newState() *state {
 	return &state{
 		VPCs: map[string]*vpc{}, Subnets: map[string]*subnet{}, Gateways: map[string]*gateway{},
-		NATGateways: map[string]*natGateway{}, PlacementGroups: map[string]*placementGroup{},
+		NATGateways: map[string]*natGateway{}, ConnectEndpoints: map[string]*connectEndpoint{}, PlacementGroups: map[string]*placementGroup{},
 		RouteTables: map[string]*routeTable{}, Groups: map[string]*group{}, Rules: map[string]*rule{},
 		Instances: map[string]*instance{}, Interfaces: map[string]*iface{}, Volumes: map[string]*volume{},
 		Addresses: map[string]*address{}, KeyPairs: map[string]*keyPair{}, Profiles: map[string]*profileAssociation{},

@@ -136,6 +136,8 @@ func (t *tx) exists(id string) bool {
 		_, ok = t.st.Gateways[id]
 	case kindNATGateway.prefix:
 		_, ok = t.natGateways()[id]
+	case kindConnectEndpoint.prefix:
+		_, ok = t.connectEndpoints()[id]
 	case kindRouteTable.prefix:
 		_, ok = t.st.RouteTables[id]
 	case kindGroup.prefix:

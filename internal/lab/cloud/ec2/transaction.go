@@ -72,7 +72,7 @@ type done struct {
 var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, some := range []map[string]action{
-		vpcActions, subnetActions, gatewayActions, natGatewayActions, routeTableActions, routeActions, groupActions, ruleActions,
+		vpcActions, subnetActions, gatewayActions, natGatewayActions, connectEndpointActions, routeTableActions, routeActions, groupActions, ruleActions,
 		instanceActions, instanceExtraActions, creditActions, placementGroupActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
 		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
 		networkACLActions, profileActions, absentActions,
@@ -146,8 +146,8 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 // is longer than a terminated instance is shown.
 const tokenRemembered = 24 * time.Hour
 
-// dropExpired drops instances and NAT gateways an hour after their end, when EC2 no longer shows them,
-// and what was remembered for long enough.
+// dropExpired drops instances, NAT gateways and endpoints once EC2 no longer shows them, and what was
+// remembered for long enough.
 func (t *tx) dropExpired() {
 	for id, i := range t.st.Instances {
 		if i.State == stateTerminated && t.now.Sub(i.TerminatedAt) > TerminatedVisible {
@@ -159,6 +159,12 @@ func (t *tx) dropExpired() {
 		if g.ended() && t.now.Sub(g.Ended) > natVisible {
 			t.drop(id)
 			delete(t.st.NATGateways, id)
+		}
+	}
+	for id, e := range t.st.ConnectEndpoints {
+		if e.State == connectDeleted && t.now.Sub(e.Ended) > connectVisible {
+			t.drop(id)
+			delete(t.st.ConnectEndpoints, id)
 		}
 	}
 	maps.DeleteFunc(t.st.Tokens, func(_ string, c clientToken) bool { return t.now.Sub(c.Used) > tokenRemembered })

@@ -38,6 +38,8 @@ const (
 	Fail Kind = "fail"
 	// ShortSessions lets the sessions that STS issues end after Seconds.
 	ShortSessions Kind = "short-sessions"
+	// ShortTunnels lets the tunnels of EC2 Instance Connect Endpoints that open end after Seconds.
+	ShortTunnels Kind = "short-tunnels"
 	// Forget no longer shows instances that were terminated longer than Seconds ago.
 	Forget Kind = "forget"
 	// Boot disturbs the first boot of instances whose Name tag matches Name, with BootFault.
@@ -83,7 +85,7 @@ type Fault struct {
 	Milliseconds int `json:"milliseconds,omitempty"` // eventual: how long a new id stays hidden
 	Calls        int `json:"calls,omitempty"`        // eventual: for how many lookups a new id stays hidden
 
-	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; short-sessions: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
+	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; short-sessions, short-tunnels: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
 
 	BootFault BootFault `json:"fault,omitempty"`   // boot
 	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance. key: its id, ARN or alias
@@ -125,7 +127,7 @@ func (f *Fault) validate() error {
 	case Capacity:
 		f.Action = cmp.Or(f.Action, "RunInstances")
 		return f.validateCapacity()
-	case SlowStart, ShortSessions, Forget:
+	case SlowStart, ShortSessions, ShortTunnels, Forget:
 		if f.Seconds <= 0 {
 			return fmt.Errorf("a %s fault needs seconds", f.Kind)
 		}
@@ -145,7 +147,7 @@ func (f *Fault) validate() error {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, forget, fail, boot, zone, key)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, short-tunnels, forget, fail, boot, zone, key)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
@@ -338,10 +340,19 @@ func (in *Injector) StartDelay() time.Duration {
 
 // SessionLifetime returns how long a session of STS lasts that was asked for a lifetime.
 func (in *Injector) SessionLifetime(asked time.Duration) time.Duration {
+	return in.lifetime(ShortSessions, asked)
+}
+
+// TunnelLifetime returns how long a tunnel lasts that was asked for a lifetime.
+func (in *Injector) TunnelLifetime(asked time.Duration) time.Duration {
+	return in.lifetime(ShortTunnels, asked)
+}
+
+func (in *Injector) lifetime(kind Kind, asked time.Duration) time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, f := range slices.Clone(in.faults) {
-		if f.Kind == ShortSessions {
+		if f.Kind == kind {
 			asked = min(asked, time.Duration(f.Seconds*float64(time.Second)))
 			in.strike(f)
 		}

@@ -11,9 +11,9 @@ import (
 
 // Call is a request as authorization sees it.
 type Call struct {
-	Service string     // "ec2", "ssm", "sts" or "elasticloadbalancing"
+	Service string     // "ec2", "ec2-instance-connect", "ssm", "sts" or "elasticloadbalancing"
 	Action  string     // "RunInstances"
-	Form    url.Values // of EC2, STS and ELB
+	Form    url.Values // of EC2, EC2 Instance Connect, STS and ELB
 	Body    []byte     // of SSM
 }
 
@@ -41,6 +41,8 @@ func (a Account) Demands(c Call) (demands []Demand, ok bool) {
 		demands, ok = a.sts(c)
 	case "elasticloadbalancing":
 		demands, ok = a.elb(c)
+	case "ec2-instance-connect":
+		demands, ok = a.connect(c)
 	default:
 		demands, ok = a.ec2(c)
 	}
@@ -74,6 +76,7 @@ var ec2Actions = map[string]described{
 	"AttachVolume":                               {on: []string{"VolumeId", "InstanceId"}},
 	"AuthorizeSecurityGroupEgress":               {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
 	"AuthorizeSecurityGroupIngress":              {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
+	"CreateInstanceConnectEndpoint":              {on: []string{"SubnetId", "SecurityGroupId"}, makes: []string{"instance-connect-endpoint"}},
 	"CreateInternetGateway":                      {makes: []string{"internet-gateway"}},
 	"CreateKeyPair":                              {makes: []string{"key-pair"}},
 	"CreateNatGateway":                           {on: []string{"SubnetId", "AllocationId"}, makes: []string{"natgateway"}},
@@ -85,6 +88,7 @@ var ec2Actions = map[string]described{
 	"CreateTags":                                 {on: []string{"ResourceId"}},
 	"CreateVolume":                               {makes: []string{"volume"}},
 	"CreateVpc":                                  {makes: []string{"vpc"}},
+	"DeleteInstanceConnectEndpoint":              {on: []string{"InstanceConnectEndpointId"}},
 	"DeleteInternetGateway":                      {on: []string{"InternetGatewayId"}},
 	"DeleteKeyPair":                              {on: []string{"KeyPairId", "KeyName"}},
 	"DeleteNatGateway":                           {on: []string{"NatGatewayId"}},
@@ -166,6 +170,9 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 	}
 	if len(out) == 0 { // the request names nothing: its permission is asked for nevertheless
 		out = []Demand{{Action: action, Resource: a.ec2ARN("*", "*")}}
+	}
+	if c.Action == "CreateInstanceConnectEndpoint" {
+		out = append(out, a.connecting(c.Form)...)
 	}
 	return append(out, a.passed(c.Form)...), true
 }

@@ -63,6 +63,16 @@ var (
 		Expired:      Refuse("ExpiredTokenException", expiredToken),
 		Write:        writeJSON, WriteError: writeJSONError,
 	}
+	// InstanceConnect answers the requests for tunnels. AWS documents neither these codes nor their
+	// statuses; the form of the errors is that which the AWS CLI shows.
+	InstanceConnect = &Protocol{
+		Name:         "ec2-instance-connect",
+		Throttled:    RefuseWith(http.StatusTooManyRequests, "ThrottlingException", "Rate exceeded"),
+		BadKey:       RefuseWith(http.StatusForbidden, "UnrecognizedClientException", invalidToken),
+		BadSignature: RefuseWith(http.StatusForbidden, "InvalidSignatureException", badSignature),
+		Expired:      RefuseWith(http.StatusForbidden, "ExpiredTokenException", expiredToken),
+		WriteError:   writeTunnelError,
+	}
 	// S3 answers by itself: this account only refuses.
 	S3 = &Protocol{
 		Name:         "s3",
@@ -76,9 +86,9 @@ var (
 
 // Request is one call of an action.
 type Request struct {
-	Protocol *Protocol // EC2, STS, ELB, SSM or S3
+	Protocol *Protocol // EC2, InstanceConnect, STS, ELB, SSM or S3
 	Action   string
-	Form     url.Values // the input of the actions of EC2, STS and ELB, see Decode
+	Form     url.Values // the input of the actions of EC2, InstanceConnect, STS and ELB, see Decode
 	Body     []byte     // the input of SSM's actions, JSON
 }
 

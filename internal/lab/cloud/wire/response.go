@@ -102,6 +102,11 @@ func writeJSONError(w http.ResponseWriter, requestID string, refusal *Error) err
 	return sendJSON(w, refusal.HTTPStatus(), requestID, map[string]string{"__type": refusal.Code, "message": refusal.Message})
 }
 
+// writeTunnelError answers as the AWS CLI shows what ec2-instance-connect answers.
+func writeTunnelError(w http.ResponseWriter, requestID string, refusal *Error) error {
+	return sendJSON(w, refusal.HTTPStatus(), requestID, map[string]string{"ErrorCode": refusal.Code, "Message": refusal.Message})
+}
+
 func marshalAs(start xml.StartElement, body any) ([]byte, error) {
 	var buf bytes.Buffer
 	if err := xml.NewEncoder(&buf).EncodeElement(body, start); err != nil {

@@ -1,0 +1,40 @@
+package iam
+
+import (
+	"maps"
+	"net/url"
+)
+
+// connectParameters are the parameters of a tunnel that policies may ask for.
+// https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2instanceconnect.html
+var connectParameters = []string{"remotePort", "privateIpAddress", "maxTunnelDuration"}
+
+// connect: a tunnel needs the permission on its endpoint.
+func (a Account) connect(c Call) ([]Demand, bool) {
+	if c.Action != "OpenTunnel" {
+		return nil, false
+	}
+	typ, name, tags := a.Resource("InstanceConnectEndpointId", c.Form.Get("instanceConnectEndpointId"))
+	demand := Demand{Action: "ec2-instance-connect:OpenTunnel", Resource: a.ec2ARN(typ, name), Context: resourceTags(tags)}
+	for _, p := range connectParameters {
+		if v := c.Form.Get(p); v != "" {
+			demand.Context["ec2-instance-connect:"+p] = []string{v}
+		}
+	}
+	return []Demand{demand}, true
+}
+
+// connecting is what the creation of an endpoint needs for its interface and for the role that the
+// service works with. AWS asks for the role with the first endpoint of an account, this account always.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/permissions-for-ec2-instance-connect-endpoint.html
+func (a Account) connecting(form url.Values) []Demand {
+	out := []Demand{{Action: "iam:CreateServiceLinkedRole", Context: map[string][]string{"iam:AWSServiceName": {"ec2-instance-connect.amazonaws.com"}},
+		Resource: "arn:aws:iam::" + a.ID + ":role/aws-service-role/ec2-instance-connect.amazonaws.com/AWSServiceRoleForEC2InstanceConnect"}}
+	for _, p := range named(form, []string{"SubnetId", "SecurityGroupId"}) {
+		typ, name, tags := a.Resource(p.parameter, p.value)
+		context := map[string][]string{}
+		maps.Copy(context, resourceTags(tags))
+		out = append(out, Demand{Action: "ec2:CreateNetworkInterface", Resource: a.ec2ARN(typ, name), Context: context})
+	}
+	return append(out, Demand{Action: "ec2:CreateNetworkInterface", Resource: a.ec2ARN("network-interface", "*")})
+}

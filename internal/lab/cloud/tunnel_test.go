@@ -1,0 +1,287 @@
+package cloud_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"path"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/gorilla/websocket"
+	"github.com/vishvananda/netns"
+)
+
+// tunnel opens a tunnel through an endpoint. changes replace parameters.
+func (l *lab) tunnel(t *testing.T, e types.Ec2InstanceConnectEndpoint, address string, changes ...string) (*websocket.Conn, error) {
+	t.Helper()
+	q := url.Values{"instanceConnectEndpointId": {*e.InstanceConnectEndpointId}, "remotePort": {"22"}, "privateIpAddress": {address}, "X-Amz-Expires": {"60"}}
+	region, service, host := "us-east-1", "ec2-instance-connect", *e.DnsName
+	for n := 0; n < len(changes); n += 2 {
+		switch changes[n] {
+		case "region":
+			region = changes[n+1]
+		case "service":
+			service = changes[n+1]
+		case "host":
+			host = changes[n+1]
+		default:
+			q.Set(changes[n], changes[n+1])
+		}
+	}
+	creds := must[aws.Credentials](t)(l.aws.Credentials.Retrieve(t.Context()))
+	req := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/openTunnel?"+q.Encode(), nil))
+	nothing := sha256.Sum256(nil)
+	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), creds, req, hex.EncodeToString(nothing[:]), service, region, l.clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(l.url, "http://"))
+	}}
+	ws, resp, err := dialer.DialContext(t.Context(), strings.Replace(signed, "https://", "ws://", 1), nil)
+	if err != nil {
+		if resp == nil {
+			return nil, err
+		}
+		defer resp.Body.Close() //nolint:errcheck // read only
+		var said struct{ ErrorCode, Message string }
+		if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
+			return nil, fmt.Errorf("%s: %w", resp.Status, err)
+		}
+		return nil, errors.New(said.ErrorCode)
+	}
+	t.Cleanup(func() { ws.Close() }) //nolint:errcheck // it may have ended
+	return ws, nil
+}
+
+func says(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// exchange sends bytes through a tunnel and returns as many.
+func exchange(t *testing.T, ws *websocket.Conn, text string) string {
+	t.Helper()
+	if err := ws.WriteMessage(websocket.BinaryMessage, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for len(got) < len(text) {
+		_, message, err := ws.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += string(message)
+	}
+	return got
+}
+
+// closed returns why a tunnel was closed.
+func closed(t *testing.T, ws *websocket.Conn) websocket.CloseError {
+	t.Helper()
+	_ = ws.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_, _, err := ws.ReadMessage()
+	var why *websocket.CloseError
+	if !errors.As(err, &why) {
+		t.Fatalf("not closed: %v", err)
+	}
+	return *why
+}
+
+func echo(c net.Conn) { _, _ = io.Copy(c, c) }
+
+func TestTunnel(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	e := l.newConnectEndpoint(t, s.subnet)
+	address := *l.await(t, *l.run(t, s.runInput()).InstanceId, types.InstanceStateNameRunning).PrivateIpAddress
+	ws := must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	if why := closed(t, ws); why.Text != "Unable to connect to target" || why.Code == websocket.CloseNormalClosure {
+		t.Errorf("nobody answers, and it is closed with %+v", why)
+	}
+	l.network.setWell(address+":22", true)
+	l.network.server = echo
+	ws = must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	if got := exchange(t, ws, "hello"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	if n := l.network.dials[e.NetworkInterfaceIds[0]]; n != 2 {
+		t.Errorf("%d connections from the endpoint's interface", n)
+	}
+	for want, changes := range map[string][]string{
+		"InvalidParameter":            {"remotePort", "6443"},
+		"ResourceNotFoundException":   {"instanceConnectEndpointId", "eice-00000000000000000"},
+		"InvalidSignatureException":   {"region", "eu-west-1"},
+		"InvalidSignatureException ":  {"service", "ec2"},
+		"InvalidParameter ":           {"privateIpAddress", "192.0.2.1"},
+		"InvalidParameter  ":          {"maxTunnelDuration", "3601"},
+		"ResourceNotFoundException  ": {"host", "eice-0." + strings.SplitN(*e.DnsName, ".", 2)[1]},
+	} {
+		_, err := l.tunnel(t, e, address, changes...)
+		says(t, err, strings.TrimSpace(want))
+	}
+	_, err := l.with(testKey, "wrong", "").tunnel(t, e, address)
+	says(t, err, "InvalidSignatureException")
+	_, err = l.with("AKIAUNKNOWN", "x", "").tunnel(t, e, address)
+	says(t, err, "UnrecognizedClientException")
+
+	asked := must[*websocket.Conn](t)(l.tunnel(t, e, address, "maxTunnelDuration", "60"))
+	exchange(t, asked, "x")
+	l.clock.advance(59 * time.Second)
+	exchange(t, asked, "x")
+	l.clock.advance(time.Second)
+	if why := closed(t, asked); why.Code != websocket.CloseNormalClosure {
+		t.Errorf("closed with %+v", why)
+	}
+	l.control(t, http.MethodPost, "/_lab/faults", map[string]any{"kind": "short-tunnels", "seconds": 5, "count": 1}, nil)
+	short := must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	exchange(t, short, "x")
+	l.clock.advance(5 * time.Second)
+	closed(t, short)
+	exchange(t, ws, "the first one goes on")
+	l.clock.advance(time.Hour)
+	closed(t, ws)
+
+	ws = must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	exchange(t, ws, "x")
+	if err := l.deleteConnectEndpoint(t, *e.InstanceConnectEndpointId); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, ws)
+	_, err = l.tunnel(t, e, address)
+	says(t, err, "InvalidState")
+}
+
+// TestTunnelsAtOnce checks the limit, and that the end of a tunnel makes room.
+func TestTunnelsAtOnce(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	e := l.newConnectEndpoint(t, s.subnet)
+	address := *l.await(t, *l.run(t, s.runInput()).InstanceId, types.InstanceStateNameRunning).PrivateIpAddress
+	l.network.setWell(address+":22", true)
+	l.network.server = echo
+	var last *websocket.Conn
+	for range 20 {
+		last = must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	}
+	exchange(t, last, "x")
+	_, err := l.tunnel(t, e, address)
+	says(t, err, "ServiceQuotaExceededException")
+	if err := last.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is room", func() bool {
+		_, err := l.tunnel(t, e, address)
+		return err == nil
+	})
+}
+
+func TestTunnelPermission(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	e := l.newConnectEndpoint(t, s.subnet)
+	const allow = `{"Effect":"Allow","Action":"ec2-instance-connect:OpenTunnel","Resource":"arn:aws:ec2:*:*:instance-connect-endpoint/%s","Condition":{"NumericEquals":{"ec2-instance-connect:remotePort":"%s"}}}`
+	for _, lacking := range []string{`{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`, fmt.Sprintf(allow, "eice-0", "22"), fmt.Sprintf(allow, "*", "3389")} {
+		_, err := l.user(t, lacking).tunnel(t, e, "192.0.2.1")
+		says(t, err, "AccessDeniedException")
+	}
+	_, err := l.user(t, fmt.Sprintf(allow, *e.InstanceConnectEndpointId, "22")).tunnel(t, e, "192.0.2.1")
+	says(t, err, "InvalidParameter") // and not denied
+}
+
+// TestTunnelPackets opens tunnels in a network of real packets: security groups of the endpoint and of
+// the machine decide.
+func TestTunnelPackets(t *testing.T) {
+	l := newLab(t, withPackets(t))
+	s := l.site(t)
+	ctx := t.Context()
+	group := func(name string) string {
+		return *must[*awsec2.CreateSecurityGroupOutput](t)(l.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{GroupName: &name, Description: &name, VpcId: &s.vpc})).GroupId
+	}
+	ssh := func(from string) []types.IpPermission {
+		return []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(22), ToPort: aws.Int32(22), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &from}}}}
+	}
+	connect, machine := group("connect"), group("machine")
+	in := s.runInput()
+	in.SecurityGroupIds = []string{machine}
+	i := l.await(t, *l.run(t, in).InstanceId, types.InstanceStateNameRunning)
+	serveSSH(t, l, i)
+	e := l.newConnectEndpoint(t, s.subnet, connect)
+	address := *i.PrivateIpAddress
+	if why := closed(t, must[*websocket.Conn](t)(l.tunnel(t, e, address))); why.Text != "Unable to connect to target" {
+		t.Errorf("a closed group: %+v", why)
+	}
+	must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{GroupId: &machine, IpPermissions: ssh(connect)}))
+	ws := must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	eni := must[*awsec2.DescribeNetworkInterfacesOutput](t)(l.DescribeNetworkInterfaces(ctx, &awsec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: e.NetworkInterfaceIds})).NetworkInterfaces[0]
+	_, message, err := ws.ReadMessage()
+	if err != nil || string(message) != "from "+*eni.PrivateIpAddress {
+		t.Errorf("the machine said %q, %v; the endpoint is %s", message, err, *eni.PrivateIpAddress)
+	}
+	must[*awsec2.RevokeSecurityGroupEgressOutput](t)(l.RevokeSecurityGroupEgress(ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &connect, IpPermissions: []types.IpPermission{
+		{IpProtocol: aws.String("-1"), IpRanges: []types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}},
+	}}))
+	if why := closed(t, must[*websocket.Conn](t)(l.tunnel(t, e, address))); why.Text != "Unable to connect to target" {
+		t.Errorf("without a way out of the endpoint's group: %+v", why)
+	}
+}
+
+// serveSSH gives an instance its address and a server on port 22, which says who the client is.
+func serveSSH(t *testing.T, l *lab, i types.Instance) {
+	t.Helper()
+	at := l.packets.InterfaceNetns(*i.NetworkInterfaces[0].NetworkInterfaceId)
+	address := *i.PrivateIpAddress
+	for _, args := range []string{
+		"addr add " + address + "/24 dev ens5", "link set ens5 up", "route add default via " + address[:strings.LastIndex(address, ".")] + ".1",
+	} {
+		if out, err := exec.CommandContext(t.Context(), "ip", append([]string{"-n", path.Base(at)}, strings.Fields(args)...)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v %s", args, err, out)
+		}
+	}
+	opened := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and the thread ends with this goroutine
+		var listener net.Listener
+		ns, err := netns.GetFromPath(at)
+		if err == nil {
+			defer ns.Close() //nolint:errcheck // read only
+			err = netns.Set(ns)
+		}
+		if err == nil {
+			listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", ":22")
+		}
+		opened <- err
+		if err != nil {
+			return
+		}
+		context.AfterFunc(t.Context(), func() { listener.Close() }) //nolint:errcheck // the test is over
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+			fmt.Fprint(conn, "from ", host)
+		}
+	}()
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+}
