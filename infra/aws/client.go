@@ -98,7 +98,7 @@ func (w *WebIdentity) GetIdentityToken() ([]byte, error) {
 }
 
 // Endpoints replace the URLs of single services.
-type Endpoints struct{ EC2, ELB, S3, SSM, STS string }
+type Endpoints struct{ EC2, InstanceConnect, ELB, S3, SSM, STS string }
 
 // Client holds the service clients and what they share. It is safe for concurrent use.
 type Client struct {
@@ -109,6 +109,7 @@ type Client struct {
 	STS    *sts.Client
 	Region string
 
+	connecting  connecting
 	defaultTags map[string]string
 	retryers    retryers
 	images      imageCache
@@ -237,6 +238,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		defaultTags: maps.Clone(c.DefaultTags),
 		retryers:    retryers,
 		changes:     changes,
+	}
+	if client.connecting, err = newConnecting(c.Endpoints.InstanceConnect, loaded); err != nil {
+		return nil, err
 	}
 	client.lookups = newLookups(client)
 	return client, nil

@@ -43,6 +43,8 @@ func look(ctx context.Context, client *ec2.Client, id string) (err error) {
 	switch kind, _, _ := strings.Cut(id, "-"); kind {
 	case "eipalloc":
 		_, err = client.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{AllocationIds: ids}, once)
+	case "eice":
+		_, err = client.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: ids}, once)
 	case "eni":
 		_, err = client.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: ids}, once)
 	case "i":

@@ -66,6 +66,8 @@ func Advice(err error) string {
 	case "RouteLimitExceeded":
 		return "A route table holds 500 routes by default, and every machine with pods needs one in each route table of the network: remove some, " +
 			"or ask for more in the AWS console: Service Quotas, Amazon VPC, Routes per route table (L-93826ACB)."
+	case tunnelQuota:
+		return "An EC2 Instance Connect Endpoint has at most 20 tunnels at once: others use them. Wait until they have ended, or end them, then run apply again."
 	case "VolumeInUse":
 		return "Another machine has the volume: stop what uses it there, unmount and detach it, then run apply again."
 	case "VolumeLimitExceeded", "MaxIOPSLimitExceeded":

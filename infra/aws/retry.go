@@ -21,6 +21,7 @@ var notYet = []string{
 	"InvalidSubnet", "InvalidElasticIpID.NotFound", "InvalidNatGatewayID.NotFound", // of NAT gateways
 	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidVolume.NotFound",
 	"InvalidAllocationID.NotFound", "InvalidAddressID.NotFound", "InvalidID", "InvalidPlacementGroup.Unknown",
+	"InvalidInstanceConnectEndpointId.NotFound",
 }
 
 const (

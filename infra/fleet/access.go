@@ -18,7 +18,7 @@ import (
 // concurrent use and must be closed.
 type Access struct {
 	Keys *Keys
-	dial kube.DialFunc // to the public endpoint
+	dial kube.DialFunc // to the endpoint
 
 	timing *timing.Recorder
 
@@ -30,7 +30,11 @@ type Access struct {
 
 // Access returns access to the cluster whose keys ref refers to. It does no I/O.
 func (f *Fleet) Access(ref pki.Ref) *Access {
-	return &Access{Keys: f.Keys(ref), dial: f.Dial, timing: f.Timing, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
+	var dial kube.DialFunc
+	if f.Dial != nil {
+		dial = f.Dial(ref.Cluster)
+	}
+	return &Access{Keys: f.Keys(ref), dial: dial, timing: f.Timing, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
 }
 
 // errAccessClosed is the error of a request for a client after Close.

@@ -34,8 +34,8 @@ type Fleet struct {
 	// Clock and Rand are the clock and the random source; nil means time.Now and crypto/rand.
 	Clock func() time.Time
 	Rand  io.Reader
-	// Dial reaches the public endpoint of the API server; nil dials directly.
-	Dial kube.DialFunc
+	// Dial returns how the endpoint of the API servers of a cluster is reached; nil dials directly.
+	Dial func(cluster string) kube.DialFunc
 	// Progress is called with what is being done to which machine; nil is silent. It is called from
 	// several goroutines at once and never with a secret.
 	Progress func(machine, message string)

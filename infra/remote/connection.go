@@ -29,6 +29,7 @@ type connection struct {
 	client   *ssh.Client
 	sessions chan struct{} // a token per session in use
 	lost     chan struct{} // closed when the connection has ended
+	use      use
 }
 
 func (c *connection) isLost() bool {
@@ -67,16 +68,22 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 		var key *HostKeyError
 		var auth *AuthError
 		var agent *AgentKeyError
+		var way *WayError
+		if errors.As(err, &way) {
+			return nil, err
+		}
 		if errors.As(err, &key) || errors.As(err, &auth) || errors.As(err, &agent) { // the bastion's
 			return nil, fmt.Errorf("machine %s: %w", h.Name, err)
 		}
 		switch {
+		case opening.Err() != nil && p.tunnelled(h):
+			err = fmt.Errorf("%w: %w", context.Cause(opening), err)
 		case opening.Err() != nil:
 			err = context.Cause(opening)
 		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 			err = noAnswer(dial) // the dialer has the same deadline and noticed it first
 		}
-		return nil, unreachable(h, err)
+		return nil, p.unreachable(h, err)
 	}
 	c, err := p.handshake(ctx, h, conn, wanted)
 	if err != nil {
@@ -94,6 +101,13 @@ func noAnswer(within time.Duration) error { return fmt.Errorf("no answer within 
 
 // open opens the byte stream for SSH, directly or through the bastion.
 func (p *Pool) open(ctx context.Context, h Host) (net.Conn, error) {
+	if p.tunnelled(h) {
+		conn, err := p.cfg.Tunnels.Open(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		return p.cfg.Timing.Count("SSH", conn), nil
+	}
 	if h.Bastion == nil {
 		conn, err := p.cfg.Dial(ctx, "tcp", h.addr())
 		if err != nil {
@@ -156,11 +170,11 @@ func (p *Pool) handshake(ctx context.Context, h Host, conn net.Conn, wanted []ss
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, unreachable(h, err)
+		return nil, p.unreachable(h, err)
 	}
 	if !stop() {
 		sc.Close()
-		return nil, unreachable(h, context.Cause(ctx))
+		return nil, p.unreachable(h, context.Cause(ctx))
 	}
 	c := &connection{
 		client:   ssh.NewClient(sc, chans, reqs),

@@ -62,7 +62,7 @@ func (m *Machine) Prepare(ctx context.Context) {
 		defer func() { <-m.pool.preparing }()
 		m.mu.Lock()
 		lately := m.failed != nil && time.Since(m.failed.ended) < preparedLately
-		if m.pool.isClosed() || lately || m.trying != nil || m.conn != nil && !m.conn.isLost() {
+		if m.pool.isClosed() || lately || m.pool.tunnelled(m.host) && m.pool.slots.full() || m.trying != nil || m.conn != nil && !m.conn.isLost() {
 			m.mu.Unlock()
 			return
 		}
@@ -74,10 +74,10 @@ func (m *Machine) Prepare(ctx context.Context) {
 }
 
 // connection returns the pooled connection and opens it if there is none; reused says that it was
-// open before. The machine may take dial to accept.
+// open before. The caller gives it back when it has used it. The machine may take dial to accept.
 func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
 	if m.host.Off {
-		return nil, false, unreachable(m.host, errOff)
+		return nil, false, m.pool.unreachable(m.host, errOff)
 	}
 	age, _ := ctx.Value(rememberKey{}).(time.Duration)
 	for {
@@ -89,7 +89,11 @@ func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connec
 			m.mu.Unlock()
 			return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
 		case m.conn != nil && !m.conn.isLost():
-			c = m.conn
+			if c = m.conn; !c.take(time.Now()) {
+				m.conn = nil // it ends, and another one takes its place
+				m.mu.Unlock()
+				continue
+			}
 			m.mu.Unlock()
 			return c, true, nil
 		case !joined && m.failed != nil && time.Since(m.failed.ended) < age:
@@ -105,10 +109,13 @@ func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connec
 		select {
 		case <-a.done:
 		case <-ctx.Done():
-			return nil, false, unreachable(m.host, fmt.Errorf("%w while connecting", ctx.Err()))
+			return nil, false, m.pool.unreachable(m.host, fmt.Errorf("%w while connecting", ctx.Err()))
 		}
 		if a.err != nil && joined && a.dial < dial {
 			continue // it was given up earlier than this caller would
+		}
+		if a.err == nil && !a.conn.take(time.Now()) {
+			continue // another machine has got its tunnel
 		}
 		return a.conn, false, a.err
 	}
@@ -120,7 +127,11 @@ func (m *Machine) try(ctx context.Context, dial time.Duration) *attempt {
 	m.conn, m.trying = nil, a
 	ctx = context.WithoutCancel(ctx)
 	go func() {
-		a.conn, a.err = m.pool.connect(ctx, m.host, dial)
+		connect := m.pool.connect
+		if m.pool.tunnelled(m.host) {
+			connect = m.pool.connectTunnelled
+		}
+		a.conn, a.err = connect(ctx, m.host, dial)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if a.err == nil && m.pool.isClosed() {

@@ -11,16 +11,8 @@ type UnreachableError struct {
 	Machine string
 	Address string // host:port
 	Through string // name of the bastion through which it is reached, empty if there is none
+	Tunnel  string // name of the tunnels through which it is reached, empty if there are none
 	Err     error  // the last condition seen; an UnreachableError too if it is the bastion's
-}
-
-// unreachable returns the error about a host that could not be reached.
-func unreachable(h Host, err error) *UnreachableError {
-	e := &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
-	if h.Bastion != nil {
-		e.Through = h.Bastion.Name
-	}
-	return e
 }
 
 func (e *UnreachableError) Error() string {

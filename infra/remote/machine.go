@@ -75,6 +75,7 @@ func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
+	defer conn.give()
 	defer func() { <-conn.sessions }()
 	if cmd.Name != "" && m.pool.cfg.Watch != nil {
 		m.pool.cfg.Watch(m.host.Name, cmd.Name, false)
@@ -84,7 +85,8 @@ func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 	return m.run(ctx, conn, session, cmd)
 }
 
-// session opens a session, on a new connection if the pooled one is dead.
+// session opens a session, on a new connection if the pooled one is dead. The caller gives the connection
+// back when the session has ended.
 func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error) {
 	again := true
 	for {
@@ -93,10 +95,12 @@ func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error
 			return nil, nil, err
 		}
 		s, err := c.session(ctx)
+		if err == nil {
+			return c, s, nil
+		}
+		c.give()
 		var denied *ssh.OpenChannelError
 		switch {
-		case err == nil:
-			return c, s, nil
 		case ctx.Err() != nil:
 			return nil, nil, fmt.Errorf("machine %s: open an SSH session: %w", m.host.Name, ctx.Err())
 		case errors.As(err, &denied) && len(c.sessions) > 0:
@@ -107,7 +111,7 @@ func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error
 		default:
 			m.drop(c)
 			if !reused || !again {
-				return nil, nil, unreachable(m.host, err)
+				return nil, nil, m.pool.unreachable(m.host, err)
 			}
 			again = false
 		}
@@ -176,7 +180,7 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 		return out, &ExitError{Machine: m.host.Name, Code: exit.ExitStatus(), Signal: exit.Signal(), Stderr: string(out.Stderr)}
 	default:
 		m.drop(conn)
-		return out, unreachable(m.host, fmt.Errorf("connection lost while a command ran: %w", err))
+		return out, m.pool.unreachable(m.host, fmt.Errorf("connection lost while a command ran: %w", err))
 	}
 }
 
@@ -202,15 +206,16 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 		conn, err := c.client.DialContext(ctx, network, addr)
 		end()
 		if err == nil {
-			return &deadlineConn{Conn: conn}, nil
+			return &deadlineConn{Conn: conn, ended: sync.OnceFunc(c.give)}, nil
 		}
+		c.give()
 		var denied *ssh.OpenChannelError
 		if ctx.Err() != nil || errors.As(err, &denied) {
 			return nil, fmt.Errorf("machine %s: connect to %s: %w", m.host.Name, addr, err)
 		}
 		m.drop(c)
 		if !reused || !again {
-			return nil, unreachable(m.host, err)
+			return nil, m.pool.unreachable(m.host, err)
 		}
 	}
 }

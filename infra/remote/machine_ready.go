@@ -67,13 +67,15 @@ func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 // attempt tries once to run a command as root.
 func (m *Machine) attempt(ctx context.Context) error {
 	dial := m.pool.cfg.ConnectTimeout
-	if m.host.Bastion == nil {
+	if m.host.Bastion == nil && m.pool.slots == nil {
 		dial = min(dial, readyAttempt)
 	}
-	if _, _, err := m.connection(ctx, dial); err != nil {
+	c, _, err := m.connection(ctx, dial)
+	if err != nil {
 		return err
 	}
-	_, err := m.Run(ctx, Command{Script: ":", Sudo: true})
+	defer c.give()
+	_, err = m.Run(ctx, Command{Script: ":", Sudo: true})
 	return err
 }
 

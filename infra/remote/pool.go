@@ -33,6 +33,8 @@ type Host struct {
 	HostKeys []string
 	// Bastion, if set, is the machine through which this one is reached.
 	Bastion *Host
+	// Instance is the id of the EC2 instance, if it is one, for [Config.Tunnels].
+	Instance string
 	// Off says that the machine is switched off on purpose. No connection is tried: it is
 	// unreachable at once.
 	Off bool
@@ -53,6 +55,8 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// Dial opens the TCP connection. Default: [net.Dialer.DialContext].
 	Dial DialFunc
+	// Tunnels, if set, is the way to all machines that are behind no bastion, instead of Dial.
+	Tunnels *Tunnels
 	// Timing, if set, counts handshakes, commands, forwarded connections, and bytes.
 	Timing *timing.Recorder
 	// Watch, if set, is told of every command with a name, before it starts and after it has ended.
@@ -68,6 +72,8 @@ type Pool struct {
 	once   sync.Once
 	// The interval of keepalive requests, and how long an answer may take.
 	keepaliveEvery, keepaliveGrace time.Duration
+
+	slots *slots // of tunnels; nil without
 
 	// preparing has a token for each connection that Prepare opens.
 	preparing chan struct{}
@@ -96,8 +102,12 @@ func NewPool(cfg Config) *Pool {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	cfg.Signers = slices.Clone(cfg.Signers)
-	return &Pool{cfg: cfg, closed: make(chan struct{}), preparing: make(chan struct{}, maxPreparing), machines: map[string]*Machine{},
+	p := &Pool{cfg: cfg, closed: make(chan struct{}), preparing: make(chan struct{}, maxPreparing), machines: map[string]*Machine{},
 		keepaliveEvery: keepaliveEvery, keepaliveGrace: keepaliveGrace}
+	if cfg.Tunnels != nil {
+		p.slots = newSlots(cfg.Tunnels.Max)
+	}
+	return p
 }
 
 // Machine returns the machine at h, the same one for equal hosts. It does no I/O: connections are
@@ -130,6 +140,9 @@ func (p *Pool) Close() error {
 	p.mu.Unlock()
 	for _, m := range machines {
 		m.disconnect()
+	}
+	if p.slots != nil {
+		p.slots.closeAll()
 	}
 	return nil
 }

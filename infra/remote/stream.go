@@ -67,6 +67,7 @@ func (c *capture) overflow() bool {
 // them and the ssh package has none. When a deadline passes, the connection is closed.
 type deadlineConn struct {
 	net.Conn
+	ended func() // gives the SSH connection back; may be called again
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -93,6 +94,7 @@ func (c *deadlineConn) explain(err error) error {
 // Close closes the connection.
 func (c *deadlineConn) Close() error {
 	c.setTimer(nil)
+	defer c.ended()
 	err := c.Conn.Close()
 	if errors.Is(err, io.EOF) { // the other side closed first
 		return nil
@@ -109,6 +111,7 @@ func (c *deadlineConn) SetDeadline(t time.Time) error {
 	c.setTimer(time.AfterFunc(time.Until(t), func() {
 		c.expired.Store(true)
 		c.Conn.Close()
+		c.ended()
 	}))
 	return nil
 }

@@ -64,9 +64,11 @@ func newServers(t *testing.T, handlers ...http.HandlerFunc) *manyServers {
 		})
 		s.servers = append(s.servers, server)
 	}
-	s.engine.Fleet.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		server := s.servers[int(s.asked.Add(1)-1)%len(s.servers)]
-		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	s.engine.Fleet.Dial = func(string) kube.DialFunc {
+		return func(ctx context.Context, network, _ string) (net.Conn, error) {
+			server := s.servers[int(s.asked.Add(1)-1)%len(s.servers)]
+			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+		}
 	}
 	return s
 }

@@ -112,7 +112,7 @@ func (c cloud) processAt(t *testing.T, url string) cloud {
 		}
 		found := infraaws.Machine{Name: h.Name}
 		for _, i := range c.account.Cloud.Overview().Instances {
-			if i.PublicIP == h.Address || h.Bastion != nil && i.PrivateIP == h.Address {
+			if i.PublicIP == h.Address || h.Instance != "" && h.Instance == i.ID || h.Bastion != nil && i.PrivateIP == h.Address {
 				found.ID = i.ID
 			}
 		}

@@ -58,6 +58,7 @@ func advice(err error) string {
 		auth        *remote.AuthError
 		unreachable *remote.UnreachableError
 		checksum    *host.ChecksumError
+		none        *infraaws.NoEndpointError
 		failed      *host.ApplyError
 		dial        *net.OpError
 	)
@@ -71,6 +72,10 @@ func advice(err error) string {
 	case errors.As(err, &checksum):
 		return "What was installed before stays in place and running. Either the source serves a damaged or different file, or artifact_checksums is out of date: " +
 			"correct the one that is wrong, then run apply again."
+	case errors.As(err, &none):
+		return "Set instance_connect_endpoint of k8s_network, wait until the endpoint is ready, or set endpoint_id of ssh.instance_connect to one that leads there; then run apply again."
+	case errors.As(err, &unreachable) && unreachable.Tunnel != "":
+		return adviceTunnelled(unreachable)
 	case errors.As(err, &unreachable) && unreachable.Through != "":
 		return adviceBehind(unreachable)
 	case errors.As(err, &unreachable):
@@ -89,7 +94,7 @@ func advice(err error) string {
 		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
 			"Remove what it waits for, then run apply again.", failed.Machine)
 	case errors.As(err, &dial) && isPrivate(dial.Addr):
-		return fmt.Sprintf("%s is a private address. Run Terraform where it is reached, such as in the VPC or over a VPN, or set ssh.bastion of the provider; "+
+		return fmt.Sprintf("%s is a private address. Run Terraform where it is reached, such as in the VPC or over a VPN, or set ssh.bastion or ssh.instance_connect of the provider; "+
 			"then run apply again: it continues where it stopped.", dial.Addr)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Run apply again: it continues where it stopped. Raise the deadline in the timeouts block if the last condition shows progress."
@@ -117,6 +122,13 @@ var carrierGrade = netip.MustParsePrefix("100.64.0.0/10")
 func inside(ip netip.Addr) bool {
 	ip = ip.Unmap()
 	return ip.IsPrivate() || carrierGrade.Contains(ip)
+}
+
+// adviceTunnelled says what to do about a machine that could not be reached through an EC2 Instance Connect
+// Endpoint.
+func adviceTunnelled(e *remote.UnreachableError) string {
+	return fmt.Sprintf("Check that %s runs, that its security group lets tcp 22 in from the security group of the %s, and that the latter lets it out; "+
+		"then run apply again: it continues where it stopped.", e.Machine, e.Tunnel)
 }
 
 // adviceBehind says what to do about a machine that could not be reached through its bastion. From

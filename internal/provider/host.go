@@ -131,7 +131,7 @@ func hostsAttribute(description string, validators ...validator.List) schema.Lis
 	return a
 }
 
-// remote returns how to connect to the host. Through a bastion, that is its private address.
+// remote returns how to connect to the host. Through a bastion or a tunnel, that is its private address.
 func (h hostModel) remote(d *providerData) remote.Host { return h.remoteAt(h.Address.ValueString(), d) }
 
 // remoteAt is remote with another address than the host's, by which it is reached directly.
@@ -147,7 +147,7 @@ func (h hostModel) remoteAt(address string, d *providerData) remote.Host {
 	if out.User == "" {
 		out.User = d.ssh.user
 	}
-	return out.Behind(d.ssh.bastion, h.PrivateIP.ValueString(), h.Address.ValueString(), h.PublicIP.ValueString())
+	return d.way(out, h.PrivateIP.ValueString(), h.InstanceID.ValueString(), h.Address.ValueString(), h.PublicIP.ValueString())
 }
 
 // node returns the host as the cluster sees it. Null or unknown attributes are zero.

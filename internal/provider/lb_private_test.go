@@ -72,7 +72,7 @@ func TestPrivateEndpointThroughBastion(t *testing.T) {
 	p := New("test")
 	newCore(t, p, values{"ssh": values{"private_key": sshKey(t), "bastion": values{
 		"address": bastion.Host.Address, "port": bastion.Host.Port, "user": "admin", "host_keys": []any{bastion.Host.HostKeys[0]}}}})
-	dial := p.data[0].fleet(t.Context()).Dial
+	dial := p.data[0].fleet(t.Context()).Dial("demo")
 	_, err := dial(t.Context(), "tcp", "10.240.0.4:6443")
 	if mention(t, fmt.Sprint(err), "bastion", "connect to 10.240.0.4:6443", "Connection refused"); <-asked != "10.240.0.4:6443" {
 		t.Error("it was not dialled through the bastion")

@@ -70,7 +70,7 @@ func newLBResource() resource.Resource {
 			"public": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether an EC2 instance gets an Elastic IP as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through " +
-					"the provider's `ssh.bastion`, or runs where private addresses are reached. Changed in place: with `false` the Elastic IP is released, which needs " +
+					"the provider's `ssh.bastion` or `ssh.instance_connect`, or runs where private addresses are reached. Changed in place: with `false` the Elastic IP is released, which needs " +
 					"`ec2:ReleaseAddress`, and kubeconfigs that name it no longer work. Default: `true`.",
 			},
 			"adopt": adoptAttribute(),

@@ -207,7 +207,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"data_volume":            dataVolumeAttribute(),
 			"associate_public_ip_address": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion` or a private connection, " +
+				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion`, `ssh.instance_connect` or a private connection, " +
 					"and another way to the internet, such as `nat_gateways` of the network. With one it cannot be in a private subnet. A change replaces the machine. Default: `true`.",
 				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
 			},

@@ -131,21 +131,28 @@ type webIdentityModel struct {
 }
 
 type endpointsModel struct {
-	EC2   types.String `tfsdk:"ec2"`
-	ELBV2 types.String `tfsdk:"elbv2"`
-	S3    types.String `tfsdk:"s3"`
-	SSM   types.String `tfsdk:"ssm"`
-	STS   types.String `tfsdk:"sts"`
+	EC2             types.String `tfsdk:"ec2"`
+	InstanceConnect types.String `tfsdk:"ec2_instance_connect"`
+	ELBV2           types.String `tfsdk:"elbv2"`
+	S3              types.String `tfsdk:"s3"`
+	SSM             types.String `tfsdk:"ssm"`
+	STS             types.String `tfsdk:"sts"`
 }
 
 type sshModel struct {
-	PrivateKey     types.String         `tfsdk:"private_key"`
-	PrivateKeyFile types.String         `tfsdk:"private_key_file"`
-	Agent          types.Bool           `tfsdk:"agent"`
-	AgentKey       types.String         `tfsdk:"agent_key"`
-	User           types.String         `tfsdk:"user"`
-	ConnectTimeout timetypes.GoDuration `tfsdk:"connect_timeout"`
-	Bastion        types.Object         `tfsdk:"bastion"`
+	PrivateKey      types.String         `tfsdk:"private_key"`
+	PrivateKeyFile  types.String         `tfsdk:"private_key_file"`
+	Agent           types.Bool           `tfsdk:"agent"`
+	AgentKey        types.String         `tfsdk:"agent_key"`
+	User            types.String         `tfsdk:"user"`
+	ConnectTimeout  timetypes.GoDuration `tfsdk:"connect_timeout"`
+	Bastion         types.Object         `tfsdk:"bastion"`
+	InstanceConnect types.Object         `tfsdk:"instance_connect"`
+}
+
+type instanceConnectModel struct {
+	EndpointID        types.String         `tfsdk:"endpoint_id"`
+	MaxTunnelDuration timetypes.GoDuration `tfsdk:"max_tunnel_duration"`
 }
 
 type bastionModel struct {
@@ -284,7 +291,11 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 				MarkdownDescription: "URLs of AWS services, for VPC endpoints or a local EC2. Default: the environment variables of the AWS SDK, such as `AWS_ENDPOINT_URL_EC2` and " +
 					"`AWS_ENDPOINT_URL`.",
 				Attributes: map[string]schema.Attribute{
-					"ec2":   schema.StringAttribute{Optional: true, MarkdownDescription: "URL of EC2.", Validators: []validator.String{tf.HTTPURL()}},
+					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of EC2.", Validators: []validator.String{tf.HTTPURL()}},
+					"ec2_instance_connect": schema.StringAttribute{
+						Optional: true, MarkdownDescription: "URL at which all EC2 Instance Connect Endpoints are reached, instead of by their DNS names. Default: `AWS_ENDPOINT_URL_EC2_INSTANCE_CONNECT`, else `AWS_ENDPOINT_URL`.",
+						Validators: []validator.String{tf.HTTPURL()},
+					},
 					"elbv2": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of Elastic Load Balancing, version 2.", Validators: []validator.String{tf.HTTPURL()}},
 					"s3": schema.StringAttribute{
 						Optional: true, MarkdownDescription: "URL of S3, where the copies of keys are. Buckets are part of the path there, not of the host's name.",
@@ -301,60 +312,3 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 
 // webIdentity is the path of assume_role_with_web_identity.
 var webIdentity = path.MatchRoot("assume_role_with_web_identity")
-
-func sshBlock() schema.SingleNestedBlock {
-	return schema.SingleNestedBlock{
-		MarkdownDescription: "How the provider reaches machines by SSH. Host keys are pinned from the first connection on; there is no trust on first use.",
-		Attributes: map[string]schema.Attribute{
-			"private_key": schema.StringAttribute{
-				Optional: true, Sensitive: true,
-				MarkdownDescription: "Private key in PEM or OpenSSH format, without a passphrase. Machines authorise its public key at launch. May be ephemeral; it is never in the state. " +
-					"Default: `K8S_SSH_PRIVATE_KEY`.",
-				Validators: []validator.String{privateKey()},
-			},
-			"private_key_file": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "Path of a file with the private key. Default: `K8S_SSH_PRIVATE_KEY_FILE`.",
-				Validators:          []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("ssh").AtName("private_key"))},
-			},
-			"agent": schema.BoolAttribute{
-				Optional: true,
-				MarkdownDescription: "Whether to use a key of the SSH agent at `SSH_AUTH_SOCK`, beside the private key if there is one. Default: `true` if `agent_key` is set, or if there " +
-					"is an agent and no private key, else `false`.",
-			},
-			"agent_key": schema.StringAttribute{
-				Optional: true,
-				MarkdownDescription: "The key of the SSH agent to use: its comment, its fingerprint as `ssh-add -l` prints it (`SHA256:...`), or its public key, such as " +
-					"`file(\"~/.ssh/id_ed25519.pub\")`. New machines authorise this key only, and no other key of the agent is offered to a machine or the bastion. Machines that " +
-					"exist keep the keys that they have. An RSA key works, and so does a security key (`sk-`): it is touched once for each connection, within `connect_timeout`. " +
-					"Certificates and DSA keys are refused. Default: `K8S_SSH_AGENT_KEY`, else the only key of the agent; if it holds several, the plan lists them.",
-				Validators: []validator.String{agentKey()},
-			},
-			"user": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "Login user with passwordless sudo, for machines and hosts that do not set their own. Default: `admin`, as in Debian's images.",
-				Validators:          []validator.String{tf.LoginUser()},
-			},
-			"connect_timeout": schema.StringAttribute{
-				Optional: true, CustomType: timetypes.GoDurationType{},
-				MarkdownDescription: "How long to wait for a machine to accept a connection before it counts as unreachable, as a duration such as `30s`. Default: `10s`.",
-				Validators:          []validator.String{tf.PositiveDuration()},
-			},
-			"bastion": schema.SingleNestedAttribute{
-				Optional: true,
-				MarkdownDescription: "Bastion through which all machines are reached, with the same key and at their private addresses. It may be a machine of the cluster: set " +
-					"`bastion_role` of `k8s_network`. The bastion itself is reached directly. Default: none.",
-				Attributes: map[string]schema.Attribute{
-					"address": schema.StringAttribute{Required: true, MarkdownDescription: "IP address or DNS name."},
-					"port":    schema.Int64Attribute{Optional: true, MarkdownDescription: "SSH port. Default: 22.", Validators: []validator.Int64{tf.Port()}},
-					"user":    schema.StringAttribute{Optional: true, MarkdownDescription: "Login user. Default: the provider's `ssh.user`.", Validators: []validator.String{tf.LoginUser()}},
-					"host_keys": schema.ListAttribute{
-						Required: true, ElementType: types.StringType,
-						MarkdownDescription: "SSH host keys, as `ssh-ed25519 AAAA...`, any of which is accepted.",
-						Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(hostKey())},
-					},
-				},
-			},
-		},
-	}
-}

@@ -235,7 +235,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		m.Region, m.Profile, m.AccessKey, m.SecretKey, m.Token, m.MaxRetries, m.RetryMode, m.DefaultTags, m.AssumeRole, m.Endpoints,
 		m.WebIdentity, m.ConfigFiles, m.CredentialsFiles, m.AllowedAccounts, m.ForbiddenAccounts,
 		role.RoleARN, role.SessionName, role.ExternalID, role.Policy, role.Duration,
-		web.RoleARN, web.SessionName, web.Token, web.TokenFile, web.Policy, web.PolicyARNs, web.Duration, endpoints.EC2, endpoints.ELBV2, endpoints.S3, endpoints.SSM, endpoints.STS,
+		web.RoleARN, web.SessionName, web.Token, web.TokenFile, web.Policy, web.PolicyARNs, web.Duration, endpoints.EC2, endpoints.InstanceConnect, endpoints.ELBV2, endpoints.S3, endpoints.SSM, endpoints.STS,
 	} {
 		d.awsUnknown = d.awsUnknown || v.IsUnknown()
 	}
@@ -248,7 +248,8 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		MaxRetries:   int(m.MaxRetries.ValueInt64()),
 		RetryMode:    m.RetryMode.ValueString(),
 		DefaultTags:  tf.StringMap(m.DefaultTags),
-		Endpoints:    infraaws.Endpoints{EC2: endpoints.EC2.ValueString(), ELB: endpoints.ELBV2.ValueString(), S3: endpoints.S3.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
+		Endpoints: infraaws.Endpoints{EC2: endpoints.EC2.ValueString(), InstanceConnect: endpoints.InstanceConnect.ValueString(), ELB: endpoints.ELBV2.ValueString(),
+			S3: endpoints.S3.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
 		UserAgent:    "terraform-provider-k8s-" + version,
 
 		Refused: logRefusal,

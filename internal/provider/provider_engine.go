@@ -11,6 +11,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -37,19 +38,35 @@ func (d *providerData) fleet(ctx context.Context) *fleet.Fleet {
 // apiDialTimeout bounds the opening of one direct connection to an API server.
 const apiDialTimeout = 15 * time.Second
 
-// dialAPI returns how the endpoint of the API servers is reached: a private address, or a name that does not
-// lead to a public one from here, through the bastion if there is one, and anything else directly.
-func (d *providerData) dialAPI(ctx context.Context) kube.DialFunc {
+// dialAPI returns how the endpoint of the API servers of a cluster is reached: a private address, or a name
+// that does not lead to a public one from here, through the bastion, or through a machine behind a tunnel, if
+// there is one, and anything else directly.
+func (d *providerData) dialAPI(ctx context.Context) func(cluster string) kube.DialFunc {
 	direct := (&net.Dialer{Timeout: apiDialTimeout}).DialContext
-	if d.ssh.bastion == nil {
-		return direct
-	}
-	through := d.pool.Machine(*d.ssh.bastion).Dialer(ctx)
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if leadsInside(ctx, address) {
-			return through(ctx, network, address)
+	return func(cluster string) kube.DialFunc {
+		var through func(context.Context, string) (remote.DialFunc, error)
+		switch {
+		case d.ssh.tunnels:
+			relay := &apiRelay{data: d, cluster: cluster}
+			through = func(dialing context.Context, address string) (remote.DialFunc, error) {
+				return relay.dialer(ctx, dialing, address)
+			}
+		case d.ssh.bastion != nil:
+			bastion := d.pool.Machine(*d.ssh.bastion).Dialer(ctx)
+			through = func(context.Context, string) (remote.DialFunc, error) { return bastion, nil }
+		default:
+			return direct
 		}
-		return direct(ctx, network, address)
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			if !leadsInside(ctx, address) {
+				return direct(ctx, network, address)
+			}
+			dial, err := through(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			return dial(ctx, network, address)
+		}
 	}
 }
 

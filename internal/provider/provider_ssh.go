@@ -36,13 +36,24 @@ type sshConfig struct {
 	agentKey string // in authorized_keys form
 	agentErr error
 	bastion  *remote.Host
+	// tunnels says that all machines are reached through EC2 Instance Connect Endpoints.
+	tunnels bool
 }
 
-// connect connects to a machine of k8s_machine as its login user, through the bastion if there is
-// one.
+// way returns how a host is reached: at its private address through a tunnel or the bastion, if there is
+// one, else as h says. others are further addresses by which the bastion is recognised.
+func (d *providerData) way(h remote.Host, private, instance string, others ...string) remote.Host {
+	if d.ssh.tunnels {
+		h.Address, h.Instance = private, instance
+		return h
+	}
+	return h.Behind(d.ssh.bastion, private, others...)
+}
+
+// connect connects to a machine of k8s_machine as its login user.
 func (d *providerData) connect(m infraaws.Machine, hostKeys []string) infraaws.Shell {
 	h := remote.Host{Name: m.Name, Address: m.Address().String(), User: m.User, HostKeys: hostKeys}
-	return d.shell(h.Behind(d.ssh.bastion, m.PrivateIP.String()))
+	return d.shell(d.way(h, m.PrivateIP.String(), m.ID))
 }
 
 // authorizedKeys returns the public keys that may log in to new machines: that of the private key,
@@ -120,7 +131,16 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, watch 
 		}
 		d.ssh.bastion = b
 	}
+	var tunnels *remote.Tunnels
+	if connect, _ := tf.Object[instanceConnectModel](ctx, s.InstanceConnect, diags); !s.InstanceConnect.IsNull() && !d.sshUnknown {
+		d.ssh.tunnels = true
+		tunnels = infraaws.Tunnels(infraaws.TunnelConfig{
+			EndpointID: connect.EndpointID.ValueString(), Duration: tf.Duration(connect.MaxTunnelDuration, 0),
+			Client: func() (*infraaws.Client, error) { return d.aws(context.WithoutCancel(ctx)) },
+		})
+	}
 	d.pool = remote.NewPool(remote.Config{
+		Tunnels:        tunnels,
 		Timing:         d.timing,
 		Signers:        d.ssh.signers,
 		Agent:          d.ssh.agent,

@@ -1,0 +1,172 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// tunnelled is a pool whose streams are counted, and cut after their lifetime.
+type tunnelled struct {
+	*Pool
+	open, peak, made atomic.Int32
+}
+
+type countedConn struct {
+	net.Conn
+	ended func()
+}
+
+func (c *countedConn) Close() error {
+	c.ended()
+	return c.Conn.Close()
+}
+
+func newTunnelled(t *testing.T, key ssh.Signer, limit int, lifetime time.Duration) *tunnelled {
+	t.Helper()
+	out := &tunnelled{}
+	out.Pool = NewPool(Config{Signers: []ssh.Signer{key}, ConnectTimeout: 2 * time.Second, Tunnels: &Tunnels{Name: "the endpoint", Max: limit, Lifetime: lifetime,
+		Open: func(ctx context.Context, h Host) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", h.addr())
+			if err != nil {
+				return nil, err
+			}
+			out.made.Add(1)
+			if n := out.open.Add(1); n > out.peak.Load() {
+				out.peak.Store(n)
+			}
+			counted := &countedConn{conn, sync.OnceFunc(func() { out.open.Add(-1) })}
+			time.AfterFunc(lifetime, func() { counted.Close() })
+			return counted, nil
+		}}})
+	t.Cleanup(func() { _ = out.Close() })
+	return out
+}
+
+// TestTunnelsAtOnce runs commands on more machines than there may be tunnels, also while all tunnels are
+// in use for longer than a machine may take to answer.
+func TestTunnelsAtOnce(t *testing.T) {
+	t.Parallel()
+	key := newSigner(t)
+	s := newServer(t, newSigner(t), key.PublicKey())
+	p := newTunnelled(t, key, 2, time.Hour)
+	p.cfg.ConnectTimeout = 500 * time.Millisecond
+	var all sync.WaitGroup
+	for n := range 6 {
+		m := p.Machine(s.host("machine-" + strconv.Itoa(n)))
+		all.Go(func() {
+			m.Prepare(t.Context())
+			for range 2 {
+				if _, err := m.Run(t.Context(), Command{Script: "sleep 0.4"}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if peak := p.peak.Load(); peak != 2 {
+		t.Errorf("%d tunnels at once", peak)
+	}
+	if made := p.made.Load(); made < 6 {
+		t.Errorf("%d tunnels for 6 machines", made)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	for n := range 2 {
+		go func() {
+			_, _ = p.Machine(s.host("machine-"+strconv.Itoa(n))).Run(t.Context(), Command{Script: "sleep 5"})
+		}()
+	}
+	time.Sleep(200 * time.Millisecond)
+	_, err := p.Machine(s.host("machine-5")).Run(ctx, Command{Script: ":"})
+	var unreachable *UnreachableError
+	if !errors.As(err, &unreachable) || unreachable.Tunnel != "the endpoint" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a tunnel: %v", err)
+	}
+}
+
+// TestTunnelRenewed checks that a command that runs when half the time of its tunnel is over goes on, and
+// that the next command gets a new tunnel.
+func TestTunnelRenewed(t *testing.T) {
+	t.Parallel()
+	key := newSigner(t)
+	s := newServer(t, newSigner(t), key.PublicKey())
+	p := newTunnelled(t, key, 2, 3*time.Second)
+	m := p.Machine(s.host("machine"))
+	long := make(chan error, 1)
+	go func() {
+		_, err := m.Run(t.Context(), Command{Script: "sleep 2.2"})
+		long <- err
+	}()
+	time.Sleep(1700 * time.Millisecond)
+	if n := s.connections.Load(); n != 1 {
+		t.Fatalf("%d connections before", n)
+	}
+	for range 3 {
+		if _, err := m.Run(t.Context(), Command{Script: ":"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.connections.Load(); n != 2 {
+		t.Errorf("%d connections, want the old and the new one", n)
+	}
+	if err := <-long; err != nil {
+		t.Errorf("the command that ran: %v", err)
+	}
+	deadline := time.Now().Add(500 * time.Millisecond) // before the old one is cut
+	for p.open.Load() != 1 && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := p.open.Load(); n != 1 {
+		t.Errorf("%d tunnels are open after the old one was used", n)
+	}
+}
+
+// TestTunnelForwards checks that a forwarded connection keeps its tunnel from being closed for another
+// machine.
+func TestTunnelForwards(t *testing.T) {
+	t.Parallel()
+	key := newSigner(t)
+	s := newServer(t, newSigner(t), key.PublicKey())
+	p := newTunnelled(t, key, 1, time.Hour)
+	conn, err := p.Machine(s.host("a")).Dial(t.Context(), "tcp", s.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := p.Machine(s.host("b")).Ping(ctx); err == nil {
+		t.Error("the tunnel in use was closed")
+	}
+	conn.Close()
+	conn.Close()
+	if err := p.Machine(s.host("b")).Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWayClosed(t *testing.T) {
+	t.Parallel()
+	why := errors.New("no endpoint")
+	p := NewPool(Config{Tunnels: &Tunnels{Max: 1, Lifetime: time.Hour, Open: func(_ context.Context, h Host) (net.Conn, error) {
+		return nil, &WayError{Machine: h.Name, Err: why}
+	}}})
+	defer p.Close()
+	h := newServer(t, newSigner(t), newSigner(t).PublicKey()).host("a")
+	began := time.Now()
+	for range 2 {
+		if err := p.Machine(h).WaitReady(t.Context(), 0); !errors.Is(err, why) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if time.Since(began) > time.Second {
+		t.Error("it waited")
+	}
+}

@@ -1,0 +1,79 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// apiRelay chooses the machine through which the private endpoint of a cluster's API servers is reached:
+// EC2 Instance Connect Endpoints lead to port 22 only. The endpoint's own machine comes first, then a
+// controller. Its host key is the one in its tags, where k8s_machine has put it. Whoever could change that
+// still has no certificate of the cluster's CA.
+type apiRelay struct {
+	data    *providerData
+	cluster string
+
+	mu     sync.Mutex
+	chosen map[netip.Addr]remote.Host
+}
+
+// dialer returns Dial of that machine. What the operation's context remembers of machines holds for it.
+func (r *apiRelay) dialer(operation, ctx context.Context, address string) (remote.DialFunc, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h, ok := r.chosen[at.Addr()]
+	if !ok {
+		if h, err = r.choose(ctx, at.Addr()); err != nil {
+			return nil, err
+		}
+		if r.chosen == nil {
+			r.chosen = map[netip.Addr]remote.Host{}
+		}
+		r.chosen[at.Addr()] = h
+	}
+	return r.data.pool.Machine(h).Dialer(operation), nil
+}
+
+func (r *apiRelay) choose(ctx context.Context, to netip.Addr) (remote.Host, error) {
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		return remote.Host{}, err
+	}
+	found, err := client.FindAllMachines(ctx, r.cluster)
+	if err != nil {
+		return remote.Host{}, err
+	}
+	m, ok := relayAmong(found, to)
+	if !ok {
+		return remote.Host{}, fmt.Errorf("the API servers of cluster %s at %s are reached through one of its machines, by SSH: no controller or load balancer of it runs", r.cluster, to)
+	}
+	h := remote.Host{Name: m.Name, User: cmp.Or(m.User, r.data.ssh.user), HostKeys: []string{m.HostKey}}
+	return r.data.way(h, m.PrivateIP.String(), m.ID), nil
+}
+
+// relayAmong chooses among the machines of a cluster.
+func relayAmong(found []infraaws.Machine, to netip.Addr) (infraaws.Machine, bool) {
+	fits := func(f func(infraaws.Machine) bool) int {
+		return slices.IndexFunc(found, func(m infraaws.Machine) bool { return m.State == running && m.HostKey != "" && f(m) })
+	}
+	for _, f := range []func(infraaws.Machine) bool{
+		func(m infraaws.Machine) bool { return m.PrivateIP == to },
+		func(m infraaws.Machine) bool { return m.Role == infraaws.RoleController },
+	} {
+		if i := fits(f); i >= 0 {
+			return found[i], true
+		}
+	}
+	return infraaws.Machine{}, false
+}
