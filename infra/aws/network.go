@@ -48,6 +48,8 @@ type NetworkSpec struct {
 	ControllerPods bool
 	// BastionRole is the role whose machines may reach SSH on every machine; none if it is empty.
 	BastionRole Role
+	// InstanceConnect wants an EC2 Instance Connect Endpoint, from which SSH on every machine is reached.
+	InstanceConnect bool
 	// IgnoreRules selects rules of others in the security groups, which are left alone.
 	IgnoreRules RuleFilter
 	Tags        map[string]string
@@ -59,8 +61,8 @@ type NetworkSpec struct {
 	// Claim says whose the network is. What it does not own is neither changed nor deleted.
 	Claim Claim
 
-	// lookForNATGateways looks for NAT gateways although none are wanted or known.
-	lookForNATGateways bool
+	// lookForParts looks for NAT gateways and endpoints although none are wanted or known.
+	lookForParts bool
 	// ownOnly finds only a VPC that carries the claim. What is in it is the network's, whoever has
 	// made it.
 	ownOnly bool
@@ -84,6 +86,8 @@ type Network struct {
 	NATGateways map[string]NATGateway
 	// SecurityGroups holds the group of each role.
 	SecurityGroups map[Role]string
+	// Connect identifies our own EC2 Instance Connect Endpoint, if there is one.
+	Connect ConnectParts
 	// Claim is whose the VPC is; in an adopted VPC, whose its groups are.
 	Claim Claim
 	// Unsettled lists the ids of what carries the claim of the specification and is not settled.
@@ -112,6 +116,7 @@ type snapshot struct {
 	nats    []types.NatGateway // also deleted ones; see natGateways
 	// natAddresses are the Elastic IPs of NAT gateways.
 	natAddresses []types.Address
+	endpoints    []types.Ec2InstanceConnectEndpoint // of ours, see endpoint
 	known        Network
 	mine         func(id *string, tags []types.Tag) bool
 	gateway      *types.InternetGateway
@@ -171,6 +176,12 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 	g.Go(func() (err error) {
 		if spec.mayHaveNATGateways() {
 			s.nats, s.natAddresses, err = c.natParts(gctx, spec, tagged)
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		if spec.mayConnect() {
+			s.endpoints, err = c.connectParts(gctx, spec, within)
 		}
 		return err
 	})
@@ -263,6 +274,7 @@ func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
 	for _, id := range s.Known.SecurityGroups {
 		known[id] = true
 	}
+	known[s.Known.Connect.EndpointID], known[s.Known.Connect.SecurityGroupID] = true, true
 	delete(known, "")
 	return func(id *string, tags []types.Tag) bool {
 		m := tagMap(tags)
@@ -291,6 +303,7 @@ func (s *snapshot) choose(vpcs []types.Vpc) {
 // narrow keeps what belongs to the chosen VPC and to us.
 func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.SecurityGroup, known Network) {
 	id := s.vpcID()
+	s.endpoints = slices.DeleteFunc(s.endpoints, func(e types.Ec2InstanceConnectEndpoint) bool { return sdk.ToString(e.VpcId) != id })
 	s.subnets = slices.DeleteFunc(s.subnets, func(n types.Subnet) bool {
 		return sdk.ToString(n.VpcId) != id || !s.adopted && !s.mine(n.SubnetId, n.Tags)
 	})
@@ -315,6 +328,9 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 			continue
 		}
 		role := Role(tagMap(g.Tags)[TagResource])
+		if known.Connect.SecurityGroupID == sdk.ToString(g.GroupId) {
+			role = roleConnect
+		}
 		for r, groupID := range known.SecurityGroups {
 			if groupID == sdk.ToString(g.GroupId) {
 				role = r
@@ -401,9 +417,8 @@ func (s *snapshot) network(spec NetworkSpec) Network {
 	if s.gateway != nil {
 		n.InternetGatewayID = sdk.ToString(s.gateway.InternetGatewayId)
 	}
-	for role, g := range s.groups {
-		n.SecurityGroups[role] = sdk.ToString(g.GroupId)
-	}
+	n.Connect, n.SecurityGroups = s.connect(), s.groupIDs()
+	delete(n.SecurityGroups, roleConnect)
 	return n
 }
 

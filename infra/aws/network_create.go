@@ -160,6 +160,7 @@ var roleDescriptions = map[Role]string{
 	RoleController:   "Kubernetes cluster %s: controllers",
 	RoleEtcd:         "Kubernetes cluster %s: members of etcd",
 	RoleWorker:       "Kubernetes cluster %s: workers",
+	roleConnect:      "Kubernetes cluster %s: EC2 Instance Connect Endpoint",
 }
 
 func (b *builder) createGroup(ctx context.Context, role Role) error {

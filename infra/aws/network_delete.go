@@ -20,8 +20,8 @@ import (
 // and the error is a ClaimedError if that is the VPC, or a group in an adopted VPC.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
-	spec.lookForNATGateways = true
-	own := NetworkSpec{Cluster: spec.Cluster, Claim: spec.Claim, ownOnly: true, lookForNATGateways: true}
+	spec.lookForParts = true
+	own := NetworkSpec{Cluster: spec.Cluster, Claim: spec.Claim, ownOnly: true, lookForParts: true}
 	s, err := c.takeSnapshot(ctx, spec)
 	if errors.Is(err, ErrNotFound) && !spec.adopts() {
 		s, err = c.takeSnapshot(ctx, own)
@@ -30,8 +30,10 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 		err = c.deletable(spec, s)
 	}
 	for err == nil && (s.vpc != nil || s.gateway != nil) {
-		err = c.deleteGroups(ctx, s)
-		if spec.adopts() {
+		if err = c.deleteEndpoints(ctx, s.endpoints); err == nil { // it uses a group and a subnet
+			err = c.deleteGroups(ctx, s)
+		}
+		if spec.adopts() || err != nil {
 			break
 		}
 		if err == nil {

@@ -29,7 +29,7 @@ type builder struct {
 // stages returns the functions that find differences, in the order in which they must be repaired:
 // each stage needs the results of the one before. The repairs within a stage are independent.
 func (b *builder) stages() []func() []repair {
-	return []func() []repair{b.findVPC, b.findParts, b.findNATGateways, b.findSettings, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
+	return []func() []repair{b.findVPC, b.findParts, func() []repair { return append(b.findNATGateways(), b.findConnect()...) }, b.findSettings, b.findExcessConnect, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
 }
 
 // EnsureNetwork makes the network, or completes and repairs an existing one. With an error it
@@ -110,7 +110,7 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 // FindNetwork returns the network of a cluster by its tags, with the admin and NodePort networks
 // and the role of bastions that its groups allow, for an import.
 func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, NetworkSpec, error) {
-	spec := NetworkSpec{Cluster: cluster, lookForNATGateways: true}
+	spec := NetworkSpec{Cluster: cluster, lookForParts: true}
 	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
 		return Network{}, spec, err
@@ -132,7 +132,7 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 	s.readLayout(&spec)
 	n := s.network(spec)
 	n.Claim = Held(tagMap(s.vpc.Tags))
-	spec.VPCCIDR = n.VPCCIDR
+	spec.VPCCIDR, spec.InstanceConnect = n.VPCCIDR, n.Connect.EndpointID != ""
 	for _, r := range rulesOf(s.groups[RoleLoadBalancer].IpPermissions) {
 		if r.from != portSSH || r.protocol != "tcp" {
 			continue
@@ -211,7 +211,7 @@ func (b *builder) findParts() []repair {
 	add := func(subject string, kind finding.Kind, problem finding.Problem, fix func(context.Context) error) {
 		out = append(out, repairOf(finding.Finding{Subject: subject, Kind: kind, Problem: problem}, fix))
 	}
-	for _, role := range Roles() {
+	for _, role := range b.spec.groupRoles() {
 		if _, ok := b.groups[role]; !ok {
 			add(subjectGroup(role), finding.SecurityGroup, finding.Missing, func(ctx context.Context) error { return b.createGroup(ctx, role) })
 		}
@@ -323,20 +323,20 @@ func (b *builder) findDefaultRoute(name string, natZone int) []repair {
 }
 
 func (b *builder) findRules() []repair {
-	ids := b.network().SecurityGroups
-	if len(ids) < len(Roles()) {
+	ids := b.groupIDs()
+	if slices.ContainsFunc(b.spec.groupRoles(), func(role Role) bool { return ids[role] == "" }) {
 		return nil // the missing group is a finding of its own, and rules need its id
 	}
 	var out []repair
 	wanted := wantedRules(b.spec, ids)
-	for _, role := range Roles() {
+	for _, role := range b.spec.groupRoles() {
 		group := b.groups[role]
 		others := func(egress bool) func(rule) bool {
 			return func(r rule) bool { return egress && r == egressIPv6 || b.ignored[groupRule{ids[role], egress, r}] }
 		}
 		missing, unexpected := diffRules(wanted[role], rulesOf(group.IpPermissions))
 		out = append(out, b.ruleRepairs(role, ids, missing, slices.DeleteFunc(unexpected, others(false)), false)...)
-		missing, unexpected = diffRules(wantedEgress, rulesOf(group.IpPermissionsEgress))
+		missing, unexpected = diffRules(b.wantedEgressOf(role), rulesOf(group.IpPermissionsEgress))
 		out = append(out, b.ruleRepairs(role, ids, missing, slices.DeleteFunc(unexpected, others(true)), true)...)
 	}
 	return out
@@ -387,6 +387,7 @@ func (b *builder) owned() []taggedThing {
 			out = append(out, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), tagMap(g.Tags)})
 		}
 	}
+	out = append(out, b.ownedConnectParts()...)
 	if b.spec.adopts() || b.vpc == nil {
 		return out
 	}

@@ -31,7 +31,7 @@ const natBudget = 10 * time.Minute
 
 // mayHaveNATGateways reports whether the network wants NAT gateways or may have some.
 func (s NetworkSpec) mayHaveNATGateways() bool {
-	return !s.adopts() && (s.NATGateways != NoNATGateways || len(s.Known.NATGateways) > 0 || s.lookForNATGateways)
+	return !s.adopts() && (s.NATGateways != NoNATGateways || len(s.Known.NATGateways) > 0 || s.lookForParts)
 }
 
 // natParts returns the network's NAT gateways and their Elastic IPs, whoever's they are.

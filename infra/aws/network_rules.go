@@ -91,6 +91,9 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 		if bastions != "" {
 			allow(role, "tcp", portSSH, portSSH, bastions)
 		}
+		if spec.InstanceConnect {
+			allow(role, "tcp", portSSH, portSSH, groups[roleConnect])
+		}
 	}
 	allow(RoleLoadBalancer, "tcp", portAPI, portAPI, append(admins, controller, worker)...)
 	if bastions == lb && bastions != "" {

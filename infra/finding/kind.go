@@ -55,6 +55,7 @@ const (
 	AdoptedSubnet        Kind = "adopted subnet"
 	InternetGateway      Kind = "internet gateway"
 	NATGateway           Kind = "NAT gateway"
+	InstanceConnect      Kind = "instance connect endpoint"
 	RouteTable           Kind = "route table"
 	SecurityGroup        Kind = "security group"
 	Instance             Kind = "instance"

@@ -210,13 +210,19 @@ var vocabulary = map[Kind]words{
 		Missing:   "missing{ (cause)}",
 		NotWanted: "exists, not wanted any more",
 	}},
+	InstanceConnect: {how: map[Problem]string{
+		Missing:   "missing",
+		NotWanted: "exists, not wanted any more",
+		Value:     "found {found}, wanted {wanted}{ (cause)}",
+	}},
 	RouteTable: {how: map[Problem]string{
 		Missing:   "missing",
 		NotWanted: "exists, not wanted any more",
 		Detached:  "not associated with subnet {target}",
 	}},
 	SecurityGroup: {how: map[Problem]string{
-		Missing: "missing",
+		Missing:   "missing",
+		NotWanted: "exists, not wanted any more",
 	}},
 	Instance: {head: "instance", how: map[Problem]string{
 		Value: "found {found}, wanted {wanted}",

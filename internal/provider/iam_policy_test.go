@@ -74,9 +74,12 @@ func (p policyFile) without(action string) string {
 // neededElsewhere are actions that this test's job does not need, and who does. The end-to-end tests
 // run under the same policies, and package cluster wants to see calls of the first two.
 var neededElsewhere = map[string]string{
-	"ec2:DescribeNetworkInterfaces": "asked who has an address or a subnet that is still in use, if EC2 has not given it back in time",
-	"ec2:DescribeInstanceStatus":    "asked while a machine does not answer on SSH yet",
-	"ec2:DescribeTags":              "asked at the end of an apply, which settles its claims; without it the next refresh does",
+	"ec2:DescribeNetworkInterfaces":   "asked who has an address or a subnet that is still in use, if EC2 has not given it back in time",
+	"ec2:DescribeInstanceStatus":      "asked while a machine does not answer on SSH yet",
+	"ec2:CreateNetworkInterface":      "asked for by EC2 when it makes the interface of an endpoint, with the action that makes the endpoint",
+	"iam:CreateServiceLinkedRole":     "likewise, for the role of EC2 Instance Connect",
+	"ec2-instance-connect:OpenTunnel": "needed by ssh.instance_connect: this test's machines have no SSH",
+	"ec2:DescribeTags":                "asked at the end of an apply, which settles its claims; without it the next refresh does",
 }
 
 // TestPolicies runs the main job, changes, repairs, a replacement and the destruction under exactly
@@ -364,7 +367,7 @@ func either(steps ...func() string) string {
 // machine is in its public subnet.
 func policyNetwork() values {
 	return with(networkConfig(), values{
-		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "timeouts": values{"delete": "10s"},
+		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "instance_connect_endpoint": true, "timeouts": values{"delete": "10s"},
 	})
 }
 

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -23,10 +24,14 @@ type networkPrivate struct {
 	// they have lost their tags.
 	RouteTables map[string]string              `json:"route_tables,omitempty"`
 	NATGateways map[string]infraaws.NATGateway `json:"nat_gateways,omitempty"`
+	// Connect identifies its EC2 Instance Connect Endpoint, likewise.
+	Connect infraaws.ConnectParts `json:"connect,omitzero"`
 }
 
 // remember keeps what is found. What is missing now stays known.
 func (p *networkPrivate) remember(n infraaws.Network) {
+	p.Connect.EndpointID = cmp.Or(n.Connect.EndpointID, p.Connect.EndpointID)
+	p.Connect.SecurityGroupID = cmp.Or(n.Connect.SecurityGroupID, p.Connect.SecurityGroupID)
 	if p.Adopts {
 		return
 	}
@@ -54,20 +59,21 @@ func (p networkPrivate) recovered(ctx context.Context, client *infraaws.Client, 
 
 func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
 	s := infraaws.NetworkSpec{
-		Cluster:        m.Cluster.ValueString(),
-		VPCCIDR:        tf.Prefix(m.VPCCIDR),
-		NodeCIDR:       tf.Prefix(m.NodeCIDR),
-		PublicCIDR:     tf.Prefix(m.PublicCIDR),
-		Zones:          m.zones(),
-		NATGateways:    infraaws.NATGateways(m.NATGateways.ValueString()),
-		InstanceTypes:  tf.Strings(m.InstanceTypes.Elements()),
-		AdminCIDRs:     tf.Prefixes(m.AdminCIDRs),
-		NodePortCIDRs:  tf.Prefixes(m.NodePortCIDRs),
-		ControllerPods: m.ControllerPods.ValueBool(),
-		BastionRole:    infraaws.Role(m.BastionRole.ValueString()),
-		IgnoreRules:    ignoreRulesFrom(m.IgnoreRules),
-		Tags:           tf.StringMap(m.Tags),
-		Known:          m.known(private),
+		Cluster:         m.Cluster.ValueString(),
+		VPCCIDR:         tf.Prefix(m.VPCCIDR),
+		NodeCIDR:        tf.Prefix(m.NodeCIDR),
+		PublicCIDR:      tf.Prefix(m.PublicCIDR),
+		Zones:           m.zones(),
+		NATGateways:     infraaws.NATGateways(m.NATGateways.ValueString()),
+		InstanceTypes:   tf.Strings(m.InstanceTypes.Elements()),
+		AdminCIDRs:      tf.Prefixes(m.AdminCIDRs),
+		NodePortCIDRs:   tf.Prefixes(m.NodePortCIDRs),
+		ControllerPods:  m.ControllerPods.ValueBool(),
+		InstanceConnect: m.InstanceConnect.ValueBool(),
+		BastionRole:     infraaws.Role(m.BastionRole.ValueString()),
+		IgnoreRules:     ignoreRulesFrom(m.IgnoreRules),
+		Tags:            tf.StringMap(m.Tags),
+		Known:           m.known(private),
 	}
 	if private.Adopts {
 		s.VPCID, s.SubnetIDs = m.VPCID.ValueString(), tf.Strings(m.SubnetIDs.Elements())
@@ -88,7 +94,7 @@ func (m networkModel) zones() []string {
 // known returns the ids in the state.
 func (m networkModel) known(private networkPrivate) infraaws.Network {
 	n := infraaws.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{},
-		RouteTables: private.RouteTables, NATGateways: private.NATGateways}
+		RouteTables: private.RouteTables, NATGateways: private.NATGateways, Connect: private.Connect}
 	for role, id := range tf.StringMap(m.SecurityGroupIDs) {
 		n.SecurityGroups[infraaws.Role(role)] = id
 	}
@@ -137,6 +143,7 @@ func (m *networkModel) fill(ctx context.Context, n infraaws.Network) {
 		groups[string(role)] = id
 	}
 	m.SecurityGroupIDs = tf.StringMapValue(groups)
+	m.InstanceConnectID = tf.OptionalString(n.Connect.EndpointID)
 	m.Drift = tf.NoDrift()
 	if m.NodeCIDR.IsUnknown() {
 		m.NodeCIDR = cidrtypes.NewIPv4PrefixNull()

@@ -70,6 +70,12 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if len(state.SecurityGroupIDs.Elements()) != len(infraaws.Roles()) {
 		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
 	}
+	switch plan.InstanceConnectID = state.InstanceConnectID; {
+	case !plan.InstanceConnect.ValueBool():
+		plan.InstanceConnectID = types.StringNull()
+	case state.InstanceConnectID.IsNull() || !state.VPCID.Equal(plan.VPCID) || state.Drift.IsUnknown() || len(state.Drift.Elements()) > 0:
+		plan.InstanceConnectID = types.StringUnknown()
+	}
 	plan.Ref = plan.ref(ctx, plan.Subnets)
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }

@@ -37,36 +37,38 @@ type networkResource struct{ base }
 func newNetworkResource() resource.Resource { return &networkResource{} }
 
 type networkModel struct {
-	ID               types.String         `tfsdk:"id"`
-	Cluster          types.String         `tfsdk:"cluster"`
-	VPCID            types.String         `tfsdk:"vpc_id"`
-	SubnetIDs        types.List           `tfsdk:"subnet_ids"`
-	SubnetID         types.String         `tfsdk:"subnet_id"`
-	VPCCIDR          cidrtypes.IPv4Prefix `tfsdk:"vpc_cidr"`
-	NodeCIDR         cidrtypes.IPv4Prefix `tfsdk:"node_cidr"`
-	NodeCIDRs        types.List           `tfsdk:"node_cidrs"`
-	PublicCIDR       cidrtypes.IPv4Prefix `tfsdk:"public_cidr"`
-	Subnets          types.List           `tfsdk:"subnets"`
-	Zones            types.List           `tfsdk:"availability_zones"`
-	ZoneCount        types.Int64          `tfsdk:"zone_count"`
-	NATGateways      types.String         `tfsdk:"nat_gateways"`
-	NATIPs           types.Map            `tfsdk:"nat_ips"`
-	InstanceTypes    types.Set            `tfsdk:"instance_types"`
-	AdminCIDRs       types.Set            `tfsdk:"admin_cidrs"`
-	NodePortCIDRs    types.Set            `tfsdk:"nodeport_cidrs"`
-	BastionRole      types.String         `tfsdk:"bastion_role"`
-	ControllerPods   types.Bool           `tfsdk:"controller_pods"`
-	IgnoreRules      types.Object         `tfsdk:"ignore_rules"`
-	Paused           types.Bool           `tfsdk:"paused"`
-	Adopt            types.Bool           `tfsdk:"adopt"`
-	Tags             types.Map            `tfsdk:"tags"`
-	TagsAll          types.Map            `tfsdk:"tags_all"`
-	SecurityGroupIDs types.Map            `tfsdk:"security_group_ids"`
-	Ref              types.Object         `tfsdk:"ref"`
-	Protection       types.Bool           `tfsdk:"deletion_protection"`
-	Claim            types.String         `tfsdk:"claim"`
-	Drift            types.Map            `tfsdk:"drift"`
-	Timeouts         timeouts.Value       `tfsdk:"timeouts"`
+	ID                types.String         `tfsdk:"id"`
+	Cluster           types.String         `tfsdk:"cluster"`
+	VPCID             types.String         `tfsdk:"vpc_id"`
+	SubnetIDs         types.List           `tfsdk:"subnet_ids"`
+	SubnetID          types.String         `tfsdk:"subnet_id"`
+	VPCCIDR           cidrtypes.IPv4Prefix `tfsdk:"vpc_cidr"`
+	NodeCIDR          cidrtypes.IPv4Prefix `tfsdk:"node_cidr"`
+	NodeCIDRs         types.List           `tfsdk:"node_cidrs"`
+	PublicCIDR        cidrtypes.IPv4Prefix `tfsdk:"public_cidr"`
+	Subnets           types.List           `tfsdk:"subnets"`
+	Zones             types.List           `tfsdk:"availability_zones"`
+	ZoneCount         types.Int64          `tfsdk:"zone_count"`
+	NATGateways       types.String         `tfsdk:"nat_gateways"`
+	NATIPs            types.Map            `tfsdk:"nat_ips"`
+	InstanceTypes     types.Set            `tfsdk:"instance_types"`
+	AdminCIDRs        types.Set            `tfsdk:"admin_cidrs"`
+	NodePortCIDRs     types.Set            `tfsdk:"nodeport_cidrs"`
+	BastionRole       types.String         `tfsdk:"bastion_role"`
+	ControllerPods    types.Bool           `tfsdk:"controller_pods"`
+	InstanceConnect   types.Bool           `tfsdk:"instance_connect_endpoint"`
+	InstanceConnectID types.String         `tfsdk:"instance_connect_endpoint_id"`
+	IgnoreRules       types.Object         `tfsdk:"ignore_rules"`
+	Paused            types.Bool           `tfsdk:"paused"`
+	Adopt             types.Bool           `tfsdk:"adopt"`
+	Tags              types.Map            `tfsdk:"tags"`
+	TagsAll           types.Map            `tfsdk:"tags_all"`
+	SecurityGroupIDs  types.Map            `tfsdk:"security_group_ids"`
+	Ref               types.Object         `tfsdk:"ref"`
+	Protection        types.Bool           `tfsdk:"deletion_protection"`
+	Claim             types.String         `tfsdk:"claim"`
+	Drift             types.Map            `tfsdk:"drift"`
+	Timeouts          timeouts.Value       `tfsdk:"timeouts"`
 }
 
 func (r *networkResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -256,7 +258,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 	m := networkModel{
 		Cluster:     types.StringValue(req.ID),
 		AdminCIDRs:  tf.PrefixesValue(spec.AdminCIDRs),
-		BastionRole: tf.OptionalString(string(spec.BastionRole)), ControllerPods: types.BoolValue(spec.ControllerPods),
+		BastionRole: tf.OptionalString(string(spec.BastionRole)), ControllerPods: types.BoolValue(spec.ControllerPods), InstanceConnect: types.BoolValue(spec.InstanceConnect),
 		Tags:    types.MapNull(types.StringType),
 		TagsAll: r.data.tagsAll(types.MapNull(types.StringType)),
 		// Null and empty mean the same; an import chooses null.

@@ -129,6 +129,14 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"place. Default: none.",
 				Validators: []validator.String{stringvalidator.OneOf(string(infraaws.RoleLoadBalancer), string(infraaws.RoleController), string(infraaws.RoleWorker))},
 			},
+			"instance_connect_endpoint": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+				MarkdownDescription: "Whether to make an EC2 Instance Connect Endpoint in the first subnet, and a security group for it that SSH on every machine is open to. The provider's `ssh.instance_connect` then " +
+					"reaches machines without public addresses and without a bastion. AWS allows one endpoint in a VPC, takes some minutes to make or to delete it, and charges nothing for it. Changed in place. Default: `false`.",
+			},
+			"instance_connect_endpoint_id": schema.StringAttribute{
+				Computed: true, MarkdownDescription: "Id of the EC2 Instance Connect Endpoint; null without `instance_connect_endpoint`.",
+			},
 			"controller_pods": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				MarkdownDescription: "Whether controllers may be nodes: `k8s_machine` takes a `pod_cidr` for them, and their security group lets in what reaches pods. Ports 22, 2379 " +

@@ -105,3 +105,41 @@ func TestAPIThroughMachine(t *testing.T) {
 	}
 	mention(t, fmt.Sprint(dial("other")), "no controller or load balancer of it runs")
 }
+
+// TestNetworkEndpoint makes the endpoint with the network, imports it, and takes it away in place.
+func TestNetworkEndpoint(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network := c.instance("k8s_network")
+	config := with(networkConfig(), values{"instance_connect_endpoint": true})
+	network.must(config)
+	network.settled(config)
+	id, _ := network.get("instance_connect_endpoint_id").(string)
+	if groups, _ := network.get("security_group_ids").(values); id == "" || len(groups) != len(infraaws.Roles()) {
+		t.Errorf("endpoint %q, groups %v", id, groups)
+	}
+	imported := c.instance("k8s_network")
+	imported.imports("demo")
+	if imported.get("instance_connect_endpoint") != true || imported.get("instance_connect_endpoint_id") != id {
+		t.Errorf("imported: %v", imported.state)
+	}
+	imported.settled(config)
+
+	answer[*ec2.DeleteInstanceConnectEndpointOutput](t)(c.client.EC2.DeleteInstanceConnectEndpoint(t.Context(), &ec2.DeleteInstanceConnectEndpointInput{InstanceConnectEndpointId: &id}))
+	network.look()
+	if drift := fmt.Sprint(network.get("drift")); drift == "map[]" {
+		t.Error("its deletion is no drift")
+	}
+	network.must(config)
+	network.settled(config)
+	if now := network.get("instance_connect_endpoint_id"); now == id || now == nil {
+		t.Errorf("repaired: %v", now)
+	}
+	network.must(networkConfig())
+	network.settled(networkConfig())
+	if now := network.get("instance_connect_endpoint_id"); now != nil {
+		t.Errorf("not wanted any more: %v", now)
+	}
+	c.fatal(network.apply(network.plan(nil)))
+	c.account.Empty()
+}
