@@ -85,7 +85,7 @@ func (s *machineRestart) pauseCluster(ctx context.Context, client *infraaws.Clie
 			return s.r.data.duty(ctx, t)
 		})
 		var unknown *fleet.GuardError
-		if errors.As(err, &unknown) && private && s.r.data.ssh.bastion == nil {
+		if errors.As(err, &unknown) && private && s.r.data.ssh.bastion == nil && !s.r.data.ssh.tunnels {
 			err = fmt.Errorf("%w\n%s has a provider configuration without ssh.bastion. If the others are reached through it, give it theirs, with the bastion's address and host key as text, and apply again", err, now.Name)
 		}
 		return err
