@@ -153,12 +153,25 @@ func (b *builder) findConnect() []repair {
 	})}
 }
 
-// createEndpoint makes the endpoint in the first subnet for machines. It waits for one that is being deleted:
+// connectSubnet returns the subnet for the endpoint. EC2 chooses its address, which must not be one that a
+// machine is to have: so it is beside NAT gateways, if there are some. ok is false if the subnet is missing.
+func (b *builder) connectSubnet() (id string, ok bool) {
+	subnets := b.network().Subnets
+	if len(subnets) == 0 {
+		return "", false
+	}
+	if i := slices.IndexFunc(subnets, func(s Subnet) bool { return s.Public }); i >= 0 && !b.spec.adopts() {
+		return subnets[i].ID, true
+	}
+	return subnets[0].ID, true
+}
+
+// createEndpoint makes the endpoint. It waits for one that is being deleted:
 // a VPC has one at most.
 func (b *builder) createEndpoint(ctx context.Context) error {
-	subnets := b.network().Subnets
+	subnet, ok := b.connectSubnet()
 	group := b.groupIDs()[roleConnect]
-	if len(subnets) == 0 || group == "" {
+	if !ok || group == "" {
 		return errors.New("its subnet or its security group is missing")
 	}
 	leaving := slices.DeleteFunc(slices.Clone(b.endpoints), func(e types.Ec2InstanceConnectEndpoint) bool {
@@ -169,7 +182,7 @@ func (b *builder) createEndpoint(ctx context.Context) error {
 	}
 	tags := b.want(string(roleConnect))
 	out, err := b.EC2.CreateInstanceConnectEndpoint(ctx, &ec2.CreateInstanceConnectEndpointInput{
-		SubnetId: &subnets[0].ID, SecurityGroupIds: []string{group}, PreserveClientIp: sdk.Bool(false),
+		SubnetId: &subnet, SecurityGroupIds: []string{group}, PreserveClientIp: sdk.Bool(false),
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeInstanceConnectEndpoint, tags)},
 	}, b.retryUntilKnown())
 	if err != nil {

@@ -131,8 +131,8 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"instance_connect_endpoint": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Whether to make an EC2 Instance Connect Endpoint in the first subnet, and a security group for it that SSH on every machine is open to. The provider's `ssh.instance_connect` then " +
-					"reaches machines without public addresses and without a bastion. AWS allows one endpoint in a VPC, takes some minutes to make or to delete it, and charges nothing for it. Changed in place. Default: `false`.",
+				MarkdownDescription: "Whether to make an EC2 Instance Connect Endpoint, and a security group for it that SSH on every machine is open to. The provider's `ssh.instance_connect` then " +
+					"reaches machines without public addresses and without a bastion. It is in the first public subnet, in an adopted VPC in the first subnet, and has an address there that AWS chooses: without `nat_gateways` that may be the `private_ip` of a machine to come. AWS allows one endpoint in a VPC, takes some minutes to make or to delete it, and charges nothing for it. Changed in place. Default: `false`.",
 			},
 			"instance_connect_endpoint_id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Id of the EC2 Instance Connect Endpoint; null without `instance_connect_endpoint`.",

@@ -101,6 +101,30 @@ func TestConnectEndpoint(t *testing.T) {
 	a.Empty()
 }
 
+// TestConnectEndpointBesideNAT checks that the endpoint takes no address of a subnet for machines.
+func TestConnectEndpointBesideNAT(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	c, ctx := a.client(&wire{}), deadline(t)
+	spec := privateSpec()
+	spec.InstanceConnect = true
+	n := ensured(ctx, t, c, spec)
+	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: []string{n.Connect.EndpointID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range n.Subnets {
+		if s.ID == *out.InstanceConnectEndpoints[0].SubnetId && !s.Public {
+			t.Errorf("it is in %s, for machines", s.CIDR)
+		}
+	}
+	spec.Known = n
+	if err := c.DeleteNetwork(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	a.Empty()
+}
+
 // TestConnectEndpointOfAnother: a VPC has one endpoint at most, and one of somebody else stays.
 func TestConnectEndpointOfAnother(t *testing.T) {
 	t.Parallel()
