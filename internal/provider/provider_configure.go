@@ -250,7 +250,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		DefaultTags:  tf.StringMap(m.DefaultTags),
 		Endpoints: infraaws.Endpoints{EC2: endpoints.EC2.ValueString(), InstanceConnect: endpoints.InstanceConnect.ValueString(), ELB: endpoints.ELBV2.ValueString(),
 			S3: endpoints.S3.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
-		UserAgent:    "terraform-provider-k8s-" + version,
+		UserAgent: "terraform-provider-k8s-" + version,
 
 		Refused: logRefusal,
 		Timing:  d.timing,

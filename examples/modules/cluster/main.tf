@@ -2,7 +2,7 @@
 # controller-0 and worker-0 are in the first zone, controller-1 and worker-1 in the second.
 #
 # The provider configuration k8s.direct makes what the bastion of a private cluster needs. The other
-# one reaches all machines, of a private cluster through the bastion.
+# one reaches all machines, of a private cluster through the bastion or through EC2 Instance Connect.
 
 resource "k8s_network" "this" {
   provider           = k8s.direct
@@ -11,14 +11,16 @@ resource "k8s_network" "this" {
   zone_count         = var.availability_zones == null ? var.zone_count : null
   availability_zones = var.availability_zones
   nat_gateways       = var.private ? var.nat_gateways : null
-  bastion_role       = var.private ? "lb" : null
+  bastion_role       = local.bastion ? "lb" : null
   controller_pods    = var.controller_nodes
   instance_types     = [var.instance_type]
   paused             = var.paused
+
+  instance_connect_endpoint = var.instance_connect
 }
 
 resource "k8s_machine" "bastion" {
-  count         = var.private ? 1 : 0
+  count         = local.bastion ? 1 : 0
   provider      = k8s.direct
   name          = "bastion"
   role          = "lb"
@@ -29,8 +31,9 @@ resource "k8s_machine" "bastion" {
 }
 
 locals {
-  zones = var.availability_zones == null ? var.zone_count : length(var.availability_zones)
-  nodes = k8s_network.this.node_cidrs
+  bastion = var.private && !var.instance_connect
+  zones   = var.availability_zones == null ? var.zone_count : length(var.availability_zones)
+  nodes   = k8s_network.this.node_cidrs
 
   # Workers get networks for their pods from the first one on, controllers from the last one down.
   pod_networks = pow(2, 24 - tonumber(split("/", var.pod_cidr)[1]))

@@ -13,6 +13,11 @@ output "bastion" {
   value       = one([for m in k8s_machine.bastion : { address = m.public_ip, host_keys = [m.host_key] }])
 }
 
+output "relay" {
+  description = "Instance through which people reach the API of a private cluster without a bastion, with SSH."
+  value       = { instance_id = k8s_machine.lb.id, private_ip = k8s_machine.lb.private_ip, host_key = k8s_machine.lb.host_key }
+}
+
 output "private_ips" {
   description = "Private addresses of the machines without the bastion, by name."
   value       = { for m in concat(k8s_machine.controller, k8s_machine.etcd, k8s_machine.worker, k8s_machine.lb) : m.name => m.private_ip }

@@ -23,7 +23,13 @@ variable "availability_zones" {
 variable "private" {
   type        = bool
   default     = false
-  description = "Whether only the bastion has a public address. The API is reached through it."
+  description = "Whether only the bastion, if there is one, has a public address."
+}
+
+variable "instance_connect" {
+  type        = bool
+  default     = false
+  description = "Whether the network has an EC2 Instance Connect Endpoint. A private cluster then has no bastion."
 }
 
 variable "nat_gateways" {

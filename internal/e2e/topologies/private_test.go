@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -56,7 +58,7 @@ func TestPrivate(t *testing.T) {
 		}
 		nat = aws.ToString(addresses[0].PublicIp)
 	})
-	proxy := socks(t, bastion.Address, bastion.HostKeys[0])
+	proxy := socks(t, bastion.Address, "22", bastion.HostKeys[0])
 	step("the API through the bastion", func(t *testing.T) {
 		c.LearnThrough(t, "socks5://"+proxy)
 		if host, _, _ := strings.Cut(strings.TrimPrefix(c.Endpoint, "https://"), ":"); !net.ParseIP(host).IsPrivate() {
@@ -98,8 +100,8 @@ func TestPrivate(t *testing.T) {
 	step("destroy leaves nothing", c.Destroy)
 }
 
-// socks starts ssh as a SOCKS proxy behind a bastion, until the test ends, and returns its address.
-func socks(t *testing.T, bastion, hostKey string) string {
+// socks starts ssh as a SOCKS proxy behind a machine, until the test ends, and returns its address.
+func socks(t *testing.T, machine, port, hostKey string) string {
 	t.Helper()
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -109,13 +111,17 @@ func socks(t *testing.T, bastion, hostKey string) string {
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
+	pinned, _, _, _, err := ssh.ParseAuthorizedKey([]byte(hostKey))
+	if err != nil {
+		t.Fatal(err)
+	}
 	known := filepath.Join(suite.Dir, "known_hosts")
-	if err := os.WriteFile(known, []byte(bastion+" "+hostKey+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(known, []byte(knownhosts.Line([]string{net.JoinHostPort(machine, port)}, pinned)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "ssh", "-F", "none", "-N", "-D", at, "-i", suite.SSH, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
-		"-o", "ExitOnForwardFailure=yes", "-o", "UserKnownHostsFile="+known, "admin@"+bastion)
+		"-o", "ExitOnForwardFailure=yes", "-o", "UserKnownHostsFile="+known, "-p", port, "admin@"+machine)
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
