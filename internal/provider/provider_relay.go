@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -21,31 +22,31 @@ type apiRelay struct {
 	cluster string
 
 	mu     sync.Mutex
-	chosen map[netip.Addr]remote.Host
+	chosen map[string]remote.Host // by address or name
 }
 
 // dialer returns Dial of that machine. What the operation's context remembers of machines holds for it.
 func (r *apiRelay) dialer(operation, ctx context.Context, address string) (remote.DialFunc, error) {
-	at, err := netip.ParseAddrPort(address)
+	to, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h, ok := r.chosen[at.Addr()]
+	h, ok := r.chosen[to]
 	if !ok {
-		if h, err = r.choose(ctx, at.Addr()); err != nil {
+		if h, err = r.choose(ctx, to); err != nil {
 			return nil, err
 		}
 		if r.chosen == nil {
-			r.chosen = map[netip.Addr]remote.Host{}
+			r.chosen = map[string]remote.Host{}
 		}
-		r.chosen[at.Addr()] = h
+		r.chosen[to] = h
 	}
 	return r.data.pool.Machine(h).Dialer(operation), nil
 }
 
-func (r *apiRelay) choose(ctx context.Context, to netip.Addr) (remote.Host, error) {
+func (r *apiRelay) choose(ctx context.Context, to string) (remote.Host, error) {
 	client, err := r.data.aws(ctx)
 	if err != nil {
 		return remote.Host{}, err
@@ -54,7 +55,8 @@ func (r *apiRelay) choose(ctx context.Context, to netip.Addr) (remote.Host, erro
 	if err != nil {
 		return remote.Host{}, err
 	}
-	m, ok := relayAmong(found, to)
+	at, _ := netip.ParseAddr(to) // a name is that of no machine
+	m, ok := relayAmong(found, at)
 	if !ok {
 		return remote.Host{}, fmt.Errorf("the API servers of cluster %s at %s are reached through one of its machines, by SSH: no controller or load balancer of it runs", r.cluster, to)
 	}
