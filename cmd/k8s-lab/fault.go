@@ -45,6 +45,9 @@ var kinds = []struct {
 	{"kill", "Cut the power of a machine, now", []field{
 		{"instance", "its id"}, {"outcome", "what EC2 makes of it: stopped (default), terminated or impaired"},
 	}, "kill instance=i-0123456789abcdef0 outcome=impaired"},
+	{"interrupt", "Interrupt a Spot instance: give it its notice now, and terminate it two minutes later", []field{
+		{"instance", "its id"}, {"seconds", "so long after the notice (120)"},
+	}, "interrupt instance=i-0123456789abcdef0 seconds=60"},
 	{"boot", "Disturb the first boot of machines", []field{
 		{"fault", "apt-lists-locked, dpkg-locked, cloud-init-hangs or package-half-installed"}, {"seconds", "for so long"},
 		{"package", "of package-half-installed"}, {"name", "only instances with this Name tag; may hold *"}, {"count", "so many instances"},

@@ -26,6 +26,9 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		maps.Copy(d.Context, a.delivered(accessKeyID))
 	}
 	var denied *iam.DeniedError
+	if err := a.authorizeSpotRole(req, p, account, accessKeyID); err != nil {
+		return err
+	}
 	if err := p.Authorize(demands); !errors.As(err, &denied) || denied.ByDefault() && a.named(req, p.ARN) {
 		return nil
 	}
@@ -42,6 +45,22 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	}
 	return wire.RefuseWith(http.StatusForbidden, "UnauthorizedOperation",
 		"You are not authorized to perform this operation. %v. Encoded authorization failure message: %s", denied, encodeDenied(denied))
+}
+
+// authorizeSpotRole refuses the account's first Spot instance to a caller who may not make EC2's service-linked
+// role for them.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/service-linked-roles-spot-instance-requests.html
+func (a *Account) authorizeSpotRole(req wire.Request, p iam.Principal, account iam.Account, accessKeyID string) error {
+	d, ok := account.SpotRole(iam.Call{Service: req.Protocol.Name, Action: req.Action, Form: req.Form})
+	if !ok || a.compute.SpotRole() {
+		return nil
+	}
+	maps.Copy(d.Context, a.delivered(accessKeyID))
+	if err := p.Authorize([]iam.Demand{d}); err != nil {
+		return wire.RefuseWith(http.StatusForbidden, "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+			"The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.")
+	}
+	return nil
 }
 
 // principal returns who an access key belongs to, with all policies that apply.

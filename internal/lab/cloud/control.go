@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
@@ -45,11 +46,11 @@ func (a *Account) Overview() Overview {
 // Faults returns the faults in force.
 func (a *Account) Faults() []fault.Fault { return a.faults.List() }
 
-// faultRequest is the body of POST /_lab/faults: a fault, or one of the two kinds that take effect
+// faultRequest is the body of POST /_lab/faults: a fault, or one of one of the kinds that take effect
 // once.
 type faultRequest struct {
 	fault.Fault
-	Instance string `json:"instance"` // kind "kill"
+	Instance string `json:"instance"` // kinds "kill" and "interrupt"
 	Outcome  string `json:"outcome"`  // kind "kill": stopped (default), terminated or impaired
 	Seed     uint64 `json:"seed"`     // kind "seed"
 }
@@ -159,6 +160,16 @@ func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if err := a.compute.PowerCut(r.Context(), in.Instance, in.Outcome); err != nil {
+			refuse(w, http.StatusConflict, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case "interrupt":
+		if in.Seconds < 0 {
+			refuse(w, http.StatusBadRequest, errors.New("seconds must not be negative"))
+			return
+		}
+		if err := a.compute.Interrupt(in.Instance, time.Duration(in.Seconds*float64(time.Second))); err != nil {
 			refuse(w, http.StatusConflict, err)
 			return
 		}

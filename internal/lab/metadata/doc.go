@@ -45,6 +45,9 @@ type Instance struct {
 	Tags                              map[string]string
 	Profile                           *Profile // nil when there is none
 
+	Spot          bool      // a Spot instance
+	Noticed, Ends time.Time // when its notice of an interruption came, and when it ends; zero without one
+
 	Enabled       bool // the service answers at all
 	TokenRequired bool // version 2 only
 	HopLimit      int  // IP TTL of answers

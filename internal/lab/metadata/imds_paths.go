@@ -44,6 +44,14 @@ func (i Instance) leaves(identity map[string]string) map[string]string {
 		"dynamic/instance-identity/document":       i.document(),
 	}
 	maps.Copy(out, identity)
+	if i.Spot {
+		out["meta-data/instance-life-cycle"] = "spot"
+	}
+	if !i.Noticed.IsZero() {
+		out["meta-data/spot/instance-action"] = `{"action":"terminate","time":"` + stamp(i.Ends) + `"}`
+		out["meta-data/spot/termination-time"] = stamp(i.Ends)
+		out["meta-data/events/recommendations/rebalance"] = `{"noticeTime":"` + stamp(i.Noticed) + `"}`
+	}
 	nic := "meta-data/network/interfaces/macs/" + i.MAC + "/"
 	for name, value := range map[string]string{
 		"device-number": "0", "interface-id": i.InterfaceID, "local-hostname": i.PrivateName, "local-ipv4s": i.PrivateIP.String(),

@@ -197,6 +197,33 @@ func TestMetadataTokens(t *testing.T) {
 	}
 }
 
+// TestSpotMetadata: a Spot instance sees the notice of its interruption, and nothing before.
+func TestSpotMetadata(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	plain, spot, noticed := example(), example(), example()
+	spot.Spot, noticed.Spot = true, true
+	noticed.Noticed, noticed.Ends = now, now.Add(2*time.Minute)
+	for _, tc := range []struct {
+		i                          Instance
+		cycle, action, end, advice string
+	}{
+		{plain, "on-demand", "Not Found", "Not Found", "Not Found"},
+		{spot, "spot", "Not Found", "Not Found", "Not Found"},
+		{noticed, "spot", `{"action":"terminate","time":"2026-05-01T12:02:00Z"}`, "2026-05-01T12:02:00Z", `{"noticeTime":"2026-05-01T12:00:00Z"}`},
+	} {
+		c := newClient(tc.i, &now)
+		_, token := c.do("PUT", "/latest/api/token", ttlHeader, "60")
+		for path, want := range map[string]string{
+			"instance-life-cycle": tc.cycle, "spot/instance-action": tc.action, "spot/termination-time": tc.end, "events/recommendations/rebalance": tc.advice,
+		} {
+			code, got := c.do("GET", "/latest/meta-data/"+path, tokenHeader, token)
+			if got != want || (code == http.StatusOK) == (want == "Not Found") {
+				t.Errorf("%s: %d %q, want %q", path, code, got, want)
+			}
+		}
+	}
+}
+
 // loopback opens the sockets of a VPC on this host, and sends the resolver's address to dns.
 type loopback struct{ dns chan string }
 

@@ -62,6 +62,7 @@ type instance struct {
 	Monitoring         bool
 	CPUCredits         string
 	Metadata           metadataOptions
+	Spot               *spotRequest // nil if it is On-Demand
 }
 
 type stateReason struct {
@@ -146,6 +147,8 @@ type instanceItem struct {
 	PlatformDetails    string         `xml:"platformDetails"`
 	BootMode           string         `xml:"currentInstanceBootMode"`
 	Profile            *Profile       `xml:"iamInstanceProfile,omitempty"`
+	Lifecycle          string         `xml:"instanceLifecycle,omitempty"`
+	SpotRequest        string         `xml:"spotInstanceRequestId,omitempty"`
 }
 
 type placementItem struct {
@@ -217,6 +220,9 @@ func (t *tx) instanceItem(i *instance) instanceItem {
 	}
 	if g := t.placementGroup(i.Group); g != nil {
 		item.Placement.GroupID = g.ID
+	}
+	if i.Spot != nil {
+		item.Lifecycle, item.SpotRequest = marketSpot, i.Spot.ID
 	}
 	if i.Monitoring {
 		item.Monitoring = "enabled"

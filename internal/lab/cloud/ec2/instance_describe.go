@@ -38,6 +38,8 @@ var instanceFields = fields[instance]{
 	"private-dns-name":                    ofItem(func(i instanceItem) string { return i.PrivateDNS }),
 	"ip-address":                          ofItem(func(i instanceItem) string { return i.PublicIP }),
 	"dns-name":                            ofItem(func(i instanceItem) string { return i.PublicDNS }),
+	"instance-lifecycle":                  ofItem(func(i instanceItem) string { return i.Lifecycle }),
+	"spot-instance-request-id":            ofItem(func(i instanceItem) string { return i.SpotRequest }),
 	"instance.group-id":                   ofGroups(func(g groupRef) string { return g.ID }),
 	"instance.group-name":                 ofGroups(func(g groupRef) string { return g.Name }),
 	"group-id":                            ofGroups(func(g groupRef) string { return g.ID }),

@@ -78,6 +78,9 @@ func (t *tx) metadata(i *instance, e *iface) metadata.Instance {
 	if a := t.profileOf(i.ID); a != nil && a.Ended.IsZero() {
 		m.Profile = &metadata.Profile{ARN: a.Profile.ARN, ID: a.Profile.ID, Since: a.Since}
 	}
+	if s := i.Spot; s != nil {
+		m.Spot, m.Noticed, m.Ends = true, s.Noticed, s.Ends
+	}
 	if m.PublicIP.IsValid() {
 		m.PublicName = t.publicDNS(e.VPC, m.PublicIP)
 	}

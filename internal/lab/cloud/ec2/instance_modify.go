@@ -139,8 +139,14 @@ func (t *tx) modifyInstance(i *instance, in *modifyInstanceRequest, attribute st
 		}
 		i.Shutdown = in.InstanceInitiatedShutdownBehavior.Value
 	case "disableApiTermination":
+		if i.Spot != nil {
+			return spotUnsupported(attribute)
+		}
 		i.DisableTermination = in.DisableApiTermination.Value
 	case "disableApiStop":
+		if i.Spot != nil {
+			return spotUnsupported(attribute)
+		}
 		i.DisableStop = in.DisableApiStop.Value
 	case "sourceDestCheck":
 		e.SourceDestCheck = in.SourceDestCheck.Value

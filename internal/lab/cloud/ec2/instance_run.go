@@ -39,10 +39,11 @@ type runInstancesRequest struct {
 		EnableResourceNameDnsARecord    bool
 		EnableResourceNameDnsAAAARecord bool
 	}
-	IamInstanceProfile  *profileSpec
-	BlockDeviceMappings []blockDeviceMapping `query:"BlockDeviceMapping"`
-	NetworkInterfaces   []interfaceSpec      `query:"NetworkInterface"`
-	TagSpecifications   []tagSpecification   `query:"TagSpecification"`
+	IamInstanceProfile    *profileSpec
+	InstanceMarketOptions *marketRequest
+	BlockDeviceMappings   []blockDeviceMapping `query:"BlockDeviceMapping"`
+	NetworkInterfaces     []interfaceSpec      `query:"NetworkInterface"`
+	TagSpecifications     []tagSpecification   `query:"TagSpecification"`
 }
 
 type metadataOptionsRequest struct {
@@ -84,6 +85,7 @@ type plan struct {
 	groups   []string
 	metadata metadataOptions
 	profile  Profile // none if its ARN is empty
+	spot     bool
 }
 
 func runInstances(t *tx, in *runInstancesRequest) (any, error) {
@@ -101,7 +103,7 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.MaxCount, err = t.launchable(in.InstanceType, in.MinCount, in.MaxCount); err != nil {
+	if in.MaxCount, err = t.launchable(in.InstanceType, p.spot, in.MinCount, in.MaxCount); err != nil {
 		return nil, err
 	}
 	if in.MaxCount, err = t.roomFor(in.InstanceType, p.subnet.Zone, in.MinCount, in.MaxCount); err != nil {
@@ -162,6 +164,10 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	if err := checkCredits(in.CreditSpecification.CpuCredits, in.InstanceType); err != nil {
 		return nil, err
 	}
+	spot, err := in.checkMarket()
+	if err != nil {
+		return nil, err
+	}
 	if err := checkUserData(in.UserData); err != nil {
 		return nil, err
 	}
@@ -175,7 +181,7 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	if err := checkSpecs(in.TagSpecifications, kindInstance, kindVolume, kindInterface); err != nil {
 		return nil, err
 	}
-	p := &plan{in: in}
+	p := &plan{in: in, spot: spot}
 	// EC2 takes these defaults from the image. Debian's requires IMDSv2 (imds-support v2.0).
 	p.metadata = metadataOptions{Tokens: "required", HopLimit: 2, Endpoint: "enabled", Tags: "disabled"}
 	if err := p.metadata.change(in.MetadataOptions); err != nil {
@@ -265,6 +271,9 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 		VPC: p.subnet.VPC, Subnet: p.subnet.ID, Zone: p.subnet.Zone, Group: in.Placement.GroupName, PrivateIP: ip, Shutdown: in.InstanceInitiatedShutdownBehavior,
 		DisableTermination: in.DisableApiTermination, DisableStop: in.DisableApiStop, EBSOptimized: in.EbsOptimized,
 		Monitoring: in.Monitoring.Enabled, CPUCredits: in.CreditSpecification.CpuCredits, Metadata: p.metadata,
+	}
+	if p.spot {
+		i.Spot = t.newSpotRequest(in.InstanceMarketOptions)
 	}
 	if k := t.keyPair(in.KeyName); k != nil {
 		i.PublicKey = k.Public

@@ -71,7 +71,7 @@ func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
 			if err := t.checkOffered(i.Type, i.Zone); err != nil {
 				return err
 			}
-			if _, err := t.launchable(i.Type, 1, 1); err != nil {
+			if _, err := t.launchable(i.Type, i.Spot != nil, 1, 1); err != nil {
 				return err
 			}
 			if _, err := t.roomFor(i.Type, i.Zone, 1, 1); err != nil {
@@ -99,6 +99,9 @@ func stopInstances(t *tx, in *instanceIDsRequest) (any, error) {
 		case stateStopping, stateStopped:
 			return nil
 		case stateRunning:
+			if i.Spot != nil {
+				return wire.Refuse("UnsupportedOperation", "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
+			}
 			if i.DisableStop {
 				return wire.Refuse("OperationNotPermitted", "The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", i.ID)
 			}

@@ -238,7 +238,7 @@ func (c *Compute) exited(exit machine.Exit) {
 		if !ok || i.Impaired || c.cfg.Machines.Running(id) {
 			return
 		}
-		if !exit.Reboot && i.Shutdown == "terminate" {
+		if !exit.Reboot && (i.Shutdown == actTerminate || i.Spot != nil) { // nothing can start a one-time Spot instance again
 			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 				i.set(stateShuttingDown, reasonInstanceShutdown, "")
 				t.afterCommit(func() { c.terminate(id) })
@@ -275,6 +275,9 @@ func (c *Compute) PowerCut(ctx context.Context, id, outcome string) error {
 		return fmt.Errorf("cutting the power of %s: %w", id, err)
 	}
 	c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
+		if i.Spot != nil && outcome != "impaired" {
+			outcome = "terminated"
+		}
 		switch outcome {
 		case "terminated":
 			i.set(stateShuttingDown, reasonPowerCut, reasonPowerCut.Code)
@@ -296,6 +299,9 @@ func (c *Compute) resume() error {
 		t.st.BootID = c.cfg.BootID
 		for _, i := range sorted(t.st.Instances) {
 			id := i.ID
+			if i.Spot != nil && i.up() && !i.Spot.Noticed.IsZero() {
+				t.endSpot(i)
+			}
 			switch i.State {
 			case statePending:
 				t.afterCommit(func() { c.launch(id) })

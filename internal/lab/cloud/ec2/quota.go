@@ -11,6 +11,7 @@ import (
 // Quotas are the account's limits. A zero field takes the default.
 type Quotas struct {
 	VCPUs              int // of running On-Demand Standard instances, default 32
+	SpotVCPUs          int // of running Standard Spot instances, default 32
 	Addresses          int // Elastic IPs, default 32
 	VPCs               int // default 64
 	RulesPerGroup      int // per direction, default 60 as on AWS
@@ -24,7 +25,7 @@ type Quotas struct {
 
 func (q Quotas) withDefaults() Quotas {
 	return Quotas{
-		cmp.Or(q.VCPUs, 32), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
+		cmp.Or(q.VCPUs, 32), cmp.Or(q.SpotVCPUs, 32), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
 		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
 		cmp.Or(q.NATGatewaysPerZone, 5), cmp.Or(q.ConnectEndpoints, 5), q.Unthrottled,
 	}
@@ -36,10 +37,13 @@ func (q Quotas) withDefaults() Quotas {
 func standard(instanceType string) bool { return strings.Contains("acdhimrtz", instanceType[:1]) }
 
 // freeVCPUs returns how many vCPUs more may run. Stopped instances do not count.
-func (t *tx) freeVCPUs() int {
+func (t *tx) freeVCPUs(spot bool) int {
 	free := t.c.cfg.Quotas.VCPUs
+	if spot {
+		free = t.c.cfg.Quotas.SpotVCPUs
+	}
 	for _, i := range t.st.Instances {
-		if (i.up() || i.State == stateStopping) && standard(i.Type) {
+		if (i.Spot != nil) == spot && (i.up() || i.State == stateStopping) && standard(i.Type) {
 			free -= instanceTypes[i.Type].vcpus
 		}
 	}
@@ -68,11 +72,14 @@ func (t *tx) roomFor(instanceType, zone string, least, wanted int) (int, error) 
 }
 
 // launchable returns how many of the wanted instances of a type may run, at least least of them.
-func (t *tx) launchable(instanceType string, least, wanted int) (int, error) {
+func (t *tx) launchable(instanceType string, spot bool, least, wanted int) (int, error) {
 	if !standard(instanceType) {
 		return wanted, nil
 	}
-	n := min(wanted, max(0, t.freeVCPUs())/instanceTypes[instanceType].vcpus)
+	n := min(wanted, max(0, t.freeVCPUs(spot))/instanceTypes[instanceType].vcpus)
+	if n < least && spot {
+		return 0, wire.Refuse("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+	}
 	if n < least {
 		return 0, wire.Refuse("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.", t.c.cfg.Quotas.VCPUs)
 	}

@@ -17,6 +17,7 @@ import (
 // then replaces the state, so that a refused or dry-run action changes nothing.
 type state struct {
 	BootID      string // the host's boot in which the machines last ran
+	SpotRole    bool   // the account has the service-linked role for Spot instances
 	PublicTurn  int    // where the search for a free public address continues
 	VPCs        map[string]*vpc
 	Subnets     map[string]*subnet

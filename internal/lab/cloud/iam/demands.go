@@ -190,6 +190,18 @@ func (a Account) passed(form url.Values) []Demand {
 	return nil
 }
 
+// SpotRole returns what a call for Spot instances demands as long as the account lacks EC2's service-linked role for them.
+func (a Account) SpotRole(c Call) (Demand, bool) {
+	if c.Service != "ec2" || c.Action != "RunInstances" || c.Form.Get("InstanceMarketOptions.MarketType") != "spot" {
+		return Demand{}, false
+	}
+	return Demand{
+		Action:   "iam:CreateServiceLinkedRole",
+		Resource: "arn:aws:iam::" + a.ID + ":role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+		Context:  map[string][]string{"iam:AWSServiceName": {"spot.amazonaws.com"}, "aws:RequestedRegion": {a.Region}},
+	}, true
+}
+
 func (a Account) ec2ARN(typ, name string) string {
 	owner := a.ID
 	if typ == "image" {
