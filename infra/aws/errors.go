@@ -52,9 +52,17 @@ func Advice(err error) string {
 	case "Unsupported":
 		return offered(err) + "Not every availability zone has every instance type: choose another instance_type, or set availability_zones of the network " +
 			"to a zone that has it, which replaces the network and every machine."
-	case "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded":
+	case "VcpuLimitExceeded", "InstanceLimitExceeded":
 		return "The account's quota for running instances in this region is used up: terminate some, or ask for more in the AWS console: " +
 			"Service Quotas, Amazon EC2, Running On-Demand Standard instances (L-1216C47A; other instance families have their own)."
+	case "MaxSpotInstanceCountExceeded":
+		return "The account's quota for Spot instances in this region is used up: terminate some, remove spot, or ask for more in the AWS console: " +
+			"Service Quotas, Amazon EC2, All Standard Spot Instance Requests (L-34B43A08; other instance families have their own)."
+	case "SpotMaxPriceTooLow":
+		return "Nobody gets a Spot instance of this type at this price now: remove max_price, which then is the On-Demand price, or raise it. `aws ec2 describe-spot-price-history` shows the prices."
+	case "AuthFailure.ServiceLinkedRoleCreationNotPermitted":
+		return "The account's first Spot instance makes the role AWSServiceRoleForEC2Spot, which these credentials may not: allow iam:CreateServiceLinkedRole, as the guide on IAM shows, " +
+			"or let an administrator run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once."
 	case "AddressLimitExceeded":
 		return "The account's quota for Elastic IPs in this region (5 by default) is used up: release one, or ask for more in the AWS console: " +
 			"Service Quotas, Amazon EC2, EC2-VPC Elastic IPs (L-0263D0A3)."

@@ -54,6 +54,8 @@ type MachineSpec struct {
 	// PlacementGroup is the name of the machine's placement group. If it is empty, the machine is in
 	// none: it is taken out of one that somebody else has put it into.
 	PlacementGroup string
+	// Spot makes the machine a Spot instance; nil means On-Demand. It is used only at launch.
+	Spot *Spot
 	// Image is an AMI id, or the name of an SSM parameter that holds one. ImageFilter, if not nil,
 	// finds one instead. They are used only at launch.
 	Image         string
@@ -106,6 +108,7 @@ type Machine struct {
 	InstanceType        string
 	InstanceProfile     string // name; empty if it has none
 	PlacementGroup      string // name; empty if it is in none
+	Spot                bool   // a Spot instance
 	InterfaceID         string
 	SecurityGroupIDs    []string // of its interface, sorted
 	SubnetID, VPCID     string
@@ -162,7 +165,7 @@ func machineOf(i types.Instance) Machine {
 		ID:      sdk.ToString(i.InstanceId),
 		Cluster: tags[TagCluster], Name: tags[TagResource], Role: Role(tags[TagRole]), User: tags[TagUser],
 		State: string(stateOf(i)), Started: sdk.ToTime(i.LaunchTime),
-		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType), InstanceProfile: profileIn(i),
+		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType), InstanceProfile: profileIn(i), Spot: isSpot(i),
 		AvailabilityZone: zoneOfInstance(i), SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
 		HostKey: tags[TagHostKey], Claim: Held(tags), Tags: tags,
 	}

@@ -87,6 +87,9 @@ func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.In
 				"import it, terminate it, or give this cluster another name",
 				spec.Name, m.ID, m.Role, m.PrivateIP, m.SubnetID, m.User)
 		}
+		if m.Spot != (spec.Spot != nil) {
+			return nil, fmt.Errorf("machine %s exists already as %s, and one of both is a Spot instance: terminate it, or give this cluster another name", spec.Name, m.ID)
+		}
 		return &live[0], nil
 	}
 	var ids []string
@@ -156,11 +159,12 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		ImageId:      &img.ID,
 		InstanceType: types.InstanceType(spec.InstanceType),
 		MinCount:     sdk.Int32(1), MaxCount: sdk.Int32(1),
-		UserData:            sdk.String(base64.StdEncoding.EncodeToString(data)),
-		Placement:           placementSpec(spec.PlacementGroup),
-		CreditSpecification: creditsSpec(spec.CPUCredits),
-		IamInstanceProfile:  profileSpec(spec.InstanceProfile),
-		NetworkInterfaces:   []types.InstanceNetworkInterfaceSpecification{nic},
+		UserData:              sdk.String(base64.StdEncoding.EncodeToString(data)),
+		Placement:             placementSpec(spec.PlacementGroup),
+		CreditSpecification:   creditsSpec(spec.CPUCredits),
+		InstanceMarketOptions: marketSpec(spec.Spot),
+		IamInstanceProfile:    profileSpec(spec.InstanceProfile),
+		NetworkInterfaces:     []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
 			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
 			Iops: given(root.chosenIOPS()), Throughput: given(root.ThroughputMiB),

@@ -160,6 +160,9 @@ func (c *Client) watch(ctx context.Context, id string, attempts int) (types.Inst
 
 // goneError says that an instance is terminated, or about to be.
 func goneError(i types.Instance) error {
+	if interrupted(i) {
+		return fmt.Errorf("instance %s, a Spot instance, was interrupted by EC2, which needed its capacity or whose price was higher than max_price: it is %s (%s) and %w any more", sdk.ToString(i.InstanceId), stateOf(i), reason(i), ErrNotFound)
+	}
 	return fmt.Errorf("instance %s is %s (%s) and %w any more", sdk.ToString(i.InstanceId), stateOf(i), reason(i), ErrNotFound)
 }
 

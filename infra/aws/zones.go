@@ -207,7 +207,7 @@ func (c *Client) notLaunched(ctx context.Context, spec MachineSpec, image string
 			what += " in " + zone
 		}
 	}
-	return fmt.Errorf("%s: %w", what, aboutPlacement(aboutProfile(c.withZones(ctx, err, spec.InstanceType))))
+	return fmt.Errorf("%s: %w", what, aboutSpot(aboutPlacement(aboutProfile(c.withZones(ctx, err, spec.InstanceType)))))
 }
 
 // offered says where a refused instance type is offered; it is empty if that is not known.

@@ -88,4 +88,5 @@ type Node struct {
 	PodCIDR   netip.Prefix // of a node; zero otherwise
 	Zone      string       // availability zone; empty if it is not known
 	Arch      string       // artifact.AMD64 or artifact.ARM64; empty means AMD64
+	Spot      bool         // an EC2 Spot instance
 }

@@ -34,6 +34,7 @@ type hostModel struct {
 	Zone       types.String         `tfsdk:"availability_zone"`
 	Arch       types.String         `tfsdk:"architecture"`
 	PowerState types.String         `tfsdk:"power_state"`
+	Spot       types.Bool           `tfsdk:"spot"`
 }
 
 // hostRef is k8s_machine.x.host. As an input it has no Required attributes: the framework would
@@ -84,6 +85,9 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	"architecture": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Architecture of the machine's processors: `amd64` or `arm64`. Its programs are downloaded for it. A role may have machines of both. Default: `amd64`.",
 		Validators: []validator.String{stringvalidator.OneOf(artifact.AMD64, artifact.ARM64)},
+	},
+	"spot": schema.BoolAttribute{
+		Optional: true, MarkdownDescription: "Whether the machine is a Spot instance. A worker then gets a service that drains its node when EC2 gives notice. Default: `false`.",
 	},
 	"power_state": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "`running`, `stopped`, or `paused` if it is stopped together with its whole cluster. The provider does not connect to a machine that is not to run. Default: `running`.",
@@ -159,6 +163,7 @@ func (h hostModel) node() component.Node {
 		PodCIDR:   tf.Prefix(h.PodCIDR),
 		Zone:      h.Zone.ValueString(),
 		Arch:      h.Arch.ValueString(),
+		Spot:      h.Spot.ValueBool(),
 	}
 }
 

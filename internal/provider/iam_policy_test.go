@@ -77,7 +77,7 @@ var neededElsewhere = map[string]string{
 	"ec2:DescribeNetworkInterfaces":   "asked who has an address or a subnet that is still in use, if EC2 has not given it back in time",
 	"ec2:DescribeInstanceStatus":      "asked while a machine does not answer on SSH yet",
 	"ec2:CreateNetworkInterface":      "asked for by EC2 when it makes the interface of an endpoint, with the action that makes the endpoint",
-	"iam:CreateServiceLinkedRole":     "likewise, for the role of EC2 Instance Connect",
+	"iam:CreateServiceLinkedRole":     "asked for likewise, for the roles of EC2 Instance Connect and of Spot instances: see TestSpotPolicy",
 	"ec2-instance-connect:OpenTunnel": "needed by ssh.instance_connect: this test's machines have no SSH",
 	"ec2:DescribeTags":                "asked at the end of an apply, which settles its claims; without it the next refresh does",
 }

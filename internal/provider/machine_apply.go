@@ -335,6 +335,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		InstanceType:     m.InstanceType.ValueString(),
 		CPUCredits:       m.CPUCredits.ValueString(),
 		PlacementGroup:   m.PlacementGroup.ValueString(),
+		Spot:             m.spot(ctx, diags),
 		InstanceProfile:  m.InstanceProfile.ValueString(),
 		Image:            m.AMI.ValueString(),
 		ImageFilter:      m.imageFilter(ctx, diags),

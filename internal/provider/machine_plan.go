@@ -44,6 +44,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	plan.check(ctx, req.Plan, config, network, &resp.Diagnostics)
 	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
 	plan.planPower(config, network, &resp.Diagnostics)
+	plan.checkSpot(ctx, req.State.Raw.IsNull(), &resp.Diagnostics)
 	plan.planRootVolume(ctx, req.Plan, config, state, &resp.Diagnostics)
 	plan.planRootKey(ctx, req.Plan, config, state, &resp.Diagnostics)
 
@@ -62,7 +63,11 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		if otherProcessor {
 			resp.RequiresReplace.Append(path.Root("instance_type"))
 		}
-		if moved || movesData || otherProcessor || plan.planRoll(ctx, req, resp, state) {
+		movesSpot := state.movesSpot(plan)
+		if movesSpot {
+			resp.RequiresReplace.Append(path.Root("instance_type"), path.Root("placement_group"))
+		}
+		if moved || movesData || otherProcessor || movesSpot || plan.planRoll(ctx, req, resp, state) {
 			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
 			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 			if config.PrivateIP.IsNull() {
@@ -162,7 +167,7 @@ func (m machineModel) host() hostModel {
 	h := hostModel{
 		PowerState: power,
 		Name:       m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
-		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone,
+		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone, Spot: m.spotHost(),
 		Address: m.PublicIP.StringValue, Arch: m.architecture(),
 	}
 	if m.PublicIP.IsNull() {

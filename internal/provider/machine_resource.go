@@ -58,6 +58,7 @@ type machineModel struct {
 	InstanceType      types.String         `tfsdk:"instance_type"`
 	PlacementGroup    types.String         `tfsdk:"placement_group"`
 	CPUCredits        types.String         `tfsdk:"cpu_credits"`
+	Spot              types.Object         `tfsdk:"spot"`
 	AMI               types.String         `tfsdk:"ami"`
 	ImageFilter       types.Object         `tfsdk:"image_filter"`
 	ImagePolicy       types.String         `tfsdk:"image_policy"`
@@ -174,6 +175,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"Default: the account's for the type, in a new account `standard` for t2 and else `unlimited`, which is not looked at.",
 				Validators: []validator.String{stringvalidator.OneOf(infraaws.CreditsStandard, infraaws.CreditsUnlimited)},
 			},
+			"spot": spotAttribute(),
 			"ami": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and " +
@@ -311,7 +313,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	}
 	m.RootVolumeType, m.RootVolumeKey = types.StringValue(found.RootVolume.Type), tf.OptionalString(found.RootVolumeKey)
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
-	m.PlacementGroup = tf.OptionalString(found.PlacementGroup)
+	m.PlacementGroup, m.Spot = tf.OptionalString(found.PlacementGroup), spotValue(found.Spot)
 	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
 	m.SecurityGroupIDs = furtherGroups(found, tf.StringMap(network.SecurityGroupIDs)[string(found.Role)])
 	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)

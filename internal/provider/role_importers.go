@@ -196,7 +196,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 // hostOfMachine returns an EC2 machine as k8s_machine.x.host.
 func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
 	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User), Role: types.StringValue(string(found.Role)),
-		PowerState: types.StringValue(running)}
+		PowerState: types.StringValue(running), Spot: spotValue(found.Spot)}
 	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
 	m.fill(ctx, found)
 	return m.host()
@@ -209,6 +209,11 @@ func hostArgument(ctx context.Context, found infraaws.Machine) map[string]any {
 		switch v := v.(type) {
 		case types.Int64:
 			out[name] = v.ValueInt64()
+		case types.Bool:
+			out[name] = nil
+			if !v.IsNull() {
+				out[name] = v.ValueBool()
+			}
 		case basetypes.StringValuable:
 			out[name] = nil
 			if s, _ := v.ToStringValue(ctx); !s.IsNull() {

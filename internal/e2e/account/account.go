@@ -126,6 +126,16 @@ func (a *Account) Fault(f fault.Fault) {
 	a.control(http.MethodPost, "faults", body)
 }
 
+// Interrupt gives a Spot instance its notice of an interruption, and ends it after so many seconds.
+func (a *Account) Interrupt(id string, seconds float64) {
+	a.t.Helper()
+	body, err := json.Marshal(map[string]any{"kind": "interrupt", "instance": id, "seconds": seconds})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.control(http.MethodPost, "faults", body)
+}
+
 // Calm removes all faults.
 func (a *Account) Calm() {
 	a.t.Helper()
