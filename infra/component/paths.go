@@ -15,6 +15,8 @@ const (
 	containerdCf = "/etc/containerd"
 	// podResolverPath is the script that makes PodResolvConf.
 	podResolverPath = "/usr/local/sbin/pod-resolver"
+	// spotInterruptionPath is the script that drains a Spot instance.
+	spotInterruptionPath = "/usr/local/sbin/spot-interruption"
 )
 
 // Paths that other packages use.
@@ -81,6 +83,7 @@ const (
 	KubeletUnit           = "kubelet.service"
 	KubeProxyUnit         = "kube-proxy.service"
 	PodEgressUnit         = "pod-egress.service"
+	SpotInterruptionUnit  = "spot-interruption.service"
 	HAProxyUnit           = "haproxy.service"
 )
 
