@@ -89,6 +89,12 @@ variable "workers" {
   default = 2
 }
 
+variable "spot_workers" {
+  type        = bool
+  default     = false
+  description = "Whether the workers are Spot instances, which EC2 may end with a notice of two minutes."
+}
+
 variable "kubernetes_version" {
   type    = string
   default = "1.36.4"
