@@ -129,12 +129,9 @@ def ask_to_leave(api, path, evict):
 def drain(api, end):
     """Asks the pods to leave until none is left, or the instance is to end."""
     patience = time.time() + (end - time.time()) / 2
-    cordoned = False
     while True:
         try:
-            if not cordoned:
-                api.cordon()
-                cordoned = True
+            api.cordon()
             pods = api.pods()
             if not pods:
                 return

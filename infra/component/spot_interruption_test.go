@@ -242,7 +242,9 @@ func TestSpotInterruption(t *testing.T) {
 	if want := `application/merge-patch+json {"metadata": {"annotations": {"k8s-from-scratch/cordoned": "true"}}, "spec": {"unschedulable": true}}`; s.patch != want {
 		t.Errorf("the node is changed by %s", s.patch)
 	}
+	s.closed = false // as an apply at the wrong time does it
 	s.mu.Unlock()
+	s.until(t, "the node is closed again", said, func() bool { return s.closed })
 	s.until(t, "the guarded pod is deleted", said, func() bool { return slices.Contains(s.asked, "delete guarded") })
 	s.mu.Lock()
 	defer s.mu.Unlock()

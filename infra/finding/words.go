@@ -169,7 +169,7 @@ var vocabulary = map[Kind]words{
 		Value: "found {found:q}, wanted {wanted}",
 	}},
 	Schedule: {head: "node schedulable", how: map[Problem]string{
-		Cordoned: "left cordoned by a roll-out that did not finish",
+		Cordoned: "left cordoned by a roll-out that did not finish, or on a notice of an interruption",
 	}},
 	Nodes: {how: map[Problem]string{
 		Unjudged: "the nodes could not be compared: {cause}",

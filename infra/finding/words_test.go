@@ -161,7 +161,7 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: Taint, Target: "gpu:NoSchedule", Problem: Value, Found: "a", Wanted: "b"}, `node taint gpu:NoSchedule: found "a", wanted "b"`},
 		{Finding{Kind: Taint, Target: "gpu:NoSchedule", Problem: NotWanted, Found: "a"}, `node taint gpu:NoSchedule: found "a", wanted none`},
 		{Finding{Kind: PodCIDR, Problem: Value, Found: "", Wanted: "10.200.0.0/24"}, `node pod CIDR: found "", wanted 10.200.0.0/24`},
-		{Finding{Kind: Schedule, Problem: Cordoned}, "node schedulable: left cordoned by a roll-out that did not finish"},
+		{Finding{Kind: Schedule, Problem: Cordoned}, "node schedulable: left cordoned by a roll-out that did not finish, or on a notice of an interruption"},
 		{Finding{Kind: Nodes, Problem: Unjudged, Cause: "no answer"}, "the nodes could not be compared: no answer"},
 
 		{Finding{Kind: Object, Problem: Missing}, "missing"},

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
 // TestSpotMachine: a worker is launched as a Spot instance, its interruption is named, and the next apply launches
@@ -99,6 +101,15 @@ func TestSpotMachine(t *testing.T) {
 	c.fatal(worker.apply(worker.plan(nil)))
 	c.fatal(network.apply(network.plan(nil)))
 	c.account.Empty()
+}
+
+// TestSpotHostOfImport: a role that is imported finds out which of its machines are Spot instances.
+func TestSpotHostOfImport(t *testing.T) {
+	for spot, want := range map[bool]any{true: true, false: nil} {
+		if got := hostArgument(t.Context(), infraaws.Machine{Name: "worker-0", Spot: spot})["spot"]; got != want {
+			t.Errorf("a Spot instance %t: %v", spot, got)
+		}
+	}
 }
 
 // TestPausedSpotMachine: a cluster with a Spot machine cannot be paused.

@@ -16,6 +16,33 @@ import (
 // notice is how long after its notice the interrupted machine of TestSpot ends. On AWS it is twice as long.
 const notice = time.Minute
 
+// guarded is a pod on worker-0, if that takes pods, whose budget allows no eviction.
+const guarded = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: guarded, namespace: default}
+spec:
+  selector: {matchLabels: {app: guarded}}
+  template:
+    metadata: {labels: {app: guarded}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 100
+            preference: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [worker-0]}]}
+      containers:
+      - {name: sleep, image: "k8s-lab/toolbox:1", command: ["sleep", "infinity"]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: guarded, namespace: default}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: guarded}}
+`
+
 // TestSpot interrupts a worker that is a Spot instance: its pods are ready elsewhere before it ends, and the next
 // apply replaces it.
 func TestSpot(t *testing.T) {
@@ -58,25 +85,38 @@ func TestSpot(t *testing.T) {
 	var first string
 	step("pods are ready elsewhere before an interrupted machine ends", func(t *testing.T) {
 		c.Create(t, harness.Web)
-		c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=120s")
-		if where := ready(t, c); where["worker-0"] != 1 || where["worker-1"] != 1 {
-			t.Fatalf("ready pods of web: %v", where)
+		c.Create(t, guarded)
+		for _, name := range []string{"web", "guarded"} {
+			c.Kubectl(t, "rollout", "status", "deployment/"+name, "--timeout=120s")
+		}
+		if web, kept := ready(t, c, "web"), ready(t, c, "guarded"); web["worker-0"] != 1 || web["worker-1"] != 1 || kept["worker-0"] != 1 {
+			t.Fatalf("ready pods of web: %v, of guarded: %v", web, kept)
 		}
 		first = aws.ToString(find(t, types.Filter{Name: aws.String("tag:Name"), Values: []string{"demo-worker-0"}}, running)[0].InstanceId)
 		began := time.Now()
 		suite.MustLab(t, "fault", "interrupt", "instance="+first, fmt.Sprintf("seconds=%.0f", notice.Seconds()))
 		harness.Eventually(t, notice-5*time.Second, "all pods are ready on the other worker", func() error {
-			if where := ready(t, c); where["worker-1"] != 2 || len(where) != 1 {
+			if where := ready(t, c, "web"); where["worker-1"] != 2 || len(where) != 1 {
 				return fmt.Errorf("ready pods of web: %v", where)
 			}
 			return nil
 		})
 		moved := time.Since(began)
+		harness.Eventually(t, notice-5*time.Second-moved, "the pod that its budget kept is ready on the other worker", func() error {
+			if where := ready(t, c, "guarded"); where["worker-1"] != 1 || len(where) != 1 {
+				return fmt.Errorf("ready pods of guarded: %v", where)
+			}
+			return nil
+		})
+		kept := time.Since(began)
+		if kept < notice/3 {
+			t.Errorf("the budget held for %s only", kept)
+		}
 		if n := len(find(t, types.Filter{Name: aws.String("instance-id"), Values: []string{first}}, running)); n != 1 {
 			t.Error("the machine had ended before its pods had moved")
 		}
-		t.Logf("figures: spot interrupted: pods ready elsewhere after %s", moved.Round(time.Second))
-		if said := c.Sh(t, "worker-0", "journalctl --no-pager -u spot-interruption.service"); !strings.Contains(said, "EC2 interrupts this Spot instance in") || !strings.Contains(said, "evicted") {
+		t.Logf("figures: spot interrupted: pods ready elsewhere after %s, one that its budget kept after %s", moved.Round(time.Second), kept.Round(time.Second))
+		if said := c.Sh(t, "worker-0", "journalctl --no-pager -u spot-interruption.service"); !strings.Contains(said, "EC2 interrupts this Spot instance in") || !strings.Contains(said, ": evicted") || !strings.Contains(said, "stays for now: ") || !strings.Contains(said, ": deleted") {
 			t.Errorf("the service says:\n%s", said)
 		}
 	})
@@ -104,7 +144,7 @@ func TestSpot(t *testing.T) {
 		}
 		c.Kubectl(t, "scale", "deployment/web", "--replicas=4")
 		c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=120s")
-		if where := ready(t, c); where["worker-0"] != 2 {
+		if where := ready(t, c, "web"); where["worker-0"] != 2 {
 			t.Errorf("ready pods of web: %v", where)
 		}
 	})
@@ -112,10 +152,10 @@ func TestSpot(t *testing.T) {
 	step("destroy leaves nothing", c.Destroy)
 }
 
-// ready returns how many pods of web are ready on each node, without those that are about to leave.
-func ready(t *testing.T, c *harness.Cluster) map[string]int {
+// ready returns how many pods of an app are ready on each node, without those that are about to leave.
+func ready(t *testing.T, c *harness.Cluster, app string) map[string]int {
 	t.Helper()
-	out := c.Kubectl(t, "get", "pods", "-l", "app=web", "-o",
+	out := c.Kubectl(t, "get", "pods", "-l", "app="+app, "-o",
 		`jsonpath={range .items[*]}{.spec.nodeName}{" "}{.metadata.deletionTimestamp}{" "}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
 	where := map[string]int{}
 	for line := range strings.Lines(out) {
