@@ -246,6 +246,7 @@ func TestSpotInterruption(t *testing.T) {
 	s.mu.Unlock()
 	s.until(t, "the node is closed again", said, func() bool { return s.closed })
 	s.until(t, "the guarded pod is deleted", said, func() bool { return slices.Contains(s.asked, "delete guarded") })
+	s.until(t, "it says that it has deleted the guarded pod", said, func() bool { return strings.Contains(said(), "default/guarded: deleted") })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if left := time.Until(s.end); left < time.Second/2 || !slices.Contains(s.asked, "evict guarded") {

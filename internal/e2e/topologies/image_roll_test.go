@@ -21,7 +21,7 @@ func TestImageRoll(t *testing.T) {
 			t.Fatal(err)
 		}
 		const zones = "zone_count      = 3\n"
-		main := strings.Replace(string(source), zones, zones+"  workers         = 1\n  image_policy    = \"roll\"\n", 1)
+		main := strings.Replace(string(source), zones, zones+"  image_policy    = \"roll\"\n", 1)
 		if err := c.WS.WriteFile("main.tf", main); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestImageRoll(t *testing.T) {
 	step("second plan is empty", c.NoChanges)
 	step("every machine gets a newer image", func(t *testing.T) {
 		newest := strings.TrimSpace(harness.Must[string](t)(suite.Lab(t.Context(), "publish", "13")))
-		order := append(harness.Numbered("controller", 3), "worker-0")
+		order := append(harness.Numbered("controller", 3), harness.Numbered("worker", 2)...)
 		result := recorded(t, c, func() {
 			for n, name := range order {
 				changes, text, err := c.WS.Plan(t.Context())

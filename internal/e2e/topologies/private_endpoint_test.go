@@ -19,6 +19,7 @@ import (
 // TestPrivateEndpoint builds a cluster without a bastion, which is reached through an EC2 Instance Connect
 // Endpoint only.
 func TestPrivateEndpoint(t *testing.T) {
+	inSoak(t)
 	c := open(t, "private-endpoint")
 	step := harness.Steps(t)
 	api := ec2.NewFromConfig(suite.AWS())
