@@ -46,6 +46,7 @@ spec:
 // TestSpot interrupts a worker that is a Spot instance: its pods are ready elsewhere before it ends, and the next
 // apply replaces it.
 func TestSpot(t *testing.T) {
+	inSoak(t)
 	c := open(t, "spot")
 	step := harness.Steps(t)
 	workers := harness.Numbered("worker", 2)
