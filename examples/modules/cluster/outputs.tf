@@ -14,8 +14,8 @@ output "bastion" {
 }
 
 output "relay" {
-  description = "Instance through which people reach the API of a private cluster without a bastion, with SSH."
-  value       = { instance_id = k8s_machine.lb.id, private_ip = k8s_machine.lb.private_ip, host_key = k8s_machine.lb.host_key }
+  description = "Instance through which people reach the API of a private cluster without a bastion, with SSH. Null without a machine lb-0."
+  value       = one([for m in k8s_machine.lb : { instance_id = m.id, private_ip = m.private_ip, host_key = m.host_key }])
 }
 
 output "private_ips" {
