@@ -16,14 +16,19 @@ const (
 	// before it has its address are lost, and waiting for them would take longer than trying again.
 	// The rest of an attempt may take longer, because a booting machine is busy.
 	readyAttempt = 2 * time.Second
+	// tunnelPoll is the shortest pause between two attempts through a tunnel: each asks AWS for a new one.
+	tunnelPoll = time.Second
 )
 
 // WaitReady waits until a command runs as root on the machine, and tries every poll (100 ms if
-// zero). It returns at once with a [*HostKeyError] or another permanent error, after a grace of 30
+// zero, and a second at least through a tunnel). It returns at once with a [*HostKeyError] or another permanent error, after a grace of 30
 // s with an [*AuthError], and otherwise with the last error when ctx ends.
 func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 	if poll <= 0 {
 		poll = 100 * time.Millisecond
+	}
+	if m.pool.tunnelled(m.host) {
+		poll = max(poll, tunnelPoll)
 	}
 	tick := time.NewTicker(poll)
 	defer tick.Stop()

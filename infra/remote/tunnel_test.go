@@ -152,6 +152,23 @@ func TestTunnelForwards(t *testing.T) {
 	}
 }
 
+// TestTunnelWait checks that a machine that is waited for does not cost many tunnels.
+func TestTunnelWait(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Int32
+	p := NewPool(Config{Tunnels: &Tunnels{Max: 1, Lifetime: time.Hour, Open: func(context.Context, Host) (net.Conn, error) {
+		opened.Add(1)
+		return nil, errors.New("it boots")
+	}}})
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+	defer cancel()
+	err := p.Machine(newServer(t, newSigner(t), newSigner(t).PublicKey()).host("a")).WaitReady(ctx, 0)
+	if n := opened.Load(); err == nil || n < 2 || n > 4 {
+		t.Errorf("%d tunnels in 2.5 seconds: %v", n, err)
+	}
+}
+
 func TestWayClosed(t *testing.T) {
 	t.Parallel()
 	why := errors.New("no endpoint")
