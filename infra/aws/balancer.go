@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -30,14 +31,23 @@ type BalancerSpec struct {
 	Cluster, Name string // Name is unique in the cluster
 	Public        bool   // whether it faces the internet
 	VPCID         string
-	SubnetIDs     []string // one for each availability zone
-	GroupID       string   // its security group
-	InstanceIDs   []string // of the controllers
-	StoppedIDs    []string // those of them that are stopped, which AWS does not take as new targets
-	Tags          map[string]string
-	RemoveTags    []string
+	// Subnets are those in which the load balancer may be, by availability zone, the preferred ones first. It is
+	// in one of each zone, and stays in the one in which it is.
+	Subnets     map[string][]BalancerSubnet
+	GroupID     string   // its security group
+	InstanceIDs []string // of the controllers
+	StoppedIDs  []string // those of them that are stopped, which AWS does not take as new targets
+	Tags        map[string]string
+	RemoveTags  []string
 	// Claim says whose the load balancer is. What it does not own is neither changed nor deleted.
 	Claim Claim
+}
+
+// BalancerSubnet is a subnet for a load balancer, and the private address that it takes there if it is made there
+// and is internal; the zero address is any.
+type BalancerSubnet struct {
+	ID      string
+	Address netip.Addr
 }
 
 // Balancer is a Network Load Balancer as found in AWS.
@@ -58,10 +68,14 @@ type Balancer struct {
 // https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_CreateLoadBalancer.html
 const nameLimit = 32
 
+// namePrefix begins the name of every load balancer. Policies name it. "k8s-" is that of the AWS Load Balancer
+// Controller.
+const namePrefix = "kfs-"
+
 // awsName returns the name in AWS of the load balancer and of its target group, which is all that finds
 // them. A long one is cut and ends with a digest of the whole.
 func (s BalancerSpec) awsName() string {
-	name := "k8s-" + s.Cluster + "-" + s.Name
+	name := namePrefix + s.Cluster + "-" + s.Name
 	if len(name) <= nameLimit {
 		return name
 	}
@@ -120,7 +134,7 @@ func (c *Client) EnsureBalancer(ctx context.Context, arn string, spec BalancerSp
 func (c *Client) ObserveBalancer(ctx context.Context, arn string, spec BalancerSpec) (Balancer, []finding.Finding, error) {
 	p, err := c.balancerParts(ctx, spec)
 	if err == nil {
-		_, err = spec.judge(p, arn)
+		err = spec.owns(p, arn)
 	}
 	if err == nil && p.balancer == nil {
 		err = fmt.Errorf("it %w", ErrNotFound)
@@ -149,8 +163,7 @@ func (c *Client) FindBalancer(ctx context.Context, spec BalancerSpec) (Balancer,
 func (c *Client) DeleteBalancer(ctx context.Context, arn string, spec BalancerSpec) error {
 	p, err := c.balancerParts(ctx, spec)
 	if err == nil {
-		spec.Claim.Adopt = false
-		_, err = spec.judge(p, arn)
+		err = spec.owns(p, arn)
 	}
 	if err == nil && p.balancer != nil {
 		_, err = c.ELB.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: p.balancer.LoadBalancerArn})
@@ -188,6 +201,29 @@ func (s BalancerSpec) judge(p balancerParts, arn string) (take []string, err err
 	return take, nil
 }
 
+// owns returns a ClaimedError unless all parts are ours already.
+func (s BalancerSpec) owns(p balancerParts, arn string) error {
+	s.Claim.Adopt = false
+	take, err := s.judge(p, arn)
+	if err == nil && len(take) > 0 {
+		err = &ClaimedError{What: "network load balancer " + s.awsName(), Holder: Held(p.tags[take[0]]), Known: arn != ""}
+	}
+	return err
+}
+
+// CheckBalancer returns an error if EnsureBalancer would find another's load balancer, or one that cannot become
+// what is wanted. It writes nothing.
+func (c *Client) CheckBalancer(ctx context.Context, arn string, spec BalancerSpec) error {
+	p, err := c.balancerParts(ctx, spec)
+	if err == nil {
+		_, err = spec.judge(p, arn)
+	}
+	if err == nil {
+		err = p.fits(spec)
+	}
+	return spec.about(err)
+}
+
 // claimBalancer returns the parts that exist, claimed before anything is changed.
 func (c *Client) claimBalancer(ctx context.Context, arn string, spec BalancerSpec) (balancerParts, error) {
 	p, err := c.balancerParts(ctx, spec)
@@ -216,6 +252,9 @@ var errOtherBalancer = errors.New("delete it, then apply again")
 
 // fits reports what of the parts cannot be changed and is not as wanted.
 func (p balancerParts) fits(spec BalancerSpec) error {
+	if b := p.balancer; b != nil && b.Type != types.LoadBalancerTypeEnumNetwork {
+		return fmt.Errorf("it exists as a load balancer of the type %s: %w", b.Type, errOtherBalancer)
+	}
 	if b := p.balancer; b != nil && (sdk.ToString(b.VpcId) != spec.VPCID || b.Scheme != spec.scheme()) {
 		return fmt.Errorf("it exists in VPC %s as %s, wanted %s as %s: %w", sdk.ToString(b.VpcId), b.Scheme, spec.VPCID, spec.scheme(), errOtherBalancer)
 	}

@@ -80,10 +80,15 @@ func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec Balance
 		p.group = &out.TargetGroups[0]
 	}
 	if p.balancer == nil {
-		out, err := c.ELB.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
-			Name: sdk.String(spec.awsName()), Type: types.LoadBalancerTypeEnumNetwork, Scheme: spec.scheme(), Subnets: spec.SubnetIDs,
+		in := &elb.CreateLoadBalancerInput{
+			Name: sdk.String(spec.awsName()), Type: types.LoadBalancerTypeEnumNetwork, Scheme: spec.scheme(), SubnetMappings: spec.mappings(true),
 			SecurityGroups: []string{spec.GroupID}, Tags: elbTags(c.balancerTags(spec)),
-		}, c.elbRetry(doubtAttempts, "SubnetNotFound", "InvalidSecurityGroup"))
+		}
+		out, err := c.ELB.CreateLoadBalancer(ctx, in, c.elbRetry(doubtAttempts, "SubnetNotFound", "InvalidSecurityGroup"))
+		if IsCode(err, "InvalidConfigurationRequest") { // something has the address, such as a load balancer that is being deleted
+			in.SubnetMappings = spec.mappings(false)
+			out, err = c.ELB.CreateLoadBalancer(ctx, in)
+		}
 		if err != nil {
 			return p, c.duplicate(ctx, spec, fmt.Errorf("make it: %w", err))
 		}
@@ -121,8 +126,7 @@ func (c *Client) duplicate(ctx context.Context, spec BalancerSpec, err error) er
 	if seen != nil {
 		return errors.Join(err, seen)
 	}
-	spec.Claim.Adopt = false
-	if _, other := spec.judge(p, sdk.ToString(p.balancerARN())); other != nil {
+	if other := spec.owns(p, ""); other != nil {
 		return other
 	}
 	return err
@@ -159,14 +163,19 @@ func (c *Client) awaitBalancer(ctx context.Context, p *balancerParts) error {
 func (c *Client) balancerRepairs(spec BalancerSpec, p balancerParts) []repair {
 	out := c.groupRepairs(spec, p)
 	arn := p.balancer.LoadBalancerArn
-	var subnets []string
-	for _, z := range p.balancer.AvailabilityZones {
-		subnets = append(subnets, sdk.ToString(z.SubnetId))
-	}
-	if found, wanted := list(subnets), list(spec.SubnetIDs); found != wanted {
-		out = append(out, repairOf(finding.Finding{Kind: finding.BalancerSubnets, Problem: finding.Value, Found: found, Wanted: wanted}, func(ctx context.Context) error {
-			_, err := c.ELB.SetSubnets(ctx, &elb.SetSubnetsInput{LoadBalancerArn: arn, Subnets: spec.SubnetIDs})
-			return err
+	present, kept, wanted := p.subnets(spec)
+	if found, want := list(present), list(wanted); found != want {
+		out = append(out, repairOf(finding.Finding{Kind: finding.BalancerSubnets, Problem: finding.Value, Found: found, Wanted: want}, func(ctx context.Context) error {
+			// AWS changes the subnet of a zone only by leaving the zone.
+			for _, subnets := range [][]string{kept, wanted} {
+				if len(subnets) == 0 || list(subnets) == found {
+					continue
+				}
+				if _, err := c.ELB.SetSubnets(ctx, &elb.SetSubnetsInput{LoadBalancerArn: arn, Subnets: subnets}); err != nil {
+					return err
+				}
+			}
+			return nil
 		}))
 	}
 	if found := list(p.balancer.SecurityGroups); found != spec.GroupID {
@@ -185,20 +194,49 @@ func (c *Client) balancerRepairs(spec BalancerSpec, p balancerParts) []repair {
 			return err
 		}})
 	}
-	wanted := c.balancerTags(spec)
+	tags := c.balancerTags(spec)
 	for _, part := range p.arns() {
-		if differs := diffTags(wanted, p.tags[part]); len(differs) > 0 {
-			out = append(out, repair{findings: differs, fix: func(ctx context.Context) error { return c.writeTags(ctx, []string{part}, wanted) }})
+		if differs := diffTags(tags, p.tags[part]); len(differs) > 0 {
+			out = append(out, repair{findings: differs, fix: func(ctx context.Context) error { return c.writeTags(ctx, []string{part}, tags) }})
 		}
 	}
 	return append(out, c.listenerRepairs(spec, p)...)
+}
+
+// mappings are the subnets of a new load balancer, with the addresses that it takes there or any.
+func (s BalancerSpec) mappings(chosen bool) (out []types.SubnetMapping) {
+	for _, zone := range slices.Sorted(maps.Keys(s.Subnets)) {
+		first := s.Subnets[zone][0]
+		m := types.SubnetMapping{SubnetId: &first.ID}
+		if chosen && !s.Public && first.Address.IsValid() {
+			m.PrivateIPv4Address = sdk.String(first.Address.String())
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// subnets returns the subnets that a load balancer has, those of them that it keeps, and those that it is to have.
+func (p balancerParts) subnets(spec BalancerSpec) (present, kept, wanted []string) {
+	for _, z := range p.balancer.AvailabilityZones {
+		present = append(present, sdk.ToString(z.SubnetId))
+	}
+	for _, zone := range slices.Sorted(maps.Keys(spec.Subnets)) {
+		stays := slices.IndexFunc(spec.Subnets[zone], func(s BalancerSubnet) bool { return slices.Contains(present, s.ID) })
+		if stays >= 0 {
+			kept, wanted = append(kept, spec.Subnets[zone][stays].ID), append(wanted, spec.Subnets[zone][stays].ID)
+		} else {
+			wanted = append(wanted, spec.Subnets[zone][0].ID)
+		}
+	}
+	return present, kept, wanted
 }
 
 // listenerRepairs compares the listeners: there is one, on the API's port.
 func (c *Client) listenerRepairs(spec BalancerSpec, p balancerParts) (out []repair) {
 	listens := false
 	for _, l := range p.listeners {
-		if sdk.ToInt32(l.Port) != portAPI {
+		if sdk.ToInt32(l.Port) != portAPI || l.Protocol != types.ProtocolEnumTcp {
 			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(sdk.ToInt32(l.Port)), Problem: finding.NotWanted}, func(ctx context.Context) error {
 				_, err := c.ELB.DeleteListener(ctx, &elb.DeleteListenerInput{ListenerArn: l.ListenerArn})
 				return ignore(err, "ListenerNotFound")

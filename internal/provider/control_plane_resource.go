@@ -264,8 +264,10 @@ func warnOfLostNames(ctx context.Context, plan, prior *controlPlaneModel, diags 
 		return
 	}
 	kept := append(tf.Strings(plan.ExtraSANs.Elements()), tf.Strings(after.Names.Elements())...)
-	lost := slices.DeleteFunc(tf.Strings(before.Names.Elements()), func(name string) bool { return slices.Contains(kept, name) })
-	if len(lost) == 0 || after.Names.IsUnknown() && !plan.LB.IsNull() && plan.Hosts.IsUnknown() {
+	lost := slices.DeleteFunc(tf.Strings(before.Names.Elements()), func(name string) bool {
+		return slices.Contains(kept, name) || !after.Endpoint.IsUnknown() && after.Endpoint.Equal(before.Endpoint) && strings.Contains(after.Endpoint.ValueString(), "/"+name+":")
+	})
+	if len(lost) == 0 {
 		return
 	}
 	diags.AddAttributeWarning(path.Root("lb"), "Workers cannot reach the API until they are changed",

@@ -54,6 +54,13 @@ func (r *nlbResource) Create(ctx context.Context, req resource.CreateRequest, re
 // exists then; what does not is null. It returns what carries a claim that is not settled.
 func (m *nlbModel) ensure(ctx context.Context, client *infraaws.Client, h holding, removeTags []string, diags *diag.Diagnostics) (unsettled []string, err error) {
 	all := m.wanted(ctx, h, diags)
+	for _, w := range all { // before anything is written
+		if w.wanted {
+			if err := client.CheckBalancer(ctx, w.arn(ctx, diags), w.spec); err != nil {
+				return nil, err
+			}
+		}
+	}
 	found, errs := make([]infraaws.Balancer, len(all)), make([]error, len(all))
 	var g errgroup.Group
 	for i, w := range all {
@@ -154,11 +161,19 @@ func (r *nlbResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	facing := state.wanted(ctx, h, &resp.Diagnostics)[1]
 	unsettled, err := m.ensure(ctx, client, h, removedKeys(state.TagsAll, m.TagsAll), &resp.Diagnostics)
 	if arn := facing.arn(ctx, &resp.Diagnostics); err == nil && !m.Public.ValueBool() && arn != "" {
-		err = client.DeleteBalancer(ctx, arn, facing.spec)
+		if err = client.DeleteBalancer(ctx, arn, facing.spec); err != nil && addKept(&resp.Diagnostics, "The public load balancer", err) {
+			err = nil
+		}
+		if err != nil {
+			m.Public, m.InternetFacing = types.BoolValue(true), state.InternetFacing
+		}
 	}
 	if err != nil {
+		// The state has what exists now, because it costs money, and the next plan goes on.
 		addError(&resp.Diagnostics, title, err)
-		return
+		if m.Internal.IsNull() {
+			m.Internal = state.Internal
+		}
 	}
 	r.data.settle(ctx, client, h, unsettled)
 	m.Claim, m.Drift = types.StringValue(h.ID), tf.NoDrift()

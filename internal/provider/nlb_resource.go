@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -14,8 +15,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/addressplan"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -39,6 +42,7 @@ type nlbModel struct {
 	ID              types.String   `tfsdk:"id"`
 	Network         types.Object   `tfsdk:"network"`
 	Controllers     types.List     `tfsdk:"controllers"`
+	Zones           types.Set      `tfsdk:"availability_zones"`
 	Public          types.Bool     `tfsdk:"public"`
 	Adopt           types.Bool     `tfsdk:"adopt"`
 	Protection      types.Bool     `tfsdk:"deletion_protection"`
@@ -84,6 +88,11 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there is one, and " +
 				"the other one in a public subnet. Another VPC replaces them, and their names with them."),
 			"controllers": hostsAttribute("Machines of the API servers, which are EC2 instances. A change registers and deregisters them; open connections to others are kept.", listvalidator.SizeAtLeast(1)),
+			"availability_zones": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Zones of the network in which the load balancers are. Changed in place. Before a zone is taken from the network, take it from here in an apply of its own. Default: all zones of the network.",
+				Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+			},
 			"public": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether a second load balancer faces the internet, as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through the provider's `ssh.bastion`, " +
@@ -151,36 +160,54 @@ func (m *nlbModel) check(ctx context.Context, network networkRefModel, diags *di
 			}
 		}
 	}
-	if !tf.AllKnown(m.Network, m.Public) {
+	if !tf.AllKnown(m.Network, m.Public, m.Zones) {
 		return errs
 	}
 	subnets := network.subnets(ctx, diags)
-	if m.Public.ValueBool() && len(subnetPerZone(subnets, true)) == 0 {
+	if len(subnets) > 1 && slices.ContainsFunc(subnets, func(s subnetModel) bool { return s.AvailabilityZone.IsNull() }) {
+		errs.Say("network", "Subnets without zones", "A load balancer has one subnet in each zone, so each of several subnets needs its availability_zone.")
+		return errs
+	}
+	for _, zone := range tf.Strings(m.Zones.Elements()) {
+		if !slices.ContainsFunc(subnets, func(s subnetModel) bool { return s.AvailabilityZone.ValueString() == zone }) {
+			errs.Say("availability_zones", "Not a zone of the network", "The network has no subnet in %s.", zone)
+		}
+	}
+	subnets = m.inZones(subnets)
+	if m.Public.ValueBool() && len(subnetsByZone(subnets, true)) == 0 {
 		errs.Say("public", "No public subnet", "The network has no subnet with a route to an internet gateway, which a load balancer needs to face the internet: set public = false, or give the network one.")
 	}
 	return errs
 }
 
-// subnetPerZone returns the ids of one subnet in each availability zone: a public one, or for machines of the
-// cluster one that is not public if there is one.
-func subnetPerZone(subnets []subnetModel, public bool) []string {
-	chosen := map[string]subnetModel{}
-	for _, s := range subnets {
-		zone := s.AvailabilityZone.ValueString()
-		had, taken := chosen[zone]
-		switch {
-		case public && !s.Public.ValueBool():
-		case !taken, !public && had.Public.ValueBool() && !s.Public.ValueBool():
-			chosen[zone] = s
+// inZones returns the subnets in the zones of the load balancers.
+func (m *nlbModel) inZones(subnets []subnetModel) []subnetModel {
+	if m.Zones.IsNull() {
+		return subnets
+	}
+	zones := tf.Strings(m.Zones.Elements())
+	return slices.DeleteFunc(subnets, func(s subnetModel) bool { return !slices.Contains(zones, s.AvailabilityZone.ValueString()) })
+}
+
+// subnetsByZone returns the subnets for a load balancer: public ones, or for machines of the cluster those that
+// are not public first. There it takes the last address for load balancers, so that it has none of a machine's.
+func subnetsByZone(subnets []subnetModel, public bool) map[string][]infraaws.BalancerSubnet {
+	out := map[string][]infraaws.BalancerSubnet{}
+	for _, publicOnes := range []bool{false, true} {
+		for _, s := range subnets {
+			if s.Public.ValueBool() != publicOnes || public && !publicOnes {
+				continue
+			}
+			address, _ := addressplan.Machine(tf.Prefix(s.CIDR), component.RoleLoadBalancer, lastBalancer)
+			zone := s.AvailabilityZone.ValueString()
+			out[zone] = append(out[zone], infraaws.BalancerSubnet{ID: s.ID.ValueString(), Address: address})
 		}
 	}
-	var out []string
-	for _, s := range chosen {
-		out = append(out, s.ID.ValueString())
-	}
-	slices.Sort(out)
 	return out
 }
+
+// lastBalancer is the index of the last machine of the role lb in a subnet.
+const lastBalancer = 5
 
 // planBalancers plans which load balancers there are. What exists stays as it is, and what is gone is made
 // again under another name.
@@ -234,7 +261,7 @@ func (m *nlbModel) outputs(ctx context.Context, diags *diag.Diagnostics) {
 // wanted are the load balancers as specified, and where the model has each.
 func (m *nlbModel) wanted(ctx context.Context, h holding, diags *diag.Diagnostics) []wantedBalancer {
 	network, _ := networkRef.Read(ctx, m.Network, diags)
-	subnets := network.subnets(ctx, diags)
+	subnets := m.inZones(network.subnets(ctx, diags))
 	groups := tf.StringMap(network.SecurityGroupIDs)
 	spec := infraaws.BalancerSpec{
 		Cluster: network.Cluster.ValueString(), VPCID: network.VPCID.ValueString(), GroupID: groups[string(infraaws.RoleLoadBalancer)],
@@ -248,8 +275,8 @@ func (m *nlbModel) wanted(ctx context.Context, h holding, diags *diag.Diagnostic
 		}
 	}
 	internal, facing := spec, spec
-	internal.Name, internal.SubnetIDs = "internal", subnetPerZone(subnets, false)
-	facing.Name, facing.Public, facing.SubnetIDs = "public", true, subnetPerZone(subnets, true)
+	internal.Name, internal.Subnets = "internal", subnetsByZone(subnets, false)
+	facing.Name, facing.Public, facing.Subnets = "public", true, subnetsByZone(subnets, true)
 	return []wantedBalancer{{internal, &m.Internal, true}, {facing, &m.InternetFacing, m.Public.ValueBool()}}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 )
@@ -193,6 +195,39 @@ func TestNLB(t *testing.T) {
 	}
 }
 
+// TestNLBZones: the load balancers leave a zone before the network does, and come back to the subnet that is given
+// for it.
+func TestNLBZones(t *testing.T) {
+	t.Parallel()
+	n := newNLBCluster(t, with(networkConfig(), values{"zone_count": 2}))
+	n.nlb.must(n.config(nil))
+	zones := func(which string) (out []string) {
+		found := answer[*elb.DescribeLoadBalancersOutput](t)(n.client.ELB.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{LoadBalancerArns: []string{*n.arn(which)}}))
+		for _, z := range found.LoadBalancers[0].AvailabilityZones {
+			out = append(out, *z.ZoneName)
+		}
+		return out
+	}
+	all := zones("internal")
+	if len(all) != 2 || len(zones("internet_facing")) != 2 {
+		t.Fatalf("zones %v", all)
+	}
+	// It keeps away from the addresses of machines.
+	interfaces := answer[*ec2.DescribeNetworkInterfacesOutput](t)(n.client.EC2.DescribeNetworkInterfaces(t.Context(), &ec2.DescribeNetworkInterfacesInput{
+		Filters: []ec2types.Filter{{Name: sdk.String("description"), Values: []string{"ELB net/kfs-demo-internal/*"}}}})).NetworkInterfaces
+	if len(interfaces) != 2 || !strings.HasSuffix(*interfaces[0].PrivateIpAddress, ".9") || !strings.HasSuffix(*interfaces[1].PrivateIpAddress, ".9") {
+		t.Errorf("interfaces %+v", interfaces)
+	}
+	one := n.config(values{"availability_zones": []any{all[0]}})
+	n.nlb.must(one)
+	n.nlb.settled(one)
+	if got := zones("internal"); len(got) != 1 || got[0] != all[0] {
+		t.Errorf("zones %v", got)
+	}
+	n.network.must(with(networkConfig(), values{"zone_count": 1}))
+	mention(t, n.nlb.plan(n.config(values{"availability_zones": []any{all[1]}})).failure(), "no subnet in "+all[1])
+}
+
 // TestNLBRefusals checks what is refused while planning.
 func TestNLBRefusals(t *testing.T) {
 	t.Parallel()
@@ -209,6 +244,9 @@ func TestNLBRefusals(t *testing.T) {
 	config["controllers"] = []any{with(host, values{"instance_id": "i-0123456789abcdef0"})}
 	config["network"] = with(ref, values{"subnets": []any{with(subnet, values{"public": false})}})
 	mention(t, nlb.plan(config).failure(), "no subnet with a route to an internet gateway", "public = false")
+	config["network"] = with(ref, values{"subnets": []any{with(subnet, values{"availability_zone": nil}), with(subnet, values{"id": "subnet-2", "cidr": "10.240.1.0/24"})}})
+	mention(t, nlb.plan(config).failure(), "each of several subnets needs its availability_zone")
+	config["network"] = with(ref, values{"subnets": []any{with(subnet, values{"public": false})}})
 	if said := nlb.plan(with(config, values{"public": false})); len(said.errors) > 0 {
 		t.Error(said.failure())
 	}

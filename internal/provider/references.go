@@ -193,9 +193,13 @@ var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
 	},
 	"notice_seconds": schema.Int64Attribute{
 		Optional: true, MarkdownDescription: "Seconds within which the load balancer notices that an API server is not ready. So long does an API server still serve when it is stopped. Default: 3.",
-		Validators: []validator.Int64{int64validator.Between(1, 300)},
+		Validators: []validator.Int64{int64validator.Between(1, maxNotice)},
 	},
 })
+
+// maxNotice is how long an API server may still serve when it is stopped: systemd kills it after 90 seconds, and
+// the requests under way get up to 60.
+const maxNotice = 25
 
 // lbRefFrom reads the argument `lb`. If the argument is unknown, all of its attributes are.
 func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbRefModel {

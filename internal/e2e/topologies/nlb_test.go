@@ -40,7 +40,7 @@ func TestNLB(t *testing.T) {
 	})
 	step("machines reach the API through the internal load balancer", func(t *testing.T) {
 		for _, worker := range harness.Numbered("worker", 2) {
-			if config := c.Sh(t, worker, "grep server: /etc/kubernetes/kubelet.kubeconfig"); !strings.Contains(config, "https://k8s-demo-internal-") {
+			if config := c.Sh(t, worker, "grep server: /etc/kubernetes/kubelet.kubeconfig"); !strings.Contains(config, "https://kfs-demo-internal-") {
 				t.Errorf("%s has %s", worker, config)
 			}
 		}
@@ -52,7 +52,7 @@ func TestNLB(t *testing.T) {
 		}
 	})
 	step("damage is found and repaired", func(t *testing.T) {
-		group := group(t, balancers, "k8s-demo-internal")
+		group := group(t, balancers, "kfs-demo-internal")
 		targets := harness.Must[*elb.DescribeTargetHealthOutput](t)(balancers.DescribeTargetHealth(t.Context(), &elb.DescribeTargetHealthInput{TargetGroupArn: &group})).TargetHealthDescriptions
 		harness.Must[*elb.DeregisterTargetsOutput](t)(balancers.DeregisterTargets(t.Context(), &elb.DeregisterTargetsInput{TargetGroupArn: &group, Targets: []elbtypes.TargetDescription{*targets[0].Target}}))
 		changes, text, err := c.WS.Plan(t.Context())
@@ -149,7 +149,7 @@ func group(t *testing.T, api *elb.Client, name string) string {
 // healthy waits until both load balancers have so many healthy targets.
 func healthy(t *testing.T, api *elb.Client, want int) {
 	t.Helper()
-	for _, name := range []string{"k8s-demo-internal", "k8s-demo-public"} {
+	for _, name := range []string{"kfs-demo-internal", "kfs-demo-public"} {
 		arn := group(t, api, name)
 		harness.Eventually(t, time.Minute, fmt.Sprintf("%s has %d healthy targets", name, want), func() error {
 			out, err := api.DescribeTargetHealth(t.Context(), &elb.DescribeTargetHealthInput{TargetGroupArn: &arn})
