@@ -203,7 +203,7 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 			return nil, err
 		}
 		end := m.pool.cfg.Timing.Start("SSH forward")
-		conn, err := c.client.DialContext(ctx, network, addr)
+		conn, err := c.dial(ctx, network, addr)
 		end()
 		if err == nil {
 			return &deadlineConn{Conn: conn, ended: sync.OnceFunc(c.give)}, nil
@@ -218,6 +218,21 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 			return nil, m.pool.unreachable(m.host, err)
 		}
 	}
+}
+
+// dial opens a connection from the machine. It gives up when the SSH connection is lost: the ssh package may
+// wait for ever for an answer on one that ends meanwhile.
+func (c *connection) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-c.lost:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return c.client.DialContext(ctx, network, addr)
 }
 
 // Ping makes sure that there is an authenticated connection on which the machine answers. Its
