@@ -57,6 +57,11 @@ func (m *nlbModel) ensure(ctx context.Context, client *infraaws.Client, h holdin
 	for _, w := range all { // before anything is written
 		if w.wanted {
 			if err := client.CheckBalancer(ctx, w.arn(ctx, diags), w.spec); err != nil {
+				for _, w := range all {
+					if w.value.IsUnknown() {
+						*w.value = types.ObjectNull(balancerRef.Type().AttrTypes)
+					}
+				}
 				return nil, err
 			}
 		}
