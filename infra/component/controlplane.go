@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/unit"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -133,9 +135,12 @@ func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	return c.spec, nil
 }
 
-// addProgram adds a Kubernetes program of a controller, its unit and its command line.
+// addProgram adds a Kubernetes program of a controller, its unit and its command line. On a controller
+// that is a node, pods can use up the memory. The kernel then ends a pod first: kubeadm's static pods
+// have the same score.
 func (c *controller) addProgram(name, description, kind string, after []string, args, extra Args, restartOn ...string) error {
-	return c.m.addProgram(c.spec.Artifacts, name, description, kind, after, args, extra, limitNoFile("1048576"), restartOn...)
+	options := append(limitNoFile("1048576"), unit.NewUnitOption("Service", "OOMScoreAdjust", "-997"))
+	return c.m.addProgram(c.spec.Artifacts, name, description, kind, after, args, extra, options, restartOn...)
 }
 
 func (c *controller) addFiles(files ...desired.File) {
