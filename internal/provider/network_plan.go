@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -43,9 +44,9 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 				"0.0.0.0/0 lets everyone connect to SSH on every machine and to the API server. Prefer your own address as a /32.")
 		}
 	}
-	if plan.BastionRole.ValueString() == string(infraaws.RoleWorker) {
+	if role := plan.BastionRole.ValueString(); role == string(infraaws.RoleWorker) || role == string(infraaws.RoleController) && plan.ControllerPods.ValueBool() {
 		resp.Diagnostics.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
-			"A security group cannot tell a worker from the pods on it. Prefer a bastion of the role lb, on which no pods run.")
+			fmt.Sprintf("A security group cannot tell a %s from the pods on it. Prefer a bastion of the role lb, on which no pods run.", role))
 	}
 	var state networkModel // without values if there is no network yet
 	if !req.State.Raw.IsNull() {

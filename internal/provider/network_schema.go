@@ -125,7 +125,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"bastion_role": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Role of the machines through which the others are reached: `lb`, `controller` or `worker`. The security groups let SSH in from them to every machine, as the " +
-					"provider's `ssh.bastion` needs it when the bastion is a machine of the cluster, and let them reach the API servers. Prefer `lb`: pods run on workers, and with `worker` they reach SSH, too. Changed in " +
+					"provider's `ssh.bastion` needs it when the bastion is a machine of the cluster, and let them reach the API servers. Prefer `lb`: pods run on workers, and with `controller_pods` on controllers, and from a role with pods these reach SSH, too. Changed in " +
 					"place. Default: none.",
 				Validators: []validator.String{stringvalidator.OneOf(string(infraaws.RoleLoadBalancer), string(infraaws.RoleController), string(infraaws.RoleWorker))},
 			},

@@ -87,6 +87,12 @@ func TestBastionOfTheCluster(t *testing.T) {
 	config["bastion_role"] = "jump"
 	mention(t, network.plan(config).failure(), "bastion_role", `"lb" "controller" "worker"`)
 	config["bastion_role"] = "controller" // the groups refer to each other
+	if said := network.plan(config); len(said.warnings) != 0 {
+		t.Errorf("a bastion without pods: %v", said.warnings)
+	}
+	if said := network.plan(with(config, values{"controller_pods": true})); len(said.warnings) != 1 || !strings.Contains(said.warnings[0].Detail, "tell a controller from the pods") {
+		t.Errorf("a controller with pods as the bastion: %v", said.warnings)
+	}
 	network.must(config)
 	c.fatal(worker.apply(worker.plan(nil)))
 	c.fatal(lb.apply(lb.plan(nil)))
