@@ -51,6 +51,11 @@ func run(ctx context.Context, args []string) error {
 		flags.Usage()
 		return errors.New("-cluster and -endpoint https://... are required")
 	}
+	if *proxy != "" {
+		if err := kubeconfig.CheckProxyURL(*proxy); err != nil {
+			return fmt.Errorf("-proxy-url: %w", err)
+		}
+	}
 	client, err := infraaws.New(ctx, infraaws.Config{Region: *region, Profile: *profile})
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -33,6 +35,17 @@ type Request struct {
 	User     string        // common name; empty means DefaultUser
 	Groups   []string      // organizations; empty means DefaultGroup
 	TTL      time.Duration // zero means DefaultTTL
+}
+
+// proxySchemes are the schemes of proxies that kubectl can use.
+var proxySchemes = []string{"http", "https", "socks5"}
+
+// CheckProxyURL returns an error if kubectl cannot use a URL as that of a proxy.
+func CheckProxyURL(s string) error {
+	if u, err := url.Parse(s); err != nil || u.Host == "" || !slices.Contains(proxySchemes, u.Scheme) {
+		return fmt.Errorf("%q is not an http, https or socks5 URL, such as socks5://localhost:1080", s)
+	}
+	return nil
 }
 
 // Credential is a client certificate and how to use it.

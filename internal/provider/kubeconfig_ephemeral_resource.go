@@ -36,7 +36,7 @@ func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaReques
 		Attributes: map[string]schema.Attribute{
 			"pki":                    schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
 			"endpoint":               schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
-			"proxy_url":              schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{tf.ProxyURL()}},
+			"proxy_url":              schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
 			"user":                   schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
 			"groups":                 schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
 			"ttl":                    schema.StringAttribute{Optional: true, CustomType: timetypes.GoDurationType{}, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{tf.PositiveDuration()}},

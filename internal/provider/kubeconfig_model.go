@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
@@ -43,6 +44,11 @@ const (
 	kubeconfigRaw      = "The same credentials as a kubeconfig file."
 	kubeconfigExpires  = "Expiry of the certificate, in RFC 3339."
 )
+
+// proxyURL accepts the URL of a proxy that kubectl can use.
+func proxyURL() validator.String {
+	return tf.Check("an http, https or socks5 URL, such as socks5://localhost:1080", kubeconfig.CheckProxyURL)
+}
 
 // issue issues the certificate and sets the computed attributes.
 func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *diag.Diagnostics) {

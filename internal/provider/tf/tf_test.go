@@ -58,8 +58,6 @@ func TestChecks(t *testing.T) {
 		{PositiveDuration(), "-10m", "not longer than zero"},
 		{HTTPURL(), "https://mirror.example.com/a", ""},
 		{HTTPURL(), "ftp://mirror.example.com/a", "not an http or https URL"},
-		{ProxyURL(), "socks5://localhost:1080", ""},
-		{ProxyURL(), "localhost:1080", "not an http, https or socks5 URL"},
 	} {
 		var resp validator.StringResponse
 		test.check.ValidateString(t.Context(), validator.StringRequest{Path: path.Root("a"), ConfigValue: types.StringValue(test.value)}, &resp)
