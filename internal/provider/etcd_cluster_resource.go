@@ -242,7 +242,7 @@ func checkQuorum(at path.Path, before, now []hostModel, gone func(instance strin
 	if len(dropped) == len(before) && len(before) > 0 {
 		diags.AddAttributeError(at, "No member with the cluster's data would stay",
 			fmt.Sprintf("None of the present members (%s) is in hosts any more. A new member gets its data from one that stays: without one the new hosts would be another, empty cluster.\n\n"+
-				"Go in two applies: first list the present and the new hosts together, then only the new ones.", strings.Join(dropped, ", ")))
+				"Exchange one member an apply. From a single member go by way of three: list it with two new hosts, apply, then list one of the new hosts alone.", strings.Join(dropped, ", ")))
 		return
 	}
 	if len(dropped) > 0 {
