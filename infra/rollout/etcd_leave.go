@@ -58,7 +58,9 @@ func (o *etcdOperation) apiMachines(ctx context.Context) []*fleet.Machine {
 	if o.want.Controllers == nil {
 		return machines
 	}
-	targets, err := o.want.Controllers(ctx)
+	finding, cancel := context.WithTimeout(ctx, fleet.ProbeBudget) // it may ask a cloud that does not answer
+	defer cancel()
+	targets, err := o.want.Controllers(finding)
 	if err != nil {
 		o.fleet.Say(o.role.name, "etcd: the API servers on other machines are not held: %v", err)
 	}

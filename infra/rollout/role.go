@@ -47,8 +47,8 @@ type Etcd struct {
 	Targets []fleet.Target
 	// Restore says from what the cluster is made, if not empty.
 	Restore EtcdRestore
-	// Controllers finds the machines with API servers, which are held while etcd's leadership moves. It is
-	// needed if members are on machines of their own; nil means that there are no others.
+	// Controllers finds the machines with API servers, which are held while etcd's leadership moves. Nil means
+	// that there are none but on Targets.
 	Controllers func(context.Context) ([]fleet.Target, error)
 }
 

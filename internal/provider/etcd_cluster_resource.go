@@ -277,10 +277,10 @@ func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Di
 		Targets: targetsFrom(ctx, d, m.Hosts, diags),
 		Restore: etcdRestore(ctx, m.RestoreFrom, ref.Region, diags),
 	}
-	if hosts, _ := hostsFrom(ctx, m.Hosts, diags); slices.ContainsFunc(hosts, func(h hostModel) bool { return h.Role.ValueString() == component.RoleEtcd }) {
-		out.Controllers = func(ctx context.Context) ([]fleet.Target, error) {
-			return d.runningMachines(ctx, ref.Cluster, infraaws.RoleController)
-		}
+	// Whether all API servers are on these hosts is not known: a host may have no role, and only some of the
+	// controllers may have members.
+	out.Controllers = func(ctx context.Context) ([]fleet.Target, error) {
+		return d.runningMachines(ctx, ref.Cluster, infraaws.RoleController)
 	}
 	return out
 }
