@@ -175,7 +175,8 @@ resource "k8s_worker_pool" "this" {
   containerd_config = var.elsewhere.containerd_config
 }
 
-# The controllers as nodes: only pods that tolerate the taint run there.
+# The controllers as nodes: only pods that tolerate the taint run there. Pods cannot have the memory and the
+# processor time of etcd and the control plane, which are no pods.
 resource "k8s_worker_pool" "controllers" {
   count             = var.controller_nodes ? 1 : 0
   name              = "controllers"
@@ -186,9 +187,12 @@ resource "k8s_worker_pool" "controllers" {
   labels            = { "node-role.kubernetes.io/control-plane" = "" }
   taints            = [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }]
   registry_mirrors  = var.elsewhere.registry_mirrors
-  kubelet_config    = var.elsewhere.kubelet_config
+  kubelet_config    = merge({ kubeReserved = { cpu = "700m", memory = "1500Mi" } }, var.elsewhere.kubelet_config)
   kube_proxy_config = var.elsewhere.kube_proxy_config
   containerd_config = var.elsewhere.containerd_config
+
+  # Pools that do not depend on one another are rolled at the same time.
+  depends_on = [k8s_worker_pool.this]
 }
 
 resource "k8s_addon" "coredns" {
