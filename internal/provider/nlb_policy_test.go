@@ -21,7 +21,10 @@ func TestBalancerPolicy(t *testing.T) {
 	called := whole.account.Calls()
 	for _, s := range balancers.Statement {
 		for _, action := range statementActions(s) {
-			_, name, _ := strings.Cut(action, ":")
+			service, name, _ := strings.Cut(action, ":")
+			if service == "ec2" { // Elastic Load Balancing asks EC2 with the caller's permissions, and not all of that is documented
+				continue
+			}
 			if called[name] == 0 {
 				t.Errorf("nobody calls %s: remove it from the policy", action)
 			}

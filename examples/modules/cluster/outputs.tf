@@ -1,5 +1,5 @@
 output "endpoint" {
-  description = "URL of the Kubernetes API, stable for the life of the cluster. That of a private cluster is reached in its VPC only."
+  description = "URL of the Kubernetes API, the same until the endpoint moves to another kind of load balancer. That of a private cluster is reached in its VPC only."
   value       = local.lbs[var.endpoint].endpoint
 }
 
