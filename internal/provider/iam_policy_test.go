@@ -367,7 +367,7 @@ func either(steps ...func() string) string {
 // machine is in its public subnet.
 func policyNetwork() values {
 	return with(networkConfig(), values{
-		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "instance_connect_endpoint": true, "timeouts": values{"delete": "10s"},
+		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "instance_connect_endpoint": true, "timeouts": values{"delete": "30s"},
 	})
 }
 
