@@ -234,7 +234,7 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	host, _ := hostRef.Read(ctx, m.Host, diags)
 	target := fleet.Target{Host: host.remote(d), Node: host.node(), ID: host.InstanceID.ValueString()}
-	if !m.Public.ValueBool() && target.ID != "" {
+	if m.Public.Equal(types.BoolValue(false)) && target.ID != "" {
 		// Its public address may be that of an Elastic IP which is released. Whoever reaches a private
 		// endpoint reaches the machine there too.
 		target.Host = host.remoteAt(host.PrivateIP.ValueString(), d)
