@@ -42,11 +42,12 @@ type behind struct {
 	host             remote.Host
 	subnet, instance string
 	api              *infraaws.Client
+	patience         time.Duration // of a connection
 }
 
 func newBehind(t *testing.T) *behind {
 	t.Helper()
-	b := &behind{machine: remotetest.New(t, "worker-0", func(string) (string, int) { return "hello", 0 })}
+	b := &behind{patience: 3 * time.Second, machine: remotetest.New(t, "worker-0", func(string) (string, int) { return "hello", 0 })}
 	at := net.JoinHostPort("127.0.0.1", itoa(sdk.Int32(int32(b.machine.Host.Port)))) //nolint:gosec // a port
 	b.network = &sshNetwork{to: at}
 	b.lab = lab{account.New(t, func(c *cloud.Config) { b.network.Network, c.Network = c.Network, b.network }), t}
@@ -90,7 +91,7 @@ func (b *behind) pool(key, secret string, cfg infraaws.TunnelConfig) *remote.Poo
 	cfg.Client = func() (*infraaws.Client, error) {
 		return infraaws.New(b.t.Context(), infraaws.Config{Region: "us-east-1", AccessKey: key, SecretKey: secret, Endpoints: infraaws.Endpoints{EC2: b.URL, InstanceConnect: b.URL, STS: b.URL}})
 	}
-	p := remote.NewPool(remote.Config{ConnectTimeout: 3 * time.Second, Tunnels: infraaws.Tunnels(cfg)})
+	p := remote.NewPool(remote.Config{ConnectTimeout: b.patience, Tunnels: infraaws.Tunnels(cfg)})
 	b.t.Cleanup(func() { _ = p.Close() })
 	return p
 }
@@ -188,6 +189,7 @@ func TestTunnelsOfOthers(t *testing.T) {
 	if !errors.As(err, &unreachable) || infraaws.ErrorCode(err) != "ServiceQuotaExceededException" || infraaws.Advice(err) == "" {
 		t.Errorf("with 20 tunnels: %v", err)
 	}
+	b.patience = 30 * time.Second
 	time.AfterFunc(500*time.Millisecond, func() { _ = others[0].Close() })
 	if err := b.owner(infraaws.TunnelConfig{}).Machine(b.host).Ping(ctx); err != nil {
 		t.Errorf("after one has ended: %v", err)
