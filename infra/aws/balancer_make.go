@@ -66,6 +66,7 @@ func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec Balance
 	if err := p.fits(spec); err != nil {
 		return p, err
 	}
+	made := p.group == nil || p.balancer == nil || len(p.listeners) == 0
 	if p.group == nil {
 		out, err := c.ELB.CreateTargetGroup(ctx, &elb.CreateTargetGroupInput{
 			Name: sdk.String(spec.awsName()), VpcId: &spec.VPCID, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(portAPI), TargetType: types.TargetTypeEnumInstance,
@@ -94,18 +95,18 @@ func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec Balance
 		}
 		p.balancer = &out.LoadBalancers[0]
 	}
-	if err := c.describeParts(ctx, &p); err != nil {
-		return p, err
-	}
 	if len(p.listeners) == 0 {
 		if err := c.listen(ctx, p, spec); err != nil {
 			return p, fmt.Errorf("make its listener: %w", err)
 		}
+	}
+	if made {
 		if err := c.describeParts(ctx, &p); err != nil {
 			return p, err
 		}
 	}
-	return p, c.awaitBalancer(ctx, &p)
+	err := c.awaitBalancer(ctx, &p)
+	return p, err
 }
 
 // listen makes the listener.

@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -91,7 +92,8 @@ func (c *Client) balancerParts(ctx context.Context, spec BalancerSpec) (p balanc
 	if err := g.Wait(); err != nil {
 		return p, err
 	}
-	return p, c.describeParts(ctx, &p)
+	err = c.describeParts(ctx, &p)
+	return p, err
 }
 
 // describeParts looks at everything that belongs to the parts.
@@ -162,9 +164,7 @@ func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
 		return err
 	}
 	p.attributes = group
-	for k, v := range balancer {
-		p.attributes[k] = v
-	}
+	maps.Copy(p.attributes, balancer)
 	return nil
 }
 

@@ -100,7 +100,7 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 	out[TagRole] = string(s.Role)
 	out[TagUser] = s.User
 	if s.Roll {
-		out[TagRoll] = s.imageQuestion()
+		out[TagRoll] = s.rollTag()
 	}
 	maps.Copy(out, s.Claim.tags())
 	return out

@@ -50,11 +50,7 @@ type imageEntry struct {
 // DefaultImageParameter. It is for the instance type's architecture.
 func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter, instanceType string) (image, error) {
 	arch := Architecture(instanceType)
-	wanted = cmp.Or(wanted, DefaultImageParameter(arch))
-	question := wanted + " " + arch
-	if by != nil {
-		question = by.String() + " " + arch
-	}
+	question := imageQuestion(wanted, by, arch)
 	c.images.mu.Lock()
 	if c.images.known == nil {
 		c.images.known = map[string]*imageEntry{}
@@ -74,7 +70,7 @@ func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter, inst
 		if by != nil {
 			found, err = c.newestImage(ctx, *by, arch)
 		} else {
-			found, err = c.describeImage(ctx, wanted)
+			found, err = c.describeImage(ctx, cmp.Or(wanted, DefaultImageParameter(arch)))
 		}
 		if err != nil {
 			return image{}, err
@@ -86,6 +82,14 @@ func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter, inst
 		entry.image = &found
 	}
 	return *entry.image, nil
+}
+
+// imageQuestion stands for what an image is chosen by: the same question has the same answer.
+func imageQuestion(wanted string, by *ImageFilter, arch string) string {
+	if by != nil {
+		return by.String() + " " + arch
+	}
+	return cmp.Or(wanted, DefaultImageParameter(arch)) + " " + arch
 }
 
 func (c *Client) describeImage(ctx context.Context, wanted string) (image, error) {

@@ -13,15 +13,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// imageQuestion stands for what the machine's image is chosen by. It is short and has only characters that
-// every tag takes.
-func (s MachineSpec) imageQuestion() string {
-	arch := Architecture(s.InstanceType)
-	by := cmp.Or(s.Image, DefaultImageParameter(arch))
-	if s.ImageFilter != nil {
-		by = s.ImageFilter.String()
-	}
-	sum := sha256.Sum256([]byte(arch + "\x00" + by))
+// rollTag stands for what the machine's image is chosen by. It is short and has only characters that every
+// tag takes.
+func (s MachineSpec) rollTag() string {
+	sum := sha256.Sum256([]byte(imageQuestion(s.Image, s.ImageFilter, Architecture(s.InstanceType))))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -55,7 +50,7 @@ func (c *Client) NextInRoll(ctx context.Context, spec MachineSpec, id string) (R
 	if !ok || sdk.ToString(own.ImageId) == newest.ID {
 		return Roll{}, nil
 	}
-	question := spec.imageQuestion()
+	question := spec.rollTag()
 	type turn struct {
 		role int
 		name string
