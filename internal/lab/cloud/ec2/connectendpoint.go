@@ -184,34 +184,17 @@ func (c *Compute) settleConnectEndpoint(id string) {
 		state = e.State
 	}
 	c.mu.Unlock()
-	waited := c.cfg.Clock.After(connectChanging)
-	c.wg.Go(func() {
-		for {
-			select {
-			case <-c.ctx.Done():
-				return // the next Start continues
-			case <-waited:
+	c.settleLater(connectChanging, "an endpoint's", id, func(t *tx) {
+		e := t.st.ConnectEndpoints[id]
+		switch {
+		case e == nil || e.State != state:
+		case state == connectCreating:
+			e.State = connectReady
+		case state == connectDeleting:
+			e.State, e.Ended = connectDeleted, t.now
+			if i := t.st.Interfaces[e.Interface]; i != nil {
+				t.dropInterface(i)
 			}
-			err := c.update("", nil, func(t *tx) error {
-				e := t.st.ConnectEndpoints[id]
-				switch {
-				case e == nil || e.State != state:
-				case state == connectCreating:
-					e.State = connectReady
-				case state == connectDeleting:
-					e.State, e.Ended = connectDeleted, t.now
-					if i := t.st.Interfaces[e.Interface]; i != nil {
-						t.dropInterface(i)
-					}
-				}
-				return nil
-			})
-			if err == nil {
-				c.syncNetwork(c.ctx)
-				return
-			}
-			c.log.Error("an endpoint's state could not be saved; trying again", "endpoint", id, "error", err)
-			waited = c.cfg.Clock.After(connectChanging)
 		}
 	})
 }

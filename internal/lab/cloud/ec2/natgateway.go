@@ -262,7 +262,17 @@ func (c *Compute) settleNATGateway(id string) {
 		state = g.State
 	}
 	c.mu.Unlock()
-	waited := c.cfg.Clock.After(natChanging)
+	c.settleLater(natChanging, "a NAT gateway's", id, func(t *tx) {
+		if g := t.st.NATGateways[id]; g != nil && g.State == state {
+			t.settle(g)
+		}
+	})
+}
+
+// settleLater calls end in a transaction after a while, again until what it changes is saved, and applies that to
+// the network. whose is in the message of a failure.
+func (c *Compute) settleLater(delay time.Duration, whose, id string, end func(*tx)) {
+	waited := c.cfg.Clock.After(delay)
 	c.wg.Go(func() {
 		for {
 			select {
@@ -271,17 +281,15 @@ func (c *Compute) settleNATGateway(id string) {
 			case <-waited:
 			}
 			err := c.update("", nil, func(t *tx) error {
-				if g := t.st.NATGateways[id]; g != nil && g.State == state {
-					t.settle(g)
-				}
+				end(t)
 				return nil
 			})
 			if err == nil {
 				c.syncNetwork(c.ctx)
 				return
 			}
-			c.log.Error("a NAT gateway's state could not be saved; trying again", "natgateway", id, "error", err)
-			waited = c.cfg.Clock.After(natChanging)
+			c.log.Error(whose+" state could not be saved; trying again", "id", id, "error", err)
+			waited = c.cfg.Clock.After(delay)
 		}
 	})
 }
