@@ -303,9 +303,8 @@ func (b *builder) deleteConnectGroup(ctx context.Context, group types.SecurityGr
 	if group.GroupId == nil {
 		return nil
 	}
-	_, err := b.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, b.retryUntilUnused())
-	if err = ignore(err, "InvalidGroup.NotFound"); err != nil {
-		return fmt.Errorf("delete security group %s: %w", sdk.ToString(group.GroupId), err)
+	if err := b.deleteGroup(ctx, roleConnect, group); err != nil {
+		return err
 	}
 	b.change(func(s *snapshot) { delete(s.groups, roleConnect) })
 	return nil

@@ -92,14 +92,19 @@ func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 	g, gctx = errgroup.WithContext(ctx)
 	for role, group := range s.groups {
 		g.Go(func() error {
-			_, err := c.EC2.DeleteSecurityGroup(gctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.retryUntilUnused())
-			if err = ignore(err, "InvalidGroup.NotFound"); err != nil {
-				return fmt.Errorf("delete security group %s (%s): %w", role, sdk.ToString(group.GroupId), err)
-			}
-			return nil
+			return c.deleteGroup(gctx, role, group)
 		})
 	}
 	return g.Wait()
+}
+
+// deleteGroup deletes a security group once nothing uses it any more.
+func (c *Client) deleteGroup(ctx context.Context, role Role, group types.SecurityGroup) error {
+	_, err := c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.retryUntilUnused())
+	if err = ignore(err, "InvalidGroup.NotFound"); err != nil {
+		return fmt.Errorf("delete security group %s (%s): %w", role, sdk.ToString(group.GroupId), err)
+	}
+	return nil
 }
 
 func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
