@@ -58,6 +58,10 @@ type Cluster struct {
 	// except to the third address of each, where a VPC has its DNS server. If empty, such traffic
 	// is masqueraded like all other traffic that leaves the pod network.
 	NodeCIDRs []netip.Prefix
+	// PodRoutes are the pod networks of all nodes and the addresses of the nodes, if the machines themselves
+	// have the routes to them. Nil leaves that to the network between the machines; machines that had routes
+	// must get an empty map instead, since only a list of routes removes others.
+	PodRoutes map[netip.Prefix]netip.Addr
 	PKI       pki.Ref
 }
 

@@ -86,7 +86,7 @@ func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 		caFile(APIServerEtcdCAPath, ref.EtcdCA),
 		caFile(ServiceAccountPubPath, ref.ServiceAccountPublicKey),
 	)
-	for _, add := range []func() error{c.addAPIServer, c.addControllerManager, c.addScheduler} {
+	for _, add := range []func() error{c.addAPIServer, c.addControllerManager, c.addScheduler, c.addPodRoutes} {
 		if err := add(); err != nil {
 			return Machine{}, err
 		}
@@ -109,7 +109,7 @@ func newController(spec ControlPlaneSpec, n Node) (*controller, error) {
 
 // Traces returns what [ControlPlaneSpec.Read] needs from a machine.
 func (ControlPlaneSpec) Traces() Traces {
-	return Traces{Files: slices.Concat(apiServerFiles, controllerManagerFiles, schedulerFiles), Programs: []string{binPath(artifact.KubeAPIServer)}}
+	return Traces{Files: slices.Concat(apiServerFiles, controllerManagerFiles, schedulerFiles, []string{controllerPodRoutes.list()}), Programs: []string{binPath(artifact.KubeAPIServer)}}
 }
 
 // Read returns the specification with the settings found on a controller. Its endpoints and nodes
@@ -123,6 +123,7 @@ func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	}
 	s.Cluster.readServerNetworks(f)
 	s.Cluster.readManagerNetworks(f)
+	s.Cluster.readPodRoutes(f)
 	c, err := newController(s, n)
 	if err != nil {
 		return s, fmt.Errorf("control plane on %s: %w", n.Name, err)

@@ -59,6 +59,7 @@ func TestReadBack(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		if !plain {
 			etcd.Args, etcd.Quota = tricky, 2<<30
+			cp.Cluster = routedCluster()
 			cp.APIServer.Args, cp.ControllerManager.Args, cp.Scheduler.Args = tricky, Args{"concurrent-deployment-syncs": {"6"}, "profiling": nil}, tricky
 			cp.Scheduler.Config = map[string]any{"percentageOfNodesToScore": 50, "leaderElection": map[string]any{"leaseDuration": "20s"}}
 			cp.APIServer.AdmissionPlugins = map[string]map[string]any{"EventRateLimit": {"limits": []any{map[string]any{"type": "Server", "qps": 5}}}}
@@ -165,12 +166,14 @@ func TestReadNothing(t *testing.T) {
 func TestTraces(t *testing.T) {
 	worker := workerSpec(t)
 	worker.Containerd.RegistryMirrors = map[string]string{"*": "http://10.0.0.1:5000"}
+	routed := controlPlaneSpec(t)
+	routed.Cluster = routedCluster()
 	for name, test := range map[string]struct {
 		m      Machine
 		traces Traces
 	}{
 		"etcd":          {must(t)(Etcd(etcdSpec(t), controllers[0])), EtcdSpec{}.Traces()},
-		"control plane": {must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])), ControlPlaneSpec{}.Traces()},
+		"control plane": {must(t)(ControlPlane(routed, controllers[0])), ControlPlaneSpec{}.Traces()},
 		"worker":        {must(t)(Worker(worker, worker0)), WorkerSpec{}.Traces()},
 		"load balancer": {must(t)(LoadBalancer(loadBalancerSpec(), lb0)), LoadBalancerSpec{}.Traces()},
 		"etcd backup":   {must(t)(EtcdBackup(etcdBackupSpec(), controllers[0])), EtcdBackupSpec{}.Traces()},

@@ -62,6 +62,7 @@ func (c Cluster) CheckNetworks() invalid.Fields {
 			}
 		}
 	}
+	errs = append(errs, c.checkPodRoutes()...)
 	if ip := c.DNSIP; ip.IsValid() && c.ServiceCIDR.IsValid() && (!c.ServiceCIDR.Contains(ip) || ip == firstServiceIP(c.ServiceCIDR)) {
 		errs.Say("dns_ip", "Unusable address", "%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, c.ServiceCIDR)
 	}

@@ -74,7 +74,7 @@ func (w *worker) build() error {
 		},
 	}
 	w.addFiles(caFile(NodeCAPath, w.spec.Cluster.PKI.KubernetesCA))
-	for _, add := range []func() error{w.addCNI, w.addContainerd, w.addKubelet, w.addKubeProxy, w.addSpotInterruption} {
+	for _, add := range []func() error{w.addCNI, w.addPodRoutes, w.addContainerd, w.addKubelet, w.addKubeProxy, w.addSpotInterruption} {
 		if err := add(); err != nil {
 			return err
 		}

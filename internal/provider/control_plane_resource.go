@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -44,6 +45,7 @@ type controlPlaneModel struct {
 	PodCIDR          cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
 	ServiceCIDR      cidrtypes.IPv4Prefix `tfsdk:"service_cidr"`
 	NodeCIDRs        types.Set            `tfsdk:"node_cidrs"`
+	PodRoutes        types.Map            `tfsdk:"pod_routes"`
 	DNSIP            iptypes.IPv4Address  `tfsdk:"dns_ip"`
 	Domain           types.String         `tfsdk:"domain"`
 	ExtraSANs        types.List           `tfsdk:"extra_sans"`
@@ -128,6 +130,16 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		}, prefixes, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
 			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
 		}),
+		"pod_routes": newSetting(schema.MapAttribute{
+			Optional: true, ElementType: iptypes.IPv4AddressType{},
+			MarkdownDescription: "Routes to the pods of all nodes on the machines themselves, for machines without a VPC: network of a node's pods to its private address, such as " +
+				"`{ for h in local.workers : h.pod_cidr => h.private_ip }`. Controllers and all workers get a service that sets the routes, and a missing route is drift. All machines must be " +
+				"in one layer-2 network. A change is made in place, and nothing else restarts. An empty map removes the routes; once set, the argument can be empty but not null. " +
+				"Default: none; the routes are the business of the network, such as the route tables of a VPC.",
+			Validators: []validator.Map{mapvalidator.KeysAre(tf.CIDR(component.HostPodCIDR)), mapvalidator.ValueStringsAre(tf.IPv4())},
+		}, addressByNetwork, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Map, *map[netip.Prefix]netip.Addr) {
+			return &m.PodRoutes, &s.Spec.Cluster.PodRoutes
+		}),
 		"dns_ip": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
 			MarkdownDescription: "Service address of cluster DNS, within `service_cidr`. Default: the tenth address of `service_cidr`.",
@@ -201,6 +213,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 	}
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
 	if prior != nil {
+		checkRoutesStay(plan.PodRoutes, prior.PodRoutes, diags)
 		warnOfLostNames(ctx, plan, prior, diags)
 	}
 	if prior == nil {
@@ -215,6 +228,14 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 		}
 	}
 	return errs
+}
+
+// checkRoutesStay refuses to forget routes on machines: only a list of routes removes others.
+func checkRoutesStay(plan, prior types.Map, diags *diag.Diagnostics) {
+	if plan.IsNull() && !prior.IsNull() {
+		diags.AddAttributeError(path.Root("pod_routes"), "Routes would stay on the machines",
+			"The machines have the routes to pods that pod_routes listed. Set pod_routes = {} to remove them. The service that sets them goes with the control plane and the worker pools.")
+	}
 }
 
 // checkControlPlaneParts checks that the parts of a control plane belong together.
@@ -290,7 +311,7 @@ func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.
 	lb := m.balancer(ctx, diags)
 	m.Ref = controlPlaneRef.Value(ctx, controlPlaneRefModel{
 		Cluster: m.ID, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
-		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, DNSIP: m.DNSIP, Domain: m.Domain,
+		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, PodRoutes: m.PodRoutes, DNSIP: m.DNSIP, Domain: m.Domain,
 		PowerState: apiPower(ctx, m.Hosts, diags),
 	})
 }

@@ -247,6 +247,7 @@ type controlPlaneRefModel struct {
 	PodCIDR         cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
 	ServiceCIDR     cidrtypes.IPv4Prefix `tfsdk:"service_cidr"`
 	NodeCIDRs       types.Set            `tfsdk:"node_cidrs"`
+	PodRoutes       types.Map            `tfsdk:"pod_routes"`
 	DNSIP           iptypes.IPv4Address  `tfsdk:"dns_ip"`
 	Domain          types.String         `tfsdk:"domain"`
 	PowerState      types.String         `tfsdk:"power_state"`
@@ -260,6 +261,7 @@ var controlPlaneRef = tf.NewReference[controlPlaneRefModel](map[string]schema.At
 	"pod_cidr":         schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods."},
 	"service_cidr":     schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the services."},
 	"node_cidrs":       schema.SetAttribute{Optional: true, ElementType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Networks of the subnets for machines."},
+	"pod_routes":       schema.MapAttribute{Optional: true, ElementType: iptypes.IPv4AddressType{}, MarkdownDescription: "Routes to pods that all machines have: network of a node's pods to its private address."},
 	"dns_ip":           schema.StringAttribute{Required: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Service address of cluster DNS."},
 	"domain":           required("Domain of cluster DNS."),
 	"power_state": schema.StringAttribute{Optional: true, MarkdownDescription: "`stopped` if all machines of the API servers are stopped: then the API is not asked. Default: `running`.",
@@ -275,6 +277,7 @@ func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
 		PodCIDR:     tf.Prefix(m.PodCIDR),
 		ServiceCIDR: tf.Prefix(m.ServiceCIDR),
 		NodeCIDRs:   tf.Prefixes(m.NodeCIDRs),
+		PodRoutes:   podRoutesFrom(m.PodRoutes),
 		DNSIP:       tf.Addr(m.DNSIP),
 		PKI:         ref,
 	}

@@ -34,6 +34,7 @@ func TestImportIsComplete(t *testing.T) {
 	controlPlane["audit_policy"] = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n" // in the form in which it is written
 	importBack[controlPlaneModel](t, c, newControlPlaneResource(), with(controlPlane, values{
 		"extra_sans": []any{"k8s.example.com", "203.0.113.77"}, "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "domain": "x.y", "dns_ip": "10.2.0.7",
+		"pod_routes": values{"10.1.1.0/24": "10.240.0.21"},
 	}), func(s rollout.ControlPlane) (component.Machine, error) {
 		s.Spec.Nodes = []component.Node{s.Targets[0].Node}
 		return component.ControlPlane(s.Spec, s.Targets[0].Node)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -115,7 +116,8 @@ var (
 		}
 		return tf.PrefixesValue(p)
 	})
-	texts = plainConversion(func(v types.List) []string { return tf.Strings(v.Elements()) }, func(s []string) types.List {
+	addressByNetwork = plainConversion(podRoutesFrom, podRoutesValue)
+	texts            = plainConversion(func(v types.List) []string { return tf.Strings(v.Elements()) }, func(s []string) types.List {
 		if len(s) == 0 {
 			return types.ListNull(types.StringType)
 		}
@@ -194,4 +196,31 @@ func extraArgsSetting[M, S any](programs programList, join func(*M, *S) (*types.
 			*argument = programs.value(found)
 		},
 	}
+}
+
+// podRoutesFrom returns addresses by network, or nil unless all of them are known. An empty map is not nil.
+func podRoutesFrom(v types.Map) map[netip.Prefix]netip.Addr {
+	if v.IsNull() || !tf.AllKnown(v) {
+		return nil
+	}
+	out := map[netip.Prefix]netip.Addr{}
+	for network, a := range v.Elements() {
+		pods, err := netip.ParsePrefix(network)
+		if ip, ok := a.(iptypes.IPv4Address); ok && err == nil {
+			out[pods] = tf.Addr(ip)
+		}
+	}
+	return out
+}
+
+// podRoutesValue is the inverse of podRoutesFrom.
+func podRoutesValue(m map[netip.Prefix]netip.Addr) types.Map {
+	if m == nil {
+		return types.MapNull(iptypes.IPv4AddressType{})
+	}
+	out := map[string]attr.Value{}
+	for network, a := range m {
+		out[network.String()] = tf.OptionalAddr(a)
+	}
+	return types.MapValueMust(iptypes.IPv4AddressType{}, out)
 }

@@ -28,7 +28,7 @@ var configured = struct{ controlPlane, pool values }{
 			"defaults": values{"enforce": "privileged"}}, "EventRateLimit": nil},
 		"audit_policy": "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n", "early_renewal": "60h",
 		"extra_args": values{"kube_apiserver": values{"event-ttl": "31m"}, "kube_scheduler": values{"v": "1"}},
-		"node_cidrs": []any{"10.240.0.0/24"},
+		"node_cidrs": []any{"10.240.0.0/24"}, "pod_routes": values{"10.200.1.0/24": "10.240.0.21", "10.200.0.0/24": "10.240.0.20"},
 	},
 	values{
 		"kubelet_config": values{"maxPods": 80, "memoryThrottlingFactor": 0.9, "evictionHard": values{"memory.available": "5%", "nodefs.available": "10%"},

@@ -151,7 +151,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}),
 		"cni": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
-			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC carry pod traffic, traffic that leaves the cluster is " +
+			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC carry pod traffic, or `pod_routes` of the control plane, traffic that leaves the cluster is " +
 				"masqueraded, and pods cannot reach the instance metadata service. `none`: none of this, for Cilium and others that are installed afterwards. A change " +
 				"drains and rolls the nodes. Default: `bridge`.",
 			Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
@@ -236,7 +236,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollou
 	errs := append(s.Spec.Check(), component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
 		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()})...)
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
-		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs)}
+		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs), PodRoutes: podRoutesFrom(cp.PodRoutes)}
 		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
 		warnOfUntainted(hosts, plan.Taints, s.Spec.Kubelet.Taints, diags)
 	}

@@ -122,6 +122,16 @@ func HostAddress() validator.String {
 	})
 }
 
+// IPv4 accepts an IPv4 address. The framework does not let the type of a map's elements validate them.
+func IPv4() validator.String {
+	return Check("an IPv4 address", func(s string) error {
+		if ip, err := netip.ParseAddr(s); err != nil || !ip.Is4() {
+			return fmt.Errorf("%q is not an IPv4 address", s)
+		}
+		return nil
+	})
+}
+
 // LoginUser accepts the name of a Unix user other than root.
 func LoginUser() validator.String {
 	return Check("a login name other than root", func(s string) error {
