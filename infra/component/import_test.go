@@ -136,6 +136,10 @@ func TestReadBack(t *testing.T) {
 	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.Port != 7443 || err != nil {
 		t.Errorf("port %d (%v)", s.Port, err)
 	}
+	lb.VirtualIP, lb.RouterID = virtualIP, 7
+	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.VirtualIP != virtualIP || s.RouterID != 7 || err != nil {
+		t.Errorf("virtual address %s, router %d (%v)", s.VirtualIP, s.RouterID, err)
+	}
 }
 
 // TestReadNothing checks the error for a machine of another role.
@@ -168,6 +172,8 @@ func TestTraces(t *testing.T) {
 	worker.Containerd.RegistryMirrors = map[string]string{"*": "http://10.0.0.1:5000"}
 	routed := controlPlaneSpec(t)
 	routed.Cluster = routedCluster()
+	shared := loadBalancerSpec()
+	shared.VirtualIP = virtualIP
 	for name, test := range map[string]struct {
 		m      Machine
 		traces Traces
@@ -175,7 +181,7 @@ func TestTraces(t *testing.T) {
 		"etcd":          {must(t)(Etcd(etcdSpec(t), controllers[0])), EtcdSpec{}.Traces()},
 		"control plane": {must(t)(ControlPlane(routed, controllers[0])), ControlPlaneSpec{}.Traces()},
 		"worker":        {must(t)(Worker(worker, worker0)), WorkerSpec{}.Traces()},
-		"load balancer": {must(t)(LoadBalancer(loadBalancerSpec(), lb0)), LoadBalancerSpec{}.Traces()},
+		"load balancer": {must(t)(LoadBalancer(shared, lb0)), LoadBalancerSpec{}.Traces()},
 		"etcd backup":   {must(t)(EtcdBackup(etcdBackupSpec(), controllers[0])), EtcdBackupSpec{}.Traces()},
 		"cluster":       {must(t)(Worker(worker, worker0)), ClusterTraces()},
 	} {

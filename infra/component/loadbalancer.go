@@ -19,6 +19,10 @@ type LoadBalancerSpec struct {
 	Backends    []Node
 	Port        int    // zero means 6443
 	StatsSocket string // empty means HAProxyStatsSocket
+	// VirtualIP moves between Machines, of which the first has it first; zero means that there is none.
+	VirtualIP netip.Addr
+	RouterID  int    // of VRRP; zero means DefaultRouterID
+	Machines  []Node // of the load balancer
 }
 
 var loadBalancerPackages = []string{"haproxy"}
@@ -47,7 +51,7 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 	if spec.StatsSocket == "" {
 		spec.StatsSocket = HAProxyStatsSocket
 	}
-	return Machine{State: desired.State{
+	m := Machine{State: desired.State{
 		// The package starts HAProxy with Debian's configuration, which listens on no port;
 		// host.Apply restarts it with this one. A package whose service opened ports with its
 		// default configuration would have to be kept from starting it.
@@ -62,17 +66,24 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 			// one.
 			ReloadOn: []string{HAProxyConfig, HAProxyCAPath},
 		}},
-	}}, nil
+	}}
+	if spec.VirtualIP.IsValid() {
+		spec.addVirtualAddress(&m, n)
+	}
+	return m, nil
 }
 
 // Traces returns what [LoadBalancerSpec.Read] needs from a machine.
-func (LoadBalancerSpec) Traces() Traces { return Traces{Files: []string{HAProxyConfig}} }
+func (LoadBalancerSpec) Traces() Traces {
+	return Traces{Files: []string{HAProxyConfig, VirtualAddressConfig}}
+}
 
 var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
 
 // Read returns the specification with the port found on a load balancer, unless it has one. The
 // error is a [NothingFoundError] if the machine is not a load balancer.
 func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
+	s.readVirtualAddress(f)
 	if s.Port != 0 {
 		return s, nil
 	}
@@ -132,6 +143,9 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		fmt.Sprintf("bind *:%d", spec.Port),
 		"default_backend kube-apiservers",
 	)
+	if spec.VirtualIP.IsValid() {
+		section("frontend alive", aliveFrontend...)
+	}
 	lines := []string{
 		"balance leastconn",
 		"option httpchk",

@@ -69,6 +69,8 @@ const (
 	HAProxyConfig      = "/etc/haproxy/haproxy.cfg"
 	HAProxyCAPath      = "/etc/haproxy/kubernetes-ca.crt"
 	HAProxyStatsSocket = "/run/haproxy/admin.sock"
+	// VirtualAddressConfig is the template of keepalived's configuration.
+	VirtualAddressConfig = "/etc/haproxy/virtual-address.conf"
 )
 
 // Names of the systemd units.
@@ -85,6 +87,7 @@ const (
 	PodEgressUnit         = "pod-egress.service"
 	SpotInterruptionUnit  = "spot-interruption.service"
 	HAProxyUnit           = "haproxy.service"
+	VirtualAddressUnit    = "virtual-address.service"
 )
 
 // The default images.

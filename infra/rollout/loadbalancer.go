@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -34,16 +35,31 @@ func (o *operation) balance(ctx context.Context, port int) error {
 	if err := o.observeAndFill(ctx); err != nil {
 		return err
 	}
-	if err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	one := func(ctx context.Context, m *convergence) error {
 		if err := o.apply(ctx, m, m.changes); err != nil {
 			return err
 		}
 		return waitPort(ctx, m.Machine, port)
-	}); err != nil {
+	}
+	if err := eachInTurn(ctx, o.reachable(), one); err != nil {
 		return err
 	}
 	o.saveSettled()
 	return o.skipped()
+}
+
+// eachInTurn changes load balancers one after another: the others carry the virtual address meanwhile. None
+// does before the first installation, which is parallel.
+func eachInTurn(ctx context.Context, machines []*convergence, change func(context.Context, *convergence) error) error {
+	if !slices.ContainsFunc(machines, func(m *convergence) bool { return m.running(component.HAProxyUnit) }) {
+		return fleet.Each(ctx, machines, change)
+	}
+	for _, m := range machines {
+		if err := change(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitPort waits until something listens on the port.

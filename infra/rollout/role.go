@@ -72,7 +72,8 @@ type Workers struct {
 	DrainTimeout time.Duration
 }
 
-// LoadBalancer is HAProxy in front of the API servers.
+// LoadBalancer is HAProxy in front of the API servers, on one machine or on several that share a virtual
+// address.
 type LoadBalancer struct {
 	Spec    component.LoadBalancerSpec
 	Targets []fleet.Target
@@ -166,6 +167,7 @@ func (x Workers) role() role {
 }
 
 func (x LoadBalancer) role() role {
+	x.Spec.Machines = fleet.Nodes(x.Targets)
 	return role{name: "load balancer", ref: x.Spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) },
 		traces:  x.Spec.Traces(),

@@ -33,19 +33,22 @@ import (
 
 type lbModel struct {
 	roleModel
-	Cluster         types.String `tfsdk:"cluster"`
-	Host            types.Object `tfsdk:"host"`
-	Controllers     types.List   `tfsdk:"controllers"`
-	PKI             types.Object `tfsdk:"pki"`
-	Port            types.Int64  `tfsdk:"port"`
-	Public          types.Bool   `tfsdk:"public"`
-	Adopt           types.Bool   `tfsdk:"adopt"`
-	Tags            types.Map    `tfsdk:"tags"`
-	AllocationID    types.String `tfsdk:"allocation_id"`
-	PublicIP        types.String `tfsdk:"public_ip"`
-	Endpoint        types.String `tfsdk:"endpoint"`
-	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
-	Ref             types.Object `tfsdk:"ref"`
+	Cluster         types.String        `tfsdk:"cluster"`
+	Host            types.Object        `tfsdk:"host"`
+	Standbys        types.List          `tfsdk:"standbys"`
+	Controllers     types.List          `tfsdk:"controllers"`
+	PKI             types.Object        `tfsdk:"pki"`
+	Port            types.Int64         `tfsdk:"port"`
+	Public          types.Bool          `tfsdk:"public"`
+	VirtualIP       iptypes.IPv4Address `tfsdk:"virtual_ip"`
+	RouterID        types.Int64         `tfsdk:"virtual_router_id"`
+	Adopt           types.Bool          `tfsdk:"adopt"`
+	Tags            types.Map           `tfsdk:"tags"`
+	AllocationID    types.String        `tfsdk:"allocation_id"`
+	PublicIP        types.String        `tfsdk:"public_ip"`
+	Endpoint        types.String        `tfsdk:"endpoint"`
+	PrivateEndpoint types.String        `tfsdk:"private_endpoint"`
+	Ref             types.Object        `tfsdk:"ref"`
 }
 
 func newLBResource() resource.Resource {
@@ -55,6 +58,7 @@ func newLBResource() resource.Resource {
 		title: "load balancer",
 		description: "HAProxy on a host, and an Elastic IP as the address of the cluster's API server. The address stays for the life of the cluster: when the machine is " +
 			"replaced, it moves to the new one. With `public = false` there is no Elastic IP, and the API server has a private address only.\n\n" +
+			"Machines that are not EC2 instances have their own address, or share `virtual_ip`: when one of them fails, another one takes the address within seconds.\n\n" +
 			"HAProxy checks `/readyz` of each API server over TLS with the cluster's CA, and sends connections only to those that are ready.",
 		settings: lbSettings(),
 		attributes: map[string]schema.Attribute{
@@ -63,7 +67,8 @@ func newLBResource() resource.Resource {
 				Validators:    []validator.String{clusterName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"host": lbHostAttribute(),
+			"host":     lbHostAttribute(),
+			"standbys": standbysAttribute(),
 			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections are kept.",
 				listvalidator.SizeAtLeast(1)),
 			"pki": pkiAttribute(),
@@ -104,6 +109,8 @@ func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 			MarkdownDescription: "Port on which HAProxy listens. The security group of `k8s_network` opens only 6443. Changed in place. Default: 6443.",
 			Validators:          []validator.Int64{tf.Port()},
 		}, number, func(m *lbModel, s *rollout.LoadBalancer) (*types.Int64, *int) { return &m.Port, &s.Spec.Port }),
+		"virtual_ip":        virtualIPSetting(),
+		"virtual_router_id": routerIDSetting(),
 	}
 }
 
@@ -140,11 +147,12 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 	}
 }
 
-func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
+func checkLB(ctx context.Context, plan, prior *lbModel, s rollout.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
 	planAddress(ctx, plan, prior, diags)
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
 		errs = component.CheckControllers("controllers", componentHosts(hosts))
 	}
+	errs = append(errs, checkVirtualIP(ctx, plan, s, diags)...)
 	errs = append(errs, component.CheckSameCluster(component.Part{Field: "cluster", Cluster: plan.Cluster.ValueString()},
 		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()})...)
 	return errs
@@ -163,6 +171,8 @@ func planAddress(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnost
 				"The API server of cluster "+plan.Cluster.ValueString()+" can be reached at its private address only then. Kubeconfigs that name the Elastic IP no longer work, and AWS may give the address to somebody else.")
 		}
 		plan.AllocationID, plan.PublicIP = types.StringValue(""), types.StringNull()
+	case known && host.InstanceID.IsNull() && (prior == nil || prior.AllocationID.ValueString() == ""):
+		plan.AllocationID, plan.PublicIP = types.StringValue(""), plan.ownAddress(host)
 	case prior == nil, !prior.Public.ValueBool():
 		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown()
 		if known && host.InstanceID.ValueString() != "" && host.PublicIP.IsNull() {
@@ -185,14 +195,18 @@ func (m *lbModel) publicHost(private types.String) types.String {
 
 func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	m.ID = m.Cluster
-	private := types.StringUnknown()
+	private, machine := types.StringUnknown(), types.StringUnknown()
 	if host, ok := hostRef.Read(ctx, m.Host, diags); ok {
-		private = host.PrivateIP.StringValue
+		machine = host.PrivateIP.StringValue
+		private = machine
+	}
+	if !m.VirtualIP.IsNull() {
+		private = m.VirtualIP.StringValue
 	}
 	public := m.publicHost(private)
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags),
-		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: namesValue(public, private)})
+		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: namesValue(public, private, machine)})
 }
 
 // namesValue returns the different ones of names, unknown if one of them is.
@@ -249,7 +263,7 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 			Cluster:  component.Cluster{Name: ref.Cluster, PKI: ref},
 			Backends: fleet.Nodes(targetsFrom(ctx, d, m.Controllers, diags)),
 		},
-		Targets: []fleet.Target{target},
+		Targets: append([]fleet.Target{target}, targetsFrom(ctx, d, m.Standbys, diags)...),
 	}
 }
 
@@ -274,7 +288,7 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 		return false
 	}
 	if host.InstanceID.ValueString() == "" {
-		plan.AllocationID, plan.PublicIP = types.StringValue(""), host.Address
+		plan.AllocationID, plan.PublicIP = types.StringValue(""), plan.ownAddress(host)
 		return false
 	}
 	client, err := d.aws(ctx)

@@ -1,0 +1,157 @@
+package component
+
+import (
+	_ "embed"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+)
+
+//go:embed virtual_address.sh
+var virtualAddressScript []byte
+
+// DefaultRouterID is the default number of the virtual address's VRRP router.
+const DefaultRouterID = 51
+
+const (
+	virtualAddressScriptPath = "/usr/local/sbin/virtual-address"
+	virtualAddressRun        = "virtual-address" // below /run
+	// haproxyAlivePort is a port on loopback on which HAProxy says that it works.
+	haproxyAlivePort = 8405
+)
+
+// virtualAddressPackages are keepalived, whose own service does not start without a configuration of its own,
+// and ip, which the script calls.
+var virtualAddressPackages = []string{"iproute2", "keepalived"}
+
+// aliveFrontend answers whether HAProxy works. It does not ask whether there are API servers: without any, the
+// address must stay where it is.
+var aliveFrontend = []string{
+	"mode http",
+	"no log",
+	fmt.Sprintf("bind 127.0.0.1:%d", haproxyAlivePort),
+	"monitor-uri /alive",
+}
+
+// addVirtualAddress adds keepalived, which moves the virtual address to another machine when this one or its
+// HAProxy is gone. All machines begin as backups and none takes the address back, so that it moves as rarely as
+// possible.
+func (s LoadBalancerSpec) addVirtualAddress(m *Machine, n Node) {
+	option := unit.NewUnitOption
+	const run = "/run/" + virtualAddressRun
+	config := run + "/keepalived.conf"
+	m.State.Packages = slices.Concat(m.State.Packages, virtualAddressPackages)
+	m.State.Files = append(m.State.Files,
+		desired.File{Path: virtualAddressScriptPath, Mode: 0o755, Content: virtualAddressScript},
+		desired.File{Path: VirtualAddressConfig, Mode: 0o644, Content: s.keepalivedConfig(n)},
+		unitFile(VirtualAddressUnit, []*unit.UnitOption{
+			option("Unit", "Description", "Virtual address of the Kubernetes API"),
+			option("Unit", "Documentation", "https://www.keepalived.org/manpage.html"),
+			option("Unit", "After", "network-online.target "+HAProxyUnit),
+			option("Unit", "Wants", "network-online.target"),
+			option("Unit", "StartLimitIntervalSec", "0"),
+			option("Service", "Type", typeExec),
+			option("Service", "RuntimeDirectory", virtualAddressRun),
+			option("Service", "ExecStartPre", strings.Join([]string{virtualAddressScriptPath, "configure", n.PrivateIP.String(), VirtualAddressConfig, config}, " ")),
+			option("Service", "ExecStart", "/usr/sbin/keepalived --dont-fork --log-console --vrrp --use-file="+config+
+				" --pid="+run+"/keepalived.pid --vrrp_pid="+run+"/vrrp.pid"),
+			option("Service", "Restart", "always"),
+			option("Service", "RestartSec", "1"),
+			option("Install", "WantedBy", "multi-user.target"),
+		}))
+	m.State.Units = append(m.State.Units, running(VirtualAddressUnit, virtualAddressScriptPath, VirtualAddressConfig))
+}
+
+// keepalivedConfig returns the template of keepalived's configuration on a machine (keepalived.conf(5)). The
+// machines announce themselves to one another's addresses, not by multicast, which not every network carries.
+func (s LoadBalancerSpec) keepalivedConfig(n Node) []byte {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("global_defs {\n    enable_script_security\n    script_user root\n    vrrp_garp_master_refresh 30\n}\n")
+	line("vrrp_script haproxy {\n    script \"%s check %d\"\n    interval 1\n    timeout 2\n    fall 2\n    rise 2\n}\n", virtualAddressScriptPath, haproxyAlivePort)
+	line("vrrp_instance kubernetes {\n    state BACKUP\n    nopreempt\n    interface @INTERFACE@")
+	line("    virtual_router_id %d\n    priority %d\n    advert_int 1", s.routerID(), 200-s.rank(n))
+	if len(s.Machines) > 1 {
+		line("    unicast_src_ip %s\n    unicast_peer {", n.PrivateIP)
+		for _, other := range s.Machines {
+			if other.PrivateIP != n.PrivateIP {
+				line("        %s", other.PrivateIP)
+			}
+		}
+		line("    }")
+	}
+	line("    virtual_ipaddress {\n        %s/32 dev @INTERFACE@\n    }\n    track_script {\n        haproxy\n    }\n}", s.VirtualIP)
+	return []byte(b.String())
+}
+
+// rank returns the place of a machine among those of the load balancer, from 0 on.
+func (s LoadBalancerSpec) rank(n Node) int {
+	return max(0, slices.IndexFunc(s.Machines, func(m Node) bool { return m.Name == n.Name }))
+}
+
+func (s LoadBalancerSpec) routerID() int {
+	if s.RouterID == 0 {
+		return DefaultRouterID
+	}
+	return s.RouterID
+}
+
+var (
+	virtualIPLine = regexp.MustCompile(`(?m)^\s*(\S+)/32 dev @INTERFACE@$`)
+	routerIDLine  = regexp.MustCompile(`(?m)^\s*virtual_router_id (\d+)$`)
+)
+
+// readVirtualAddress sets the virtual address found on a machine.
+func (s *LoadBalancerSpec) readVirtualAddress(f Found) {
+	config := f.Files[VirtualAddressConfig]
+	if m := virtualIPLine.FindSubmatch(config); m != nil && !s.VirtualIP.IsValid() {
+		s.VirtualIP, _ = netip.ParseAddr(string(m[1]))
+	}
+	if m := routerIDLine.FindSubmatch(config); m != nil && s.RouterID == 0 {
+		s.RouterID, _ = strconv.Atoi(string(m[1]))
+	}
+}
+
+// CheckMachines reports machines of a load balancer that cannot share its virtual address. machines are those
+// of the fields host and standbys; any reports whether standbys are given, though they may not be known.
+func (s LoadBalancerSpec) CheckMachines(machines []Host, any bool) (errs invalid.Fields) {
+	if any && !s.VirtualIP.IsValid() {
+		errs.Miss("virtual_ip", "Standbys without a virtual address", "standbys need virtual_ip: without it nothing sends anybody to them.")
+	}
+	if !s.VirtualIP.IsValid() {
+		return errs
+	}
+	if s.Port == haproxyAlivePort {
+		errs.Say("port", "Port in use", "HAProxy uses port %d itself with virtual_ip: choose another one.", haproxyAlivePort)
+	}
+	for i, h := range append(slices.Clone(machines), hostsOf(s.Backends)...) {
+		field := "host.private_ip"
+		if i > 0 {
+			field = hostField("standbys", i-1, "private_ip")
+		}
+		if h.PrivateIP == s.VirtualIP {
+			errs.Say("virtual_ip", "Address of a machine", "%s is the private_ip of %s: the virtual address is one that no machine has.", s.VirtualIP, h.Name)
+		}
+		for _, other := range machines[:min(i, len(machines))] {
+			if i < len(machines) && (h.Name != "" && h.Name == other.Name || h.PrivateIP.IsValid() && h.PrivateIP == other.PrivateIP) {
+				errs.Say(field, "Duplicate host", "%s is listed twice: give each machine once, as host or among standbys.", h.Name)
+			}
+		}
+	}
+	return errs
+}
+
+func hostsOf(nodes []Node) (out []Host) {
+	for _, n := range nodes {
+		out = append(out, Host{Node: n})
+	}
+	return out
+}
