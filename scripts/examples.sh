@@ -11,7 +11,10 @@ provider "$tmp"
 mkdir "$tmp/work"
 cp -r "$root/examples/modules" "$tmp/work/"
 find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir; do
-  case $dir in */modules/*) continue ;; esac # the examples that use it validate it
+  case $dir in
+    */modules/*) continue ;; # the examples that use it validate it
+    */own-machines-libvirt) continue ;; # its providers are not here to validate it
+  esac
   work=$tmp/work/${dir#"$root"/examples/}
   mkdir -p "$work"
   cp "$root/examples/ha-cluster/versions.tf" "$work/"

@@ -50,7 +50,7 @@ var parts = []part{
 		steps: []step{{packages: []string{"install"}, only: "^TestRelease$", env: []string{"K8S_RELEASE=1"}}}},
 	{name: "drills", shows: "kill -9, a pause, a partition, a full disk, lost machines, rotation and upgrade, each under a recorder: acknowledged writes lost, and whether the history is linearizable",
 		steps: []step{{packages: []string{"drills"}, env: []string{"K8S_DRILLS=1"}}}},
-	{name: "topologies", shows: "the other examples: three availability zones, one of which is cut off; a private cluster, and one without a bastion; an endpoint that moves to load balancers of AWS and back under a recorder; controllers that are nodes; a newer image for every machine under a recorder; etcd that moves between machines of its own and the controllers under a recorder; a Spot worker that is interrupted",
+	{name: "topologies", shows: "the other examples: three availability zones, one of which is cut off; a private cluster, and one without a bastion; an endpoint that moves to load balancers of AWS and back under a recorder; controllers that are nodes; a newer image for every machine under a recorder; etcd that moves between machines of its own and the controllers under a recorder; a Spot worker that is interrupted; machines without AWS, with routes and a virtual address of their own",
 		steps: []step{{packages: []string{"topologies"}, env: []string{"K8S_TOPOLOGIES=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy, and with steps for which make test has no room", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}, env: []string{"K8S_E2E_LONG=1"}}}},

@@ -136,19 +136,7 @@ func reached(t *testing.T, c *harness.Cluster, machines ...string) {
 // pod's address, and it reaches the kubelets of all nodes.
 func testAggregated(t *testing.T, c *harness.Cluster) {
 	t.Helper()
-	objects, err := component.MetricsServer(component.MetricsServerSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var manifests strings.Builder
-	for _, o := range objects {
-		text, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&manifests, "%s\n---\n", text)
-	}
-	c.Create(t, manifests.String())
+	createMetricsServer(t, c)
 	c.Kubectl(t, "--namespace=kube-system", "patch", "deployment/metrics-server", "--patch", onController)
 	c.Kubectl(t, "--namespace=kube-system", "rollout", "status", "deployment/metrics-server", "--timeout=180s")
 	if node := c.Kubectl(t, "--namespace=kube-system", "get", "pods", "-l", "k8s-app=metrics-server", "-o", "jsonpath={.items[*].spec.nodeName}"); !strings.HasPrefix(node, "controller-") {
@@ -167,4 +155,22 @@ func testAggregated(t *testing.T, c *harness.Cluster) {
 func privateIP(t *testing.T, c *harness.Cluster, machine string) string {
 	t.Helper()
 	return strings.TrimSpace(c.Kubectl(t, "get", "node", machine, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`))
+}
+
+// createMetricsServer creates the objects of metrics-server.
+func createMetricsServer(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	objects, err := component.MetricsServer(component.MetricsServerSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifests strings.Builder
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&manifests, "%s\n---\n", text)
+	}
+	c.Create(t, manifests.String())
 }

@@ -1,0 +1,69 @@
+variable "controllers" {
+  type = list(object({
+    address  = string
+    host_key = string
+  }))
+  description = "The machines of the control plane, one or three: the address of each in the network, and its SSH host key as in /etc/ssh/ssh_host_ed25519_key.pub."
+}
+
+variable "load_balancers" {
+  type = list(object({
+    address  = string
+    host_key = string
+  }))
+  default     = []
+  description = "Machines in front of several controllers. Two of them share virtual_ip."
+}
+
+variable "virtual_ip" {
+  type        = string
+  default     = null
+  description = "Address of the API that no machine has of its own, if there are two load balancers."
+}
+
+variable "workers" {
+  type = list(object({
+    address  = string
+    host_key = string
+  }))
+  default     = []
+  description = "The machines that run pods."
+}
+
+variable "network" {
+  type        = string
+  description = "Network of the machines, for example 192.168.1.0/24. All of them are in it, without a router in between."
+}
+
+variable "ssh_user" {
+  type        = string
+  default     = "admin"
+  description = "User with passwordless sudo on all machines."
+}
+
+variable "kubernetes_version" {
+  type    = string
+  default = "1.35.8"
+}
+
+# The following is for places other than plain machines. The tests set it in a variable file.
+
+variable "registry_mirrors" {
+  type    = map(string)
+  default = {}
+}
+
+variable "kubelet_config" {
+  type    = any
+  default = null
+}
+
+variable "kube_proxy_config" {
+  type    = any
+  default = null
+}
+
+variable "containerd_config" {
+  type    = any
+  default = null
+}
