@@ -12,7 +12,7 @@ func TestForArchs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := func(c *Catalog) ([]Artifact, error) { return c.WorkerSet("1.36.4", "", "", "") }
+	set := func(c *Catalog) ([]Artifact, error) { return c.WorkerSet("1.36.4", "", "", "", true) }
 	all, err := c.ForArchs([]string{AMD64, ARM64}, set)
 	if !errors.Is(err, ErrUnknownChecksum) || len(all) != 10 {
 		t.Fatalf("%d artifacts, %v", len(all), err)

@@ -227,12 +227,15 @@ func (c *Catalog) ControlPlaneSet(kubernetes string) ([]Artifact, error) {
 }
 
 // WorkerSet returns the downloads of a worker. Empty versions mean the defaults; for runc that is
-// the newest release in the given checksums, if there is one.
-func (c *Catalog) WorkerSet(kubernetes, containerd, runc, cniPlugins string) ([]Artifact, error) {
+// the newest release in the given checksums, if there is one. kubeProxy says whether kube-proxy is one
+// of them.
+func (c *Catalog) WorkerSet(kubernetes, containerd, runc, cniPlugins string, kubeProxy bool) ([]Artifact, error) {
 	var calls []call
 	add := func(a Artifact, err error) { calls = append(calls, call{a, err}) }
 	add(c.Kubernetes(kubernetes, Kubelet))
-	add(c.Kubernetes(kubernetes, KubeProxy))
+	if kubeProxy {
+		add(c.Kubernetes(kubernetes, KubeProxy))
+	}
 	add(c.Containerd(cmp.Or(containerd, DefaultContainerd)))
 	add(c.Runc(cmp.Or(runc, c.RuncVersion())))
 	add(c.CNIPlugins(cmp.Or(cniPlugins, DefaultCNIPlugins)))

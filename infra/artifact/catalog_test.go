@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,7 +90,7 @@ func TestGivenChecksums(t *testing.T) {
 	if got := c.RuncVersion(); got != "1.3.6" {
 		t.Errorf("runc is %s", got)
 	}
-	set, err := c.WorkerSet("1.36.4", "", "", "")
+	set, err := c.WorkerSet("1.36.4", "", "", "", true)
 	if !errors.Is(err, ErrUnknownChecksum) {
 		t.Errorf("error is %v", err)
 	}
@@ -100,6 +101,9 @@ func TestGivenChecksums(t *testing.T) {
 	want := []string{"kubelet 1.36.4 true", "kube-proxy 1.36.4 false", "containerd 2.3.7 false", "runc 1.3.6 true", "cni-plugins 1.9.1 false"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	if without, _ := c.WorkerSet("1.36.4", "", "", "", false); len(without) != len(set)-1 || slices.ContainsFunc(without, func(a Artifact) bool { return a.Name == KubeProxy }) {
+		t.Errorf("without kube-proxy: %v", without)
 	}
 }
 
@@ -121,7 +125,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := c.Kubernetes("1.36.4", "kubeadm"); err == nil || errors.Is(err, ErrUnknownChecksum) {
 		t.Errorf("unknown program: %v", err)
 	}
-	if set, err := c.WorkerSet("1.36.4", "x", "", ""); err == nil || set != nil {
+	if set, err := c.WorkerSet("1.36.4", "x", "", "", true); err == nil || set != nil {
 		t.Errorf("malformed containerd version: %v, %v", set, err)
 	}
 }
@@ -163,7 +167,7 @@ func TestResolve(t *testing.T) {
 	defer server.Close()
 	c := catalog(t, server.URL, sumB+"  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-proxy", server.Client())
 
-	set, err := c.WorkerSet("1.36.4", "", "", "")
+	set, err := c.WorkerSet("1.36.4", "", "", "", true)
 	if !errors.Is(err, ErrUnknownChecksum) {
 		t.Fatal(err)
 	}
@@ -297,6 +301,6 @@ func TestPinnedReleases(t *testing.T) {
 	want(c.EtcdSet(NextEtcd))
 	for _, r := range version.Releases() {
 		want(c.ControlPlaneSet(r.Newest))
-		want(c.WorkerSet(r.Newest, "", "", ""))
+		want(c.WorkerSet(r.Newest, "", "", "", true))
 	}
 }

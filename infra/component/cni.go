@@ -81,6 +81,14 @@ type (
 // bridgePackages are for nft, which portmap and the unit of pod_egress.go call.
 var bridgePackages = []string{"nftables"}
 
+// retiredBridge ends the bridge network that earlier settings have installed. The restart of containerd
+// makes the change one of a drained node: pods with addresses of the bridge are not connected with those of
+// another network. The bridge goes too: its route to the node's pod_cidr would hide that network's.
+func retiredBridge() desired.Retired {
+	return desired.Retired{Unit: PodEgressUnit, Paths: []string{unitPath(PodEgressUnit), PodEgressPath, CNIConfigPath},
+		Cleanup: fmt.Sprintf("[ ! -e /sys/class/net/%[1]s ] || ip link delete %[1]s", cniBridge), Restarts: []string{ContainerdUnit}}
+}
+
 // addCNI adds the plugins and, for the bridge network, its configuration and the rules with which
 // pods reach addresses outside the cluster.
 func (w *worker) addCNI() error {
@@ -90,6 +98,7 @@ func (w *worker) addCNI() error {
 	}
 	w.m.State.Binaries = append(w.m.State.Binaries, bin)
 	if w.spec.CNI.network() == CNINone {
+		w.m.State.Retired = append(w.m.State.Retired, retiredBridge())
 		return nil
 	}
 	w.addPackages(bridgePackages...)

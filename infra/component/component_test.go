@@ -93,7 +93,7 @@ func workerSpec(t *testing.T) WorkerSpec { return workerAt(t, "1.36.4") }
 
 func workerAt(t *testing.T, v string) WorkerSpec {
 	return WorkerSpec{Cluster: testCluster(), Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",
-		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.WorkerSet(v, "", "", "") })}
+		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.WorkerSet(v, "", "", "", true) })}
 }
 
 func loadBalancerSpec() LoadBalancerSpec {
@@ -191,10 +191,18 @@ func summary(t *testing.T, m Machine) []byte {
 	for _, u := range m.State.Units {
 		units = append(units, map[string]any{"name": u.Name, "enabled": u.Enabled, "active": u.Active, "restartOn": u.RestartOn, "reloadOn": u.ReloadOn, "check": u.Check})
 	}
-	b, err := yaml.Marshal(map[string]any{
+	retired := []any{}
+	for _, r := range m.State.Retired {
+		retired = append(retired, map[string]any{"unit": r.Unit, "paths": r.Paths, "cleanup": r.Cleanup, "restarts": r.Restarts})
+	}
+	all := map[string]any{
 		"packages": m.State.Packages, "modules": m.State.Modules, "sysctls": m.State.Sysctls, "directories": directories,
 		"files": files, "binaries": binaries, "certificates": certificates, "units": units,
-	})
+	}
+	if len(retired) > 0 {
+		all["retired"] = retired
+	}
+	b, err := yaml.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +217,9 @@ func TestGolden(t *testing.T) {
 		goldenMachine(t, filepath.Join("controlplane", r.Minor), must(t)(ControlPlane(controlPlaneAt(t, r.Newest), controllers[0])))
 		goldenMachine(t, filepath.Join("worker", r.Minor), must(t)(Worker(workerAt(t, r.Newest), worker0)))
 	}
+	bare := workerSpec(t)
+	bare.CNI.Network, bare.KubeProxy.Off = CNINone, true
+	goldenMachine(t, "worker-bare", must(t)(Worker(bare, worker0)))
 }
 
 // One machine may be an etcd member, a controller and a worker at once.

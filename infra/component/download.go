@@ -37,6 +37,7 @@ func download(a artifact.Artifact) desired.Binary {
 // are empty if the machine will have none; the others are then their defaults.
 type Releases struct {
 	Kubernetes, Etcd, Containerd, Runc, CNIPlugins string
+	NoKubeProxy                                    bool // on a worker
 }
 
 // Controller returns the downloads of a controller, in the order in which its roles need them. Each
@@ -58,7 +59,7 @@ func (r Releases) Worker(c *artifact.Catalog) ([]artifact.Artifact, error) {
 	if r.Kubernetes == "" {
 		return nil, nil
 	}
-	return c.WorkerSet(r.Kubernetes, r.Containerd, r.Runc, r.CNIPlugins)
+	return c.WorkerSet(r.Kubernetes, r.Containerd, r.Runc, r.CNIPlugins, !r.NoKubeProxy)
 }
 
 // WorkerPackages and LoadBalancerPackages return the packages of a worker or load balancer with

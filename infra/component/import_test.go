@@ -118,6 +118,12 @@ func TestReadBack(t *testing.T) {
 	if err != nil || w.CNI.Network != CNINone {
 		t.Errorf("CNI %q (%v), wanted none", w.CNI.Network, err)
 	}
+	without := workerSpec(t)
+	without.KubeProxy.Off = true
+	if w, err = workerSpec(t).Read(worker0, foundOf(must(t)(Worker(without, worker0)))); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "a worker without kube-proxy", w.KubeProxy, without.KubeProxy)
 	if c, err := (Cluster{}).Read(written); len(c.NodeCIDRs) > 0 || c.DNSIP.IsValid() || err != nil {
 		t.Errorf("a worker of another network says %v (%v)", c, err)
 	}

@@ -7,6 +7,7 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -14,6 +15,7 @@ import (
 
 // KubeProxySpec holds the settings of kube-proxy.
 type KubeProxySpec struct {
+	Off    bool           // no kube-proxy: the network of the pods has its own way to services
 	Config map[string]any // merged over the typed KubeProxyConfiguration; unknown fields are errors
 	Args   Args           // further flags
 }
@@ -29,7 +31,21 @@ var kubeProxyFiles = []string{unitPath(KubeProxyUnit), KubeProxyConfigPath}
 // kubeProxyArgs are the flags of kube-proxy. All other settings are in its configuration file.
 var kubeProxyArgs = Args{"config": values(KubeProxyConfigPath)}
 
+// retiredKubeProxy ends a kube-proxy that earlier settings have installed. Its rules and virtual servers
+// stay in the kernel when it stops, and would still answer for services.
+func retiredKubeProxy() desired.Retired {
+	program := binPath(artifact.KubeProxy)
+	return desired.Retired{Unit: KubeProxyUnit,
+		Paths: []string{unitPath(KubeProxyUnit), KubeProxyConfigPath, KubeProxyKubeconfig,
+			certPath(artifact.KubeProxy), keyPath(artifact.KubeProxy), program},
+		Cleanup: fmt.Sprintf("[ ! -x %[1]s ] || %[1]s --cleanup", program)}
+}
+
 func (w *worker) addKubeProxy() error {
+	if w.spec.KubeProxy.Off {
+		w.m.State.Retired = append(w.m.State.Retired, retiredKubeProxy())
+		return nil
+	}
 	config, err := w.kubeProxyConfig()
 	if err != nil {
 		return err
@@ -73,6 +89,16 @@ func (w *worker) kubeProxyConfig() (map[string]any, error) {
 }
 
 func (s KubeProxySpec) check(v version.Version) (errs invalid.Fields) {
+	if s.Off {
+		const problem, words = "No kube-proxy", "With kube_proxy = false there is no kube-proxy that could use it. Take it out."
+		if len(s.Config) > 0 {
+			errs.Say("kube_proxy_config", problem, words)
+		}
+		if len(s.Args) > 0 {
+			errs.Say("extra_args.kube_proxy", problem, words)
+		}
+		return errs
+	}
 	checkConfig(&errs, "kube_proxy_config", artifact.KubeProxy, v, s.Config, func() error {
 		_, err := overlay(nil, s.Config, &proxyconfig.KubeProxyConfiguration{})
 		return err
@@ -83,6 +109,10 @@ func (s KubeProxySpec) check(v version.Version) (errs invalid.Fields) {
 
 // readKubeProxy sets the settings found on a machine.
 func (w *worker) readKubeProxy(f Found) error {
+	if f.Files[unitPath(KubeProxyUnit)] == nil && f.Files[KubeProxyConfigPath] == nil {
+		w.spec.KubeProxy = KubeProxySpec{Off: true}
+		return nil
+	}
 	w.spec.KubeProxy = KubeProxySpec{Args: f.argsBeyond(KubeProxyUnit, kubeProxyArgs)}
 	standard, err := w.kubeProxyConfig()
 	if err != nil {

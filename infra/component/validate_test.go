@@ -146,6 +146,12 @@ func TestWorkerRefuses(t *testing.T) {
 		{"eviction threshold", func(s *WorkerSpec, _ *Node) {
 			s.Kubelet.Config = map[string]any{"evictionHard": map[string]any{"memory.available": "some"}}
 		}, `kubelet_config: evictionHard: memory.available: "some" is neither a quantity`},
+		{"configuration of no kube-proxy", func(s *WorkerSpec, _ *Node) {
+			s.KubeProxy = KubeProxySpec{Off: true, Config: map[string]any{"mode": "ipvs"}}
+		}, "kube_proxy_config: With kube_proxy = false there is no kube-proxy"},
+		{"flags of no kube-proxy", func(s *WorkerSpec, _ *Node) {
+			s.KubeProxy = KubeProxySpec{Off: true, Args: Args{"v": {"2"}}}
+		}, "extra_args.kube_proxy: With kube_proxy = false there is no kube-proxy"},
 		{"unknown kube-proxy field", func(s *WorkerSpec, _ *Node) {
 			s.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"max": 5}}
 		}, `unknown field "conntrack.max"`},

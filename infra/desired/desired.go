@@ -26,6 +26,7 @@ type State struct {
 	Files       []File
 	Binaries    []Binary
 	Units       []Unit // in start order
+	Retired     []Retired
 }
 
 // Directory is a directory that must exist. Its content belongs to others.
@@ -91,6 +92,21 @@ type Unit struct {
 	Check string
 }
 
+// Retired is a unit that earlier settings wanted and that must be gone, with what belonged to it. A
+// machine that never had it is as wanted.
+type Retired struct {
+	Unit string // "kube-proxy.service"
+	// Paths are the unit's file, and other files and programs that only the unit has used. All of
+	// them are deleted.
+	Paths []string
+	// Cleanup is a shell command, on one line, that removes what the unit has left in the kernel. It
+	// runs after the unit has stopped and before its programs are deleted, and may run again. Empty:
+	// nothing is left.
+	Cleanup string
+	// Restarts are units of the state that restart once it is gone.
+	Restarts []string
+}
+
 // Sum returns the hex SHA-256 of b.
 func Sum(b []byte) string {
 	s := sha256.Sum256(b)
@@ -113,6 +129,7 @@ func Merge(states ...State) State {
 		out.Files = append(out.Files, s.Files...)
 		out.Binaries = append(out.Binaries, s.Binaries...)
 		out.Units = append(out.Units, s.Units...)
+		out.Retired = append(out.Retired, s.Retired...)
 	}
 	slices.Sort(out.Packages)
 	out.Packages = slices.Compact(out.Packages)
@@ -136,16 +153,20 @@ func (s State) Paths() []string {
 }
 
 // Validate returns an error for everything wrong with the state itself: relative or unclean paths,
-// a path or unit named twice, a binary without a digest.
+// a path or unit named twice, a binary without a digest, a unit that is both wanted and retired.
 func (s State) Validate() error {
 	var errs []error
 	seen := map[string]bool{}
-	for _, p := range s.Paths() {
+	paths := s.Paths()
+	for _, r := range s.Retired {
+		paths = append(paths, r.Paths...)
+	}
+	for _, p := range paths {
 		if !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsAny(p, "\n\x00") {
 			errs = append(errs, fmt.Errorf("path %q is not absolute and clean", p))
 		}
 		if seen[p] {
-			errs = append(errs, fmt.Errorf("path %s is wanted twice", p))
+			errs = append(errs, fmt.Errorf("path %s is named twice", p))
 		}
 		seen[p] = true
 	}
@@ -163,6 +184,11 @@ func (s State) Validate() error {
 			errs = append(errs, fmt.Errorf("unit %s is wanted twice", u.Name))
 		}
 		units[u.Name] = true
+	}
+	for _, r := range s.Retired {
+		if units[r.Unit] {
+			errs = append(errs, fmt.Errorf("unit %s is wanted and retired", r.Unit))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -20,6 +20,6 @@ func Example() {
 	fmt.Println(desired.Merge(state, state).Validate())
 	// Output:
 	// <nil>
-	// path /etc/systemd/system/hello.service is wanted twice
+	// path /etc/systemd/system/hello.service is named twice
 	// unit hello.service is wanted twice
 }

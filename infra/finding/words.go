@@ -73,6 +73,7 @@ var vocabulary = map[Kind]words{
 		RestartPending: "restart pending from an interrupted apply",
 		ReloadPending:  "reload pending from an interrupted apply",
 		CheckFailed:    "{cause}",
+		NotWanted:      "{found:state}, wanted none",
 	}},
 	Certificate: {head: "certificate {target}", joined: true, how: map[Problem]string{
 		Missing:       "missing",

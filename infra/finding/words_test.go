@@ -85,6 +85,7 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: Unit, Target: "a.service", Problem: RestartPending}, "unit a.service: restart pending from an interrupted apply"},
 		{Finding{Kind: Unit, Target: "a.service", Problem: ReloadPending}, "unit a.service: reload pending from an interrupted apply"},
 		{Finding{Kind: Unit, Target: "a.service", Problem: CheckFailed, Cause: "/run/x points to /y"}, "unit a.service: /run/x points to /y"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: NotWanted, Found: Running}, "unit a.service: running, wanted none"},
 
 		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Missing}, "certificate /c.crt: missing"},
 		{Finding{Kind: Certificate, Target: "/c.crt", Problem: NotWritten}, "certificate /c.crt: not the pair that was written"},

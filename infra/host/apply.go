@@ -108,7 +108,7 @@ func runApply(ctx context.Context, r Runner, cmd remote.Command, want desired.St
 
 // verify compares the machine after the changes with what is wanted.
 func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State, rec Record, out remote.Output, opts Options) (Record, error) {
-	obs, err := parseObservation(out.Stdout, unitNames(want), rec)
+	obs, err := parseObservation(out.Stdout, observedUnits(want), rec)
 	if err != nil {
 		return rec, &ApplyError{Machine: r.Name(), Step: Step{Kind: StepVerify}, Err: err}
 	}

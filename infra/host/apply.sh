@@ -281,6 +281,32 @@ unit() {
 	rm -f -- "$run/pending/restart.$2" "$run/pending/reload.$2"
 }
 
+# retire unit cleanup path...: stops the unit, removes with the command cleanup what it
+# has left in the kernel, and deletes its files. A command that fails is said, and keeps
+# the files, so that the next apply runs it again.
+retire() {
+	retired=$1
+	cleanup=$2
+	shift 2
+	progress "retiring $retired"
+	systemctl --no-reload disable -- "$retired" >/dev/null 2>&1
+	remaining
+	out=$(timeout "$left" systemctl stop -- "$retired" 2>&1) || {
+		case $? in
+		5) ;; # systemctl(1): a unit that is not loaded
+		124) die stop '' "$retired" "systemd is not done with it after $left s" ;;
+		*) die stop '' "$retired" "$out" ;;
+		esac
+	}
+	if [ "$cleanup" ]; then
+		remaining
+		out=$(timeout "$left" sh -c "$cleanup" 2>&1) || die clean-up "$retired" '' "$out"
+	fi
+	out=$(rm -f -- "$@" 2>&1) || die retire "$retired" '' "$out"
+	systemctl reset-failed -- "$retired" 2>/dev/null
+	rm -f -- "$run/pending/restart.$retired" "$run/pending/reload.$retired"
+}
+
 # settled gives services that count as started at once a chance to fail.
 settled() {
 	case $(systemctl show --no-pager -p Type -- "$@" 2>/dev/null) in

@@ -28,6 +28,7 @@ type plan struct {
 	units       []unitPlan
 	owed        []string // units to restart that want does not name: for a later Apply
 	reload      bool     // daemon-reload
+	retired     []desired.Retired
 }
 
 type attributes struct {
@@ -108,6 +109,11 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 			p.units = append(p.units, up)
 		}
 	}
+	for _, r := range want.Retired {
+		if differs(finding.Unit)(r.Unit) {
+			p.retired, p.reload = append(p.retired, r), true
+		}
+	}
 	for _, c := range changes {
 		for _, name := range c.Restarts {
 			if !slices.Contains(unitNames(want), name) && !slices.Contains(p.owed, name) {
@@ -182,6 +188,7 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 	for _, d := range p.drops {
 		s.call("drop", d)
 	}
+	p.retire(&s)
 	p.unitCalls(&s, opts)
 	return s.String()
 }

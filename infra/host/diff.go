@@ -55,6 +55,9 @@ func (l layout) diff(want desired.State, got Observation, rec Record) []Change {
 	for _, u := range want.Units {
 		d.unit(u)
 	}
+	for _, r := range want.Retired {
+		d.retired(r)
+	}
 	return d.changes
 }
 

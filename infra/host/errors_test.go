@@ -29,6 +29,7 @@ func TestStepWords(t *testing.T) {
 		StepWrite: "write x", StepDrop: "remove x", StepEnable: "enable x", StepDisable: "disable x",
 		StepReload: "systemctl daemon-reload", StepStartUnit: "start x", StepStopUnit: "stop x", StepRestartUnit: "restart x",
 		StepReloadUnit: "reload x", StepVerify: "verify x", StepRemove: "remove x",
+		StepRetire: "delete the files of x", StepCleanUp: "clean up after x",
 	}
 	for kind, want := range words {
 		if got := (Step{Kind: kind, Target: "x", URL: "https://y"}).String(); got != want {

@@ -86,11 +86,16 @@ func validate(s desired.State) error {
 			return fmt.Errorf("directory %q is not absolute and clean", d.Path)
 		}
 	}
-	for _, list := range [][]string{s.Packages, s.Modules, slices.Sorted(maps.Keys(s.Sysctls)), unitNames(s)} {
+	for _, list := range [][]string{s.Packages, s.Modules, slices.Sorted(maps.Keys(s.Sysctls)), observedUnits(s)} {
 		for _, name := range list {
 			if !plainName(name) {
 				return fmt.Errorf("%q is not the name of a package, kernel module, sysctl or unit", name)
 			}
+		}
+	}
+	for _, r := range s.Retired {
+		if strings.ContainsAny(r.Cleanup, "\n\x00") {
+			return fmt.Errorf("cleanup of unit %s spans lines", r.Unit)
 		}
 	}
 	for _, u := range s.Units {

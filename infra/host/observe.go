@@ -116,7 +116,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	if err != nil {
 		return Observation{}, fmt.Errorf("observe: %w", err)
 	}
-	obs, err := parseObservation(out.Stdout, unitNames(want), rec)
+	obs, err := parseObservation(out.Stdout, observedUnits(want), rec)
 	if err != nil {
 		return Observation{}, fmt.Errorf("machine %s: observe: %w", r.Name(), err)
 	}
@@ -166,6 +166,9 @@ func observeScript(want desired.State, rec Record) string {
 			checks = append(checks, u.Name+" "+u.Check)
 		}
 	}
+	for _, r := range want.Retired {
+		digest = append(digest, r.Paths...)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "frame %s\n", quote(answerStart))
 	for _, call := range []struct {
@@ -180,7 +183,7 @@ func observeScript(want desired.State, rec Record) string {
 		{"observe_files content", content},
 		{"observe_programs", programs},
 		{"observe_receipts", receipts},
-		{"observe_units", unitNames(want)},
+		{"observe_units", observedUnits(want)},
 		{"observe_checks", checks},
 	} {
 		if len(call.items) > 0 {

@@ -48,6 +48,8 @@ const (
 	StepStopUnit        StepKind = "stop"
 	StepRestartUnit     StepKind = "restart"
 	StepReloadUnit      StepKind = "reload"
+	StepRetire          StepKind = "retire"   // delete the files of a unit that must be gone
+	StepCleanUp         StepKind = "clean-up" // remove what it has left in the kernel
 	StepVerify          StepKind = "verify"
 	StepRemove          StepKind = "remove"
 )
@@ -66,6 +68,8 @@ var stepWords = map[StepKind]string{
 	StepAttributes:      "set mode and owner of {target}",
 	StepDrop:            "remove {target}",
 	StepReload:          "systemctl daemon-reload",
+	StepRetire:          "delete the files of {target}",
+	StepCleanUp:         "clean up after {target}",
 }
 
 // String returns the step in the words of an error.

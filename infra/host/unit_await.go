@@ -66,8 +66,8 @@ func (o Observation) with(later Observation) Observation {
 // none is, it does not ask the machine. If ctx ends or a later observation fails, the last
 // successful one counts, with those units marked as Unsettled.
 func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
-	units := desired.State{Units: want.Units}
-	names := unitNames(units)
+	units := desired.State{Units: want.Units, Retired: unitsOnly(want.Retired)}
+	names := observedUnits(units)
 	script := l.preamble() + observeScript(units, Record{})
 	for end := time.Now().Add(settleBudget); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
 		select {

@@ -88,6 +88,7 @@ func without(s desired.State, held []host.Change) desired.State {
 		return slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return targets[i.Path] })
 	})
 	s.Units = slices.DeleteFunc(slices.Clone(s.Units), func(u desired.Unit) bool { return units[u.Name] || targets[u.Name] })
+	s.Retired = slices.DeleteFunc(slices.Clone(s.Retired), func(r desired.Retired) bool { return targets[r.Unit] })
 	// Either the setting or the file that makes it permanent may be held back.
 	s.Modules = slices.DeleteFunc(slices.Clone(s.Modules), func(m string) bool { return targets[m] || targets[host.ModulePath(m)] })
 	s.Sysctls = maps.Clone(s.Sysctls)

@@ -51,6 +51,12 @@ func TestOfManagers(t *testing.T) {
 	}
 }
 
+func retired(unit string, restarts ...string) host.Change {
+	c := change(finding.Unit, unit, restarts...)
+	c.Problem = finding.NotWanted
+	return c
+}
+
 func TestWorkerChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -63,6 +69,8 @@ func TestWorkerChanges(t *testing.T) {
 		{"containerd configuration", []host.Change{change(finding.File, "config.toml", component.ContainerdUnit)}, true, true},
 		{"runc", []host.Change{change(finding.Binary, "runc")}, true, false},
 		{"registry mirrors", []host.Change{change(finding.File, "hosts.toml")}, false, false},
+		{"no kube-proxy any more", []host.Change{retired(component.KubeProxyUnit)}, true, false},
+		{"no network of ours any more", []host.Change{retired(component.PodEgressUnit, component.ContainerdUnit)}, true, true},
 		{"nothing", nil, false, false},
 	} {
 		if rolls, drain := rollsNode(tt.changes), disturbsPods(tt.changes); rolls != tt.rolls || drain != tt.drain {

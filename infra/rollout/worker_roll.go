@@ -16,11 +16,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// rollsNode reports whether changes are made to MaxUnavailable nodes at a time: something restarts,
-// or another program will start pods. The latter interrupts nothing, but shows on the first node
-// whether pods still start.
+// rollsNode reports whether changes are made to MaxUnavailable nodes at a time: something restarts or
+// ends for good, or another program will start pods. The latter interrupts nothing, but shows on the
+// first node whether pods still start.
 func rollsNode(changes []host.Change) bool {
-	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.Binary })
+	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool {
+		return c.Kind == finding.Binary || c.Kind == finding.Unit && c.Problem == finding.NotWanted
+	})
 }
 
 func restartsAny(changes []host.Change) bool {

@@ -41,7 +41,7 @@ func newMirror(real string) (*mirror, error) {
 	// Their checksums are not known yet, which is the error of each.
 	etcd, _ := catalog.EtcdSet(strings.TrimPrefix(release.EtcdVersion, "v"))
 	controller, _ := catalog.ControlPlaneSet(kubernetes)
-	worker, _ := catalog.WorkerSet(kubernetes, "", "", "")
+	worker, _ := catalog.WorkerSet(kubernetes, "", "", "", true)
 	for _, a := range append(append(etcd, controller...), worker...) {
 		if really(a.Name) {
 			for line := range strings.Lines(string(known)) {

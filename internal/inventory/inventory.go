@@ -123,7 +123,7 @@ func files(catalog *artifact.Catalog, v Versions) ([]artifact.Artifact, error) {
 		for _, kubernetes := range v.Kubernetes {
 			errs = append(errs, add(catalog.ControlPlaneSet(kubernetes)))
 			for _, containerd := range orDefault(v.Containerd, artifact.DefaultContainerd) {
-				errs = append(errs, add(catalog.WorkerSet(kubernetes, containerd, v.Runc, v.CNIPlugins)))
+				errs = append(errs, add(catalog.WorkerSet(kubernetes, containerd, v.Runc, v.CNIPlugins, true)))
 			}
 		}
 	}

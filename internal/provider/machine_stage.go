@@ -31,6 +31,7 @@ type stageModel struct {
 	Containerd types.String `tfsdk:"containerd_version"`
 	Runc       types.String `tfsdk:"runc_version"`
 	CNIPlugins types.String `tfsdk:"cni_plugins_version"`
+	KubeProxy  types.Bool   `tfsdk:"kube_proxy"`
 }
 
 // stageAttribute returns stage. It is write-only, since it matters only while the machine is launched:
@@ -51,6 +52,7 @@ func stageAttribute() schema.SingleNestedAttribute {
 			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: its default.", containerdVersion()),
 			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: its default.", releaseVersion()),
 			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: its default.", releaseVersion()),
+			"kube_proxy":          schema.BoolAttribute{Optional: true, WriteOnly: true, MarkdownDescription: "`kube_proxy` of `k8s_worker_pool`. Default: `true`."},
 		},
 	}
 }
@@ -129,6 +131,7 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 	state, err := d.staged.state(ctx, d.catalog.ForArch(infraaws.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
 		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
+		NoKubeProxy: stage.KubeProxy.Equal(types.BoolValue(false)),
 	})
 	command, invalid := host.StageCommand(state)
 	if err = errors.Join(err, invalid); err != nil {

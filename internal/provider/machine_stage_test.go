@@ -68,6 +68,7 @@ func TestStage(t *testing.T) {
 	}{
 		{"controller-0", "controller", everything, []string{"/etcd-v3.6.16-linux-amd64.tar.gz", "/kube-apiserver", "/kube-controller-manager", "/kube-scheduler"}, []string{"/kubelet", "haproxy"}},
 		{"worker-1", "worker", everything, []string{"/kubelet", "/kube-proxy", "/containerd-2.3.7-linux-amd64.tar.gz", "/runc.amd64", "/cni-plugins", "stage_packages 'nftables'"}, []string{"/kube-apiserver", "/etcd-"}},
+		{"worker-4", "worker", with(everything, values{"kube_proxy": false}), []string{"/kubelet", "/runc.amd64"}, []string{"/kube-proxy"}},
 		{"lb-0", "lb", values{}, []string{"stage_packages 'haproxy'"}, []string{"stage_program '"}},
 		// The checksums of Kubernetes 1.35.8 are not known.
 		{"controller-1", "controller", values{"kubernetes_version": "1.35.8", "etcd_version": "3.6.16"}, []string{"/etcd-v3.6.16"}, []string{"/kube-apiserver"}},

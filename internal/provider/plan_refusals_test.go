@@ -76,6 +76,8 @@ func TestRefusedOnNewCluster(t *testing.T) {
 		{"k8s_worker_pool", newPool, "kubelet_config", values{"registerWithTaints": []any{values{"key": "a"}, values{"key": 5}}}, "kubelet_config.registerWithTaints[1].key: this takes a string"},
 		{"k8s_worker_pool", newPool, "kubelet_config", values{"syncFrequency": "soon"}, "kubelet_config.syncFrequency: "},
 		{"k8s_worker_pool", newPool, "kube_proxy_config", values{"conntrack": values{"maxPerCore": "x"}}, "kube_proxy_config.conntrack.maxPerCore: this takes a whole number"},
+		{"k8s_worker_pool", with(newPool, values{"kube_proxy": false}), "kube_proxy_config", values{"mode": "nftables"}, "there is no kube-proxy that could use it"},
+		{"k8s_worker_pool", with(newPool, values{"kube_proxy": false}), "extra_args", values{"kube_proxy": values{"v": "2"}}, "there is no kube-proxy that could use it"},
 		{"k8s_control_plane", newControllers, "scheduler_config", values{"parallelism": "x"}, "scheduler_config.parallelism: this takes a whole number"},
 		{"k8s_control_plane", newControllers, "extra_args", server(values{"etcd-servers": "https://10.0.0.1:2379"}), `extra_args.kube_apiserver["etcd-servers"]: the provider sets it`},
 		{"k8s_control_plane", newControllers, "extra_args", server(values{"audit-policy-file": "/x"}), "use the argument audit_policy"},

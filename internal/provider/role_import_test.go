@@ -43,7 +43,7 @@ func TestImportIsComplete(t *testing.T) {
 	delete(pool, "drain_timeout")
 	pool["kubelet_config"] = values{"maxPods": 80, "cgroupDriver": "cgroupfs", "evictionHard": values{"memory.available": "5%"}}
 	importBack[workerPoolModel](t, c, newWorkerPoolResource(), with(pool, values{
-		"name": "workers", "cni": "bridge", "sandbox_image": "example.com/pause:1", "labels": values{"tier": "blue"}, "registry_mirrors": values{"*": "http://m:5000"},
+		"name": "workers", "cni": "bridge", "kube_proxy": true, "sandbox_image": "example.com/pause:1", "labels": values{"tier": "blue"}, "registry_mirrors": values{"*": "http://m:5000"},
 		"taints": []any{values{"key": "a", "value": "b", "effect": "NoSchedule"}}, "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1",
 	}), func(s rollout.Workers) (component.Machine, error) { return component.Worker(s.Spec, s.Targets[0].Node) }, "name")
 	importBack[etcdBackupModel](t, c, newEtcdBackupResource(), with(c.backup(), values{"prefix": "a/", "interval": "15m0s", "keep": 7, "before_changes": false}),

@@ -97,6 +97,8 @@ var (
 		}
 		return types.Int64Value(int64(n))
 	})
+	// absence is a field that is true when the argument is false.
+	absence = plainConversion(func(v types.Bool) bool { return v.Equal(types.BoolValue(false)) }, func(off bool) types.Bool { return types.BoolValue(!off) })
 	// mebibytes is a size in MiB, in bytes in the specification.
 	mebibytes = plainConversion(func(v types.Int64) int64 { return v.ValueInt64() << 20 }, func(n int64) types.Int64 {
 		if n == 0 {

@@ -274,7 +274,7 @@ func TestSettingsThereAndBack(t *testing.T) {
 	})
 	thereAndBack(t, newControlPlaneResource(), controlPlaneSettings(), controlPlane)
 	thereAndBack(t, newWorkerPoolResource(), workerPoolSettings(), with(configured.pool, values{
-		"version": "1.36.4", "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1", "cni": "none", "sandbox_image": "pause",
+		"version": "1.36.4", "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1", "cni": "none", "kube_proxy": false, "sandbox_image": "pause",
 		"labels": values{"a": "b"}, "taints": []any{values{"key": "a", "effect": "NoSchedule"}}, "registry_mirrors": values{"*": "http://m"},
 		"max_unavailable": 3, "drain_timeout": "10m0s", "early_renewal": "60h0m0s",
 	}))

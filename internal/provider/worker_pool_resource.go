@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -47,6 +48,7 @@ type workerPoolModel struct {
 	Labels            types.Map            `tfsdk:"labels"`
 	Taints            types.List           `tfsdk:"taints"`
 	RegistryMirrors   types.Map            `tfsdk:"registry_mirrors"`
+	KubeProxy         types.Bool           `tfsdk:"kube_proxy"`
 	KubeletConfig     types.Dynamic        `tfsdk:"kubelet_config"`
 	KubeProxyConfig   types.Dynamic        `tfsdk:"kube_proxy_config"`
 	ContainerdConfig  types.Dynamic        `tfsdk:"containerd_config"`
@@ -151,12 +153,21 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}),
 		"cni": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
-			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC carry pod traffic, or `pod_routes` of the control plane, traffic that leaves the cluster is " +
-				"masqueraded, and pods cannot reach the instance metadata service. `none`: none of this, for Cilium and others that are installed afterwards. A change " +
-				"drains and rolls the nodes. Default: `bridge`.",
+			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC, or `pod_routes` of the control plane, carry pod traffic, traffic that leaves the cluster is " +
+				"masqueraded, and pods cannot reach the instance metadata service. `none`: none of this, for Cilium and others that are installed afterwards. An apply then waits " +
+				"until the nodes are registered and a pod in the host's network has started there, but not until they are Ready, which they are once that network runs. A change " +
+				"drains and rolls the nodes, and `none` removes the configuration, the rules and the bridge from them. Default: `bridge`.",
 			Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.CNI, &s.Spec.CNI.Network
+		}),
+		"kube_proxy": newSetting(schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+			MarkdownDescription: "Whether kube-proxy runs on the nodes. `false` is for a network that replaces it, such as Cilium with `kubeProxyReplacement`: have it running before you set this on a pool that " +
+				"is in use, since services have no other way to their pods. A change goes through the nodes, `max_unavailable` at a time, without draining them: kube-proxy is stopped, its rules " +
+				"are removed from the kernel (`kube-proxy --cleanup`), and its program, files and certificate are deleted. Default: `true`.",
+		}, absence, func(m *workerPoolModel, s *rollout.Workers) (*types.Bool, *bool) {
+			return &m.KubeProxy, &s.Spec.KubeProxy.Off
 		}),
 		"sandbox_image": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultSandboxImage),
@@ -320,7 +331,7 @@ func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *rollout.Wor
 		m.RuncVersion = types.StringValue(containerd.RuncVersion)
 	}
 	s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) {
-		return c.WorkerSet(s.Spec.Version, containerd.Version, containerd.RuncVersion, s.Spec.CNI.Version)
+		return c.WorkerSet(s.Spec.Version, containerd.Version, containerd.RuncVersion, s.Spec.CNI.Version, !s.Spec.KubeProxy.Off)
 	})
 	return err
 }

@@ -250,7 +250,7 @@ func TestAdmissionPlugins(t *testing.T) {
 
 func TestWorker(t *testing.T) {
 	for _, v := range versions {
-		list, err := catalog(t).WorkerSet(v, "", "", "")
+		list, err := catalog(t).WorkerSet(v, "", "", "", true)
 		list = set(t, list, err)
 		m, err := component.Worker(component.WorkerSpec{Cluster: cluster, Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",
 			Kubelet: component.KubeletSpec{Labels: map[string]string{"pool": "default"}}, Artifacts: list}, worker)
@@ -273,7 +273,7 @@ func TestWorker(t *testing.T) {
 }
 
 func TestContainerdConfiguration(t *testing.T) {
-	list, err := catalog(t).WorkerSet(versions[0], "", "", "")
+	list, err := catalog(t).WorkerSet(versions[0], "", "", "", true)
 	list = set(t, list, err)
 	m, err := component.Worker(component.WorkerSpec{Cluster: cluster, Version: versions[0], ControlPlaneEndpoint: "https://10.240.0.40:6443",
 		Containerd: component.ContainerdSpec{Config: map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}},

@@ -16,7 +16,7 @@ func TestGoneFlags(t *testing.T) {
 	for _, v := range versions {
 		list, err := catalog(t).ControlPlaneSet(v)
 		controllers := set(t, list, err)
-		list, err = catalog(t).WorkerSet(v, "", "", "")
+		list, err = catalog(t).WorkerSet(v, "", "", "", true)
 		workers := set(t, list, err)
 		t.Run(artifact.KubeControllerManager+" "+v, func(t *testing.T) {
 			compareFlags(t, artifact.KubeControllerManager, v, program(t, find(t, controllers, artifact.KubeControllerManager), ""), "unknown flag",

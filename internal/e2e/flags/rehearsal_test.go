@@ -162,7 +162,7 @@ func newFixture(t *testing.T, v string) fixture {
 	etcd = set(t, etcd, err)
 	control, err := catalog(t).ControlPlaneSet(v)
 	control = set(t, control, err)
-	worker, err := catalog(t).WorkerSet(v, "", "", "")
+	worker, err := catalog(t).WorkerSet(v, "", "", "", true)
 	worker = set(t, worker, err)
 	nodes := []component.Node{controller}
 	return fixture{

@@ -1,0 +1,69 @@
+package host
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// TestRetired ends a unit that is no longer wanted, with what it has left, and restarts another one.
+func TestRetired(t *testing.T) {
+	m := newLocalMachine(t)
+	file := func(name, content string) desired.File {
+		return desired.File{Path: m.file(name), Mode: 0o644, Content: []byte(content)}
+	}
+	stays := desired.State{
+		Files: []desired.File{file("units/other.service", "[Service]\nExecStart=/bin/app\n")},
+		Units: []desired.Unit{{Name: "other.service", Enabled: true, Active: true}},
+	}
+	before := desired.Merge(stays, desired.State{
+		Files: []desired.File{file("etc/proxy.conf", "1"), file("units/proxy.service", "[Service]\nExecStart=/bin/app\n")},
+		Units: []desired.Unit{{Name: "proxy.service", Enabled: true, Active: true}},
+	})
+	left := m.file("etc/left-in-the-kernel")
+	gone := desired.Retired{Unit: "proxy.service", Paths: []string{m.file("units/proxy.service"), m.file("etc/proxy.conf"), m.file("bin/never")},
+		Cleanup: "test -e " + m.file("etc/proxy.conf") + " && rm -- " + left, Restarts: []string{"other.service"}}
+	after := stays
+	after.Retired = []desired.Retired{gone}
+
+	rec := m.converge(before, Record{})
+	if got := Words(m.diff(after, rec)); got != "unit proxy.service: running, wanted none" {
+		t.Fatalf("drift: %s", got)
+	}
+	_, err := m.layout().apply(t.Context(), m, after, m.diff(after, rec), rec, Options{})
+	if err == nil || !strings.Contains(err.Error(), "clean up after proxy.service") {
+		t.Fatalf("a cleanup that fails: %v", err)
+	}
+	if m.read("etc/proxy.conf") == "" {
+		t.Fatal("the files are gone, so that nothing runs the cleanup again")
+	}
+	if got := Words(m.diff(after, rec)); got != "unit other.service: restart pending from an interrupted apply; unit proxy.service: stopped, wanted none" {
+		t.Errorf("drift: %s", got)
+	}
+	m.write("etc/left-in-the-kernel", "x")
+	m.converge(after, rec)
+	for _, path := range append(gone.Paths, left) {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is still there", path)
+		}
+	}
+	if m.read("state/enabled.proxy.service") != "" || m.read("state/active.proxy.service") == "active\n" {
+		t.Error("proxy.service is still enabled or active")
+	}
+	if n := m.starts("other.service"); n != 2 {
+		t.Errorf("other.service was started %d times, wanted 2", n)
+	}
+	m.write("state/active.proxy.service", "active")
+	if got := Words(m.diff(after, rec)); got != "unit proxy.service: running, wanted none" {
+		t.Errorf("drift of one that was started by hand: %s", got)
+	}
+	if err := validate(desired.State{Units: before.Units, Retired: after.Retired}); err == nil {
+		t.Error("a unit both wanted and retired was accepted")
+	}
+	after.Retired[0].Cleanup = "true\nfalse"
+	if err := validate(after); err == nil {
+		t.Error("a cleanup of two lines was accepted")
+	}
+}
