@@ -26,6 +26,7 @@ type convergence struct {
 	// bystanders are units that the current step does not change but may cause to fail for a while.
 	// Their state is not checked after the step.
 	bystanders []string
+	ready      bool          // a worker whose node was Ready when the operation began
 	unproven   bool          // a worker on which no pod is known to have started since its units started
 	gone       error         // why the machine could not be reached; nil when it was
 	ahead      time.Duration // how far its clock is ahead of ours

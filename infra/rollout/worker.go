@@ -45,7 +45,8 @@ func (x Workers) nodeSpec(n component.Node) kube.NodeSpec {
 	return spec
 }
 
-// condition is what a worker's node must reach.
+// condition is what a worker's node must reach. Without a network of ours a new node cannot be Ready
+// before somebody installs one.
 func (x Workers) condition(n component.Node) kube.NodeCondition {
 	c := kube.NodeCondition{Name: n.Name, InternalIP: n.PrivateIP.String(), Registered: x.Spec.CNI.Network == component.CNINone}
 	if v, err := version.Parse(x.Spec.Version); err == nil {
@@ -184,7 +185,7 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergenc
 		}
 		err = fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {
 			err := inParallel(ctx,
-				func(ctx context.Context) error { return o.nodeReady(ctx, m.Machine, runs) },
+				func(ctx context.Context) error { return o.nodeReady(ctx, m, runs) },
 				func(ctx context.Context) error { return o.prove(ctx, m, runs) })
 			if err != nil {
 				return err
@@ -195,10 +196,12 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergenc
 	})
 }
 
-// nodeReady is the part of nodesReady that needs only the Node object.
-func (o *workerOperation) nodeReady(ctx context.Context, m *fleet.Machine, runs nodeRuns) error {
+// nodeReady is the part of nodesReady that needs only the Node object. A node that was Ready has to become
+// Ready again, whatever its network is.
+func (o *workerOperation) nodeReady(ctx context.Context, m *convergence, runs nodeRuns) error {
 	watch := m.Watch(component.KubeletUnit)
 	condition := o.want.condition(m.Node)
+	condition.Registered = condition.Registered && !m.ready
 	condition.BootID = runs.boot
 	registered := condition
 	registered.Registered = true

@@ -47,7 +47,8 @@ func (x nodeRuns) proof(m *convergence) string {
 func (x nodeRuns) proves(note string) bool { return strings.HasPrefix(note, x.units+":") }
 
 // findUnproven finds the machines whose kubelet runs and on which no pod is known to have started
-// since: an earlier operation failed or was interrupted there, or the machine was rebooted.
+// since: an earlier operation failed or was interrupted there, or the machine was rebooted. It also notes
+// which nodes are Ready.
 func (o *workerOperation) findUnproven(ctx context.Context) error {
 	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
 	if len(running) == 0 {
@@ -63,6 +64,7 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 			return err
 		}
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
+		m.ready = i >= 0 && nodes[i].Ready
 		m.unproven = i < 0 || !runs.proves(nodes[i].Proven)
 		return nil
 	})

@@ -31,6 +31,29 @@ func TestNodeProof(t *testing.T) {
 	}
 }
 
+// TestGateConditions checks when the other nodes have to be Ready before one is taken down.
+func TestGateConditions(t *testing.T) {
+	for _, tt := range []struct {
+		network       string
+		ready         []bool
+		registered    bool // is enough
+		whatItIsAbout string
+	}{
+		{component.CNIBridge, []bool{false, false}, false, "a network of ours"},
+		{component.CNINone, []bool{false, false}, true, "a network that nobody has installed yet"},
+		{component.CNINone, []bool{true, false}, false, "a network that works on one node"},
+	} {
+		o := &workerOperation{operation: &operation{}, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
+		for n, ready := range tt.ready {
+			o.machines = append(o.machines, &convergence{ready: ready, Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: string(rune('a' + n))}}}})
+		}
+		got := o.gateConditions(map[string]bool{"a": true})
+		if len(got) != 1 || got[0].Name != "b" || got[0].Registered != tt.registered {
+			t.Errorf("%s: %+v", tt.whatItIsAbout, got)
+		}
+	}
+}
+
 // TestProveFullNode checks that a node without room for the test pod gets no note.
 func TestProveFullNode(t *testing.T) {
 	var noted atomic.Bool

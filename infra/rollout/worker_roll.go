@@ -106,17 +106,26 @@ func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) erro
 	return nil
 }
 
-// gate waits until the nodes that are not taken down are Ready. It skips those that cannot be
-// reached, which are down already.
-func (o *workerOperation) gate(ctx context.Context, s Step, taken map[string]bool) error {
-	var conditions []kube.NodeCondition
+// gateConditions returns the conditions of the nodes that are not taken down: they are Ready. With a network of
+// somebody else's, which may not be installed yet, that is asked for once one of them is.
+func (o *workerOperation) gateConditions(taken map[string]bool) []kube.NodeCondition {
+	var out []kube.NodeCondition
+	networked := slices.ContainsFunc(o.machines, func(m *convergence) bool { return m.ready })
 	for _, m := range o.reachable() {
 		if !taken[m.Name()] {
 			c := o.want.condition(m.Node)
+			c.Registered = c.Registered && !networked
 			c.Version = "" // it may not have been rolled yet
-			conditions = append(conditions, c)
+			out = append(out, c)
 		}
 	}
+	return out
+}
+
+// gate waits until the nodes that are not taken down are Ready. It skips those that cannot be
+// reached, which are down already.
+func (o *workerOperation) gate(ctx context.Context, s Step, taken map[string]bool) error {
+	conditions := o.gateConditions(taken)
 	err := fleet.Within(ctx, fleet.GateBudget, string(s.Gate), func(ctx context.Context) error {
 		return o.api.WaitNodes(ctx, conditions, nil)
 	})
