@@ -32,6 +32,7 @@ time on a machine with two cores.`,
 	cmd.Flags().IntVar(&opts.VCPUs, "vcpus", 0, "quota for the vCPUs of running instances (32 in a new lab)")
 	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
+	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 2 GB the first time")
 	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 		if opts.VCPUs < 0 {
 			return fmt.Errorf("--vcpus %d: a quota is a positive number", opts.VCPUs)
@@ -183,11 +184,18 @@ func (c *cli) artifacts() *cobra.Command {
 		Example: example("sudo k8s-lab artifacts --kubernetes v1.37.1", "k8s-lab artifacts --tool tofu"),
 	}
 	releaseFlags(cmd, &versions)
-	cmd.Flags().StringVar(&tool, "tool", "", "build only this tool (tofu) and print its path")
+	cmd.Flags().StringVar(&tool, "tool", "", "build only this tool (tofu, or cilium for its images and Helm) and print its path")
 	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 		switch tool {
 		case "":
 			return l.Provide(ctx, versions)
+		case "cilium":
+			made, err := release.EnsureCilium(ctx, release.Options{Progress: progress.New(c.stderr)})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.stdout, "images %s\nchart  %s\nhelm   %s\n", made.Images, made.Chart, made.Helm)
+			return err
 		case "tofu":
 			dir, err := release.EnsureTools(ctx, release.Options{Progress: progress.New(c.stderr)})
 			if err != nil {
@@ -196,7 +204,7 @@ func (c *cli) artifacts() *cobra.Command {
 			_, err = fmt.Fprintln(c.stdout, filepath.Join(dir, "tofu"))
 			return err
 		}
-		return fmt.Errorf("there is no tool %q; tofu is the one there is", tool)
+		return fmt.Errorf("there is no tool %q; there are tofu and cilium", tool)
 	})
 	return cmd
 }

@@ -164,7 +164,7 @@ type served struct {
 
 // listenArtifacts opens the mirror and the registry, and sets their ports.
 func listenArtifacts(ctx context.Context, s *settings, files *mirror.Handler) ([]served, error) {
-	images, err := registry.New(s.ImagesDir) //nolint:contextcheck // reads local files only
+	images, err := registry.New(append([]string{s.ImagesDir}, s.MoreImages...)...) //nolint:contextcheck // reads local files only
 	if err != nil {
 		return nil, fmt.Errorf("image registry: %w", err)
 	}

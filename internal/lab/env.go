@@ -68,6 +68,9 @@ func (l *Lab) Vars() (Vars, error) {
 		RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
 		S3Endpoint:      "http://" + outside.APIName,
 	}
+	if s.Cilium {
+		v.RegistryMirrors["quay.io"] = s.registry()
+	}
 	v.KubeProxyConfig = kubeProxyConfig()
 	v.KubeletConfig, v.ContainerdConfig, err = hostSettings()
 	return v, err

@@ -86,6 +86,8 @@ type settings struct {
 	CacheDir        string          `json:"cache_dir"`
 	MirrorDir       string          `json:"mirror_dir"`
 	ImagesDir       string          `json:"images_dir"`
+	MoreImages      []string        `json:"more_images,omitempty"` // further layouts
+	Cilium          bool            `json:"cilium,omitempty"`      // its images are one of them
 	MachineImages   []machine.Image `json:"machine_images"`
 	AccessKeyID     string          `json:"access_key_id"`
 	SecretAccessKey string          `json:"secret_access_key"`

@@ -33,6 +33,7 @@ type UpOptions struct {
 	Region   string           // of a new lab; empty means DefaultRegion
 	VCPUs    int              // quota for running instances; zero leaves it as it is, 32 in a new lab
 	Bare     bool             // a new lab has no artifacts and container images
+	Cilium   bool             // the lab also serves the images of Cilium, from now on
 	Daemon   []string         // the command line that runs Keep for this lab
 }
 
@@ -65,7 +66,8 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err := l.useCache(); err != nil {
 		return err
 	}
-	completed := s.Bare && !opts.Bare
+	completed := s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
+	s.Cilium = s.Cilium || opts.Cilium
 	s.Bare = opts.Bare && (s.Bare || s.AccessKeyID == "")
 	if err := l.provide(ctx, opts.Versions, &s); err != nil {
 		return err
@@ -139,6 +141,11 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 		if s.ImagesDir, err = release.EnsureImages(building, opts); err != nil {
 			return fmt.Errorf("container images: %w", err)
 		}
+		if s.Cilium {
+			if s.MoreImages, err = ciliumImages(building, opts); err != nil {
+				return fmt.Errorf("images of Cilium: %w", err)
+			}
+		}
 		return nil
 	})
 	if err := g.Wait(); err != nil {
@@ -150,6 +157,12 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 	}
 	l.prune(ctx)
 	return nil
+}
+
+// ciliumImages returns the layouts of the images of Cilium.
+func ciliumImages(ctx context.Context, opts release.Options) ([]string, error) {
+	c, err := release.EnsureCilium(ctx, opts)
+	return []string{c.Images}, err
 }
 
 // Provide builds or downloads everything that Up and CreateBucket need, and starts nothing.

@@ -23,25 +23,29 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// New returns a handler for the root of a server that serves the images of the layout in dir. The
+// New returns a handler for the root of a server that serves the images of the layouts in dirs. The
 // reference annotation of the OCI image specification names each image, such as
 // registry.k8s.io/pause:3.10.1. The registry host in the name is ignored, so that containerd can
 // use the server as a mirror of any host. Nothing can be pushed.
-func New(dir string) (http.Handler, error) {
-	index, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening image layout %s: %w", dir, err)
+func New(dirs ...string) (http.Handler, error) {
+	var blobs layoutBlobs
+	for _, dir := range dirs {
+		blobs = append(blobs, filepath.Join(dir, "blobs"))
 	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("reading image layout %s: %w", dir, err)
-	}
-	handler := registry.New(
-		registry.WithBlobHandler(layoutBlobs(filepath.Join(dir, "blobs"))),
-		registry.Logger(log.New(io.Discard, "", 0)))
-	for _, desc := range manifest.Manifests {
-		if err := preload(handler, index, desc); err != nil {
-			return nil, fmt.Errorf("image %s of layout %s: %w", desc.Annotations[imagespec.AnnotationRefName], dir, err)
+	handler := registry.New(registry.WithBlobHandler(blobs), registry.Logger(log.New(io.Discard, "", 0)))
+	for _, dir := range dirs {
+		index, err := layout.ImageIndexFromPath(dir)
+		if err != nil {
+			return nil, fmt.Errorf("opening image layout %s: %w", dir, err)
+		}
+		manifest, err := index.IndexManifest()
+		if err != nil {
+			return nil, fmt.Errorf("reading image layout %s: %w", dir, err)
+		}
+		for _, desc := range manifest.Manifests {
+			if err := preload(handler, index, desc); err != nil {
+				return nil, fmt.Errorf("image %s of layout %s: %w", desc.Annotations[imagespec.AnnotationRefName], dir, err)
+			}
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,18 +96,29 @@ func (w *statusWriter) Header() http.Header         { return w.header }
 func (w *statusWriter) WriteHeader(status int)      { w.status = status }
 func (w *statusWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// layoutBlobs serves the blobs of a layout without checking digests, which clients do. The
-// registry's own disk handler reads a blob twice more on every request to check it.
-type layoutBlobs string
+// layoutBlobs serves the blobs of layouts, given by their directories, without checking digests, which
+// clients do. The registry's own disk handler reads a blob twice more on every request to check it.
+type layoutBlobs []string
 
-func (dir layoutBlobs) path(h v1.Hash) string { return filepath.Join(string(dir), h.Algorithm, h.Hex) }
+// open opens a blob of the first layout that has it.
+func (dirs layoutBlobs) open(h v1.Hash) (*os.File, error) {
+	for _, dir := range dirs {
+		f, err := os.Open(filepath.Join(dir, h.Algorithm, h.Hex))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, registry.ErrNotFound
+}
 
 // Stat implements registry.BlobStatHandler.
-func (dir layoutBlobs) Stat(_ context.Context, _ string, h v1.Hash) (int64, error) {
-	info, err := os.Stat(dir.path(h))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, registry.ErrNotFound
+func (dirs layoutBlobs) Stat(_ context.Context, _ string, h v1.Hash) (int64, error) {
+	f, err := dirs.open(h)
+	if err != nil {
+		return 0, err
 	}
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}
@@ -111,10 +126,6 @@ func (dir layoutBlobs) Stat(_ context.Context, _ string, h v1.Hash) (int64, erro
 }
 
 // Get implements registry.BlobHandler.
-func (dir layoutBlobs) Get(_ context.Context, _ string, h v1.Hash) (io.ReadCloser, error) {
-	f, err := os.Open(dir.path(h))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, registry.ErrNotFound
-	}
-	return f, err
+func (dirs layoutBlobs) Get(_ context.Context, _ string, h v1.Hash) (io.ReadCloser, error) {
+	return dirs.open(h)
 }

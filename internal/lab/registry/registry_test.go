@@ -111,6 +111,31 @@ func TestAnswersAsMirror(t *testing.T) {
 	}
 }
 
+// TestLayouts serves the images of two layouts.
+func TestLayouts(t *testing.T) {
+	one, first := newLayout(t, "registry.k8s.io/one:1")
+	other, second := newLayout(t, "quay.io/a/other:2")
+	handler, err := New(one, other)
+	must(t, err)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	for name, layer := range map[string]v1.Layer{"one": first, "a/other": second} {
+		digest, err := layer.Digest()
+		must(t, err)
+		for _, path := range []string{"/manifests/" + map[string]string{"one": "1", "a/other": "2"}[name], "/blobs/" + digest.String()} {
+			if a := get(t, http.MethodGet, server.URL+"/v2/"+name+path); a.status != http.StatusOK {
+				t.Errorf("%s%s: %d %s", name, path, a.status, a.body)
+			}
+		}
+		if a := get(t, http.MethodGet, server.URL+"/v2/"+name+"/blobs/sha256:"+strings.Repeat("0", 64)); a.status != http.StatusNotFound {
+			t.Errorf("a blob that nobody has: %d", a.status)
+		}
+	}
+	if _, err := New(one, t.TempDir()); err == nil {
+		t.Error("a directory without a layout was accepted")
+	}
+}
+
 func TestNeedsLayout(t *testing.T) {
 	if _, err := New(t.TempDir()); err == nil {
 		t.Error("no error for a directory without a layout")

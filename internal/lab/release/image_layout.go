@@ -232,11 +232,14 @@ func buildImage(ctx context.Context, image image, programs string) (v1.Image, er
 	if err != nil {
 		return nil, err
 	}
+	return imageOf(layer, "k8s-lab: "+image.product.title(), image.config)
+}
+
+// imageOf makes an image of one layer.
+func imageOf(layer v1.Layer, madeBy string, config v1.Config) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if img, err = mutate.Append(img, mutate.Addendum{
-		Layer:   layer,
-		History: v1.History{CreatedBy: "k8s-lab: " + image.product.title()},
-	}); err != nil {
+	img, err := mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: madeBy}})
+	if err != nil {
 		return nil, err
 	}
 	file, err := img.ConfigFile()
@@ -244,7 +247,7 @@ func buildImage(ctx context.Context, image image, programs string) (v1.Image, er
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Config = goos, goarch, image.config
+	file.OS, file.Architecture, file.Config = goos, goarch, config
 	return mutate.ConfigFile(img, file)
 }
 

@@ -16,13 +16,18 @@ const (
 	CoreDNSVersion       = "v1.15.0"
 	MetricsServerVersion = "v0.9.0"
 	ToolboxVersion       = "1"
+
+	CiliumVersion = "v1.19.6"
+	HelmVersion   = "v4.3.1"
 )
 
 // Image references as manifests and the container runtime name them.
 const (
-	PauseImage         = "registry.k8s.io/pause:" + PauseVersion
-	CoreDNSImage       = "registry.k8s.io/coredns/coredns:" + CoreDNSVersion
-	MetricsServerImage = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
+	PauseImage          = "registry.k8s.io/pause:" + PauseVersion
+	CoreDNSImage        = "registry.k8s.io/coredns/coredns:" + CoreDNSVersion
+	MetricsServerImage  = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
+	CiliumImage         = "quay.io/cilium/cilium:" + CiliumVersion
+	CiliumOperatorImage = "quay.io/cilium/operator-generic:" + CiliumVersion
 	// ToolboxImage is the lab's own test image: a busybox with a shell, nslookup, wget, nc and
 	// httpd. It is served for any registry host.
 	ToolboxImage = "k8s-lab/toolbox:" + ToolboxVersion
