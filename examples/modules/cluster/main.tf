@@ -40,10 +40,12 @@ locals {
   stage = {
     kubernetes_version = var.kubernetes_version
     etcd_version       = var.etcd_version
+    kube_proxy         = var.kube_proxy
   }
   controller_stage = {
     kubernetes_version = var.kubernetes_version
     etcd_version       = var.etcd_machines > 0 ? null : var.etcd_version
+    kube_proxy         = var.kube_proxy
   }
 
   # Members of etcd are on machines of their own if there are some, otherwise on the controllers.
@@ -171,7 +173,9 @@ resource "k8s_worker_pool" "this" {
   control_plane     = k8s_control_plane.this.ref
   registry_mirrors  = var.elsewhere.registry_mirrors
   kubelet_config    = var.elsewhere.kubelet_config
-  kube_proxy_config = var.elsewhere.kube_proxy_config
+  cni               = var.cni
+  kube_proxy        = var.kube_proxy
+  kube_proxy_config = var.kube_proxy ? var.elsewhere.kube_proxy_config : null
   containerd_config = var.elsewhere.containerd_config
 }
 
@@ -188,7 +192,9 @@ resource "k8s_worker_pool" "controllers" {
   taints            = [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }]
   registry_mirrors  = var.elsewhere.registry_mirrors
   kubelet_config    = merge({ kubeReserved = { cpu = "700m", memory = "1500Mi" } }, var.elsewhere.kubelet_config)
-  kube_proxy_config = var.elsewhere.kube_proxy_config
+  cni               = var.cni
+  kube_proxy        = var.kube_proxy
+  kube_proxy_config = var.kube_proxy ? var.elsewhere.kube_proxy_config : null
   containerd_config = var.elsewhere.containerd_config
 
   # Pools that do not depend on one another are rolled at the same time.

@@ -134,6 +134,18 @@ variable "pod_cidr" {
   description = "Network of the pods. Each worker gets a /24 of it."
 }
 
+variable "cni" {
+  type        = string
+  default     = "bridge"
+  description = "Network of the pods: bridge, or none for one that is installed afterwards."
+}
+
+variable "kube_proxy" {
+  type        = bool
+  default     = true
+  description = "Whether kube-proxy runs on the nodes."
+}
+
 variable "toleration_seconds" {
   type        = string
   default     = "60"

@@ -29,7 +29,11 @@ var suite *harness.Suite
 var everything = os.Getenv("K8S_TOPOLOGIES") != ""
 
 func TestMain(m *testing.M) {
-	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }))
+	var up []string
+	if everything {
+		up = append(up, "--cilium")
+	}
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, up...))
 }
 
 // inSoak skips a test for which make test has no room.
@@ -43,6 +47,12 @@ func inSoak(t *testing.T) {
 // open returns the cluster of an example, which uses examples/modules/cluster.
 func open(t *testing.T, example string) *harness.Cluster {
 	t.Helper()
+	return openAs(t, example, example)
+}
+
+// openAs is open with a workspace of another name, for an example of which several tests make clusters.
+func openAs(t *testing.T, name, example string) *harness.Cluster {
+	t.Helper()
 	module := filepath.Join(suite.Dir, "modules", "cluster")
 	if err := os.MkdirAll(module, 0o755); err != nil {
 		t.Fatal(err)
@@ -50,7 +60,7 @@ func open(t *testing.T, example string) *harness.Cluster {
 	if err := workspace.CopyConfig(filepath.Join(suite.Root, "examples", "modules", "cluster"), module); err != nil {
 		t.Fatal(err)
 	}
-	return suite.Cluster(suite.Workspace(t, example, suite.CLI, filepath.Join(suite.Root, "examples", example)))
+	return suite.Cluster(suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", example)))
 }
 
 const (
