@@ -159,3 +159,20 @@ func TestRegion(t *testing.T) {
 		}
 	}
 }
+
+// TestMirrorsOfCilium checks that machines get the images of Cilium from a lab that serves them.
+func TestMirrorsOfCilium(t *testing.T) {
+	for _, cilium := range []bool{false, true} {
+		l := &Lab{dir: t.TempDir()}
+		if err := l.writeSettings(settings{APIPort: 1, RegistryPort: 5000, Operator: netip.MustParseAddr("198.51.100.1"), Cilium: cilium}); err != nil {
+			t.Fatal(err)
+		}
+		v, err := l.Vars()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mirror, there := v.RegistryMirrors["quay.io"]; there != cilium || there && mirror != v.RegistryMirrors["docker.io"] {
+			t.Errorf("with Cilium %t: %v", cilium, v.RegistryMirrors)
+		}
+	}
+}
