@@ -39,7 +39,7 @@ func (w *worker) addPodEgress() {
 		option("Install", "WantedBy", "multi-user.target"),
 	}))
 	egress := running(PodEgressUnit)
-	egress.ReloadOn = []string{PodEgressPath}
+	egress.ReloadOn, egress.Undoes = []string{PodEgressPath}, true
 	egress.Check = podEgressCheck(rules.Content)
 	w.m.State.Units = append(w.m.State.Units, egress)
 }

@@ -96,7 +96,7 @@ func (r podRoutes) addTo(m *Machine, list []byte) {
 		}))
 	u := running(r.unit(), r.script())
 	u.ReloadOn = []string{r.list()}
-	u.Check = command("check")
+	u.Check, u.Undoes = command("check"), true
 	m.State.Units = append(m.State.Units, u)
 }
 

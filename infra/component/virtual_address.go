@@ -67,7 +67,9 @@ func (s LoadBalancerSpec) addVirtualAddress(m *Machine, n Node) {
 			option("Service", "RestartSec", "1"),
 			option("Install", "WantedBy", "multi-user.target"),
 		}))
-	m.State.Units = append(m.State.Units, running(VirtualAddressUnit, virtualAddressScriptPath, VirtualAddressConfig))
+	u := running(VirtualAddressUnit, virtualAddressScriptPath, VirtualAddressConfig)
+	u.Undoes = true // keepalived takes the address off the interface when it ends
+	m.State.Units = append(m.State.Units, u)
 }
 
 // keepalivedConfig returns the template of keepalived's configuration on a machine (keepalived.conf(5)). The

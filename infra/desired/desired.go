@@ -90,6 +90,9 @@ type Unit struct {
 	// process (a link, a firewall table) is missing. It changes nothing and ends within seconds. If
 	// it fails, its output is drift, and a restart of the unit repairs it. Empty: no check.
 	Check string
+	// Undoes says that a stop of the unit takes back what it has set up beside its process. So it is never
+	// killed instead.
+	Undoes bool
 }
 
 // Retired is a unit that earlier settings wanted and that must be gone, with what belonged to it. A

@@ -27,7 +27,7 @@ type Removal struct {
 	// First, if set, is a shell script that ends what does not end with the units. It runs before
 	// anything is removed, for at most six minutes. That it fails is no error.
 	First string
-	// Kill ends the units at once instead of gracefully.
+	// Kill ends the units at once instead of gracefully, except those that undo what they have done.
 	Kill bool
 	// ClaimFile, if set, is a file that says whose all this is. It is deleted last. If it has
 	// another content than Claim, nothing is removed.
@@ -91,7 +91,9 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	units := unitNames(want)
 	slices.Reverse(units)
 	if what.Kill {
-		s.callAll("end_units", units)
+		s.callAll("end_units", slices.DeleteFunc(slices.Clone(units), func(name string) bool {
+			return slices.ContainsFunc(want.Units, func(u desired.Unit) bool { return u.Name == name && u.Undoes })
+		}))
 	}
 	s.callAll("remove_units", units)
 	files := want.Paths()

@@ -3,10 +3,12 @@ package host
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -35,5 +37,36 @@ func TestRemoveHangs(t *testing.T) {
 				t.Errorf("begins %t: after %s: %v", begins, took, err)
 			}
 		})
+	}
+}
+
+// scripted keeps the script that it is given.
+type scripted struct{ script string }
+
+func (*scripted) Name() string { return "m" }
+
+func (s *scripted) Run(_ context.Context, cmd remote.Command) (remote.Output, error) {
+	s.script = cmd.Script
+	return remote.Output{}, nil
+}
+
+// TestRemoveUndoes: a unit whose stop takes back what it has set up is stopped, and never killed before that.
+func TestRemoveUndoes(t *testing.T) {
+	var m scripted
+	units := []desired.Unit{{Name: "routes.service", Undoes: true}, {Name: "server.service"}}
+	if err := Remove(t.Context(), &m, Removal{State: desired.State{Units: units}, Kill: true}); err != nil {
+		t.Fatal(err)
+	}
+	called := map[string]string{}
+	for line := range strings.Lines(m.script) {
+		if function, args, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			called[function] = args
+		}
+	}
+	if got := called["end_units"]; strings.Contains(got, "routes") || !strings.Contains(got, "server") {
+		t.Errorf("ended at once: %s", got)
+	}
+	if got := called["remove_units"]; !strings.Contains(got, "routes") || !strings.Contains(got, "server") {
+		t.Errorf("stopped: %s", got)
 	}
 }
