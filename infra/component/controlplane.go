@@ -27,6 +27,8 @@ type ControlPlaneSpec struct {
 	// ShutdownDelay is how long a stopping API server still serves after /readyz fails, so that the
 	// load balancer notices first; zero means DefaultShutdownDelay.
 	ShutdownDelay time.Duration
+	// AllowedCIDRs are the networks that may reach the programs, beside pods; nil means that everybody may.
+	AllowedCIDRs []netip.Prefix
 
 	APIServer         APIServerSpec
 	ControllerManager ControllerManagerSpec
@@ -91,6 +93,7 @@ func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 			return Machine{}, err
 		}
 	}
+	controllerFirewall.addTo(&c.m, spec.AllowedCIDRs, spec.Cluster.PodCIDR)
 	c.m.Certificates = withRenewal(spec.EarlyRenewal, c.m.Certificates...)
 	return c.m, nil
 }
@@ -109,7 +112,7 @@ func newController(spec ControlPlaneSpec, n Node) (*controller, error) {
 
 // Traces returns what [ControlPlaneSpec.Read] needs from a machine.
 func (ControlPlaneSpec) Traces() Traces {
-	return Traces{Files: slices.Concat(apiServerFiles, controllerManagerFiles, schedulerFiles, []string{controllerPodRoutes.list()}), Programs: []string{binPath(artifact.KubeAPIServer)}}
+	return Traces{Files: slices.Concat(apiServerFiles, controllerManagerFiles, schedulerFiles, []string{controllerPodRoutes.list(), controllerFirewall.path()}), Programs: []string{binPath(artifact.KubeAPIServer)}}
 }
 
 // Read returns the specification with the settings found on a controller. Its endpoints and nodes
@@ -124,6 +127,9 @@ func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	s.Cluster.readServerNetworks(f)
 	s.Cluster.readManagerNetworks(f)
 	s.Cluster.readPodRoutes(f)
+	if s.AllowedCIDRs == nil {
+		s.AllowedCIDRs = controllerFirewall.allowed(f)
+	}
 	c, err := newController(s, n)
 	if err != nil {
 		return s, fmt.Errorf("control plane on %s: %w", n.Name, err)

@@ -34,7 +34,9 @@ type EtcdSpec struct {
 	Artifacts []artifact.Artifact
 	// Quota is the size of a member's database in bytes at which etcd stores nothing more. Zero means
 	// DefaultEtcdQuota.
-	Quota        int64
+	Quota int64
+	// AllowedCIDRs are the networks that may reach the members; nil means that everybody may.
+	AllowedCIDRs []netip.Prefix
 	Args         Args          // further flags
 	EarlyRenewal time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
@@ -116,7 +118,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 		CommonName: n.Name, DNSNames: []string{"localhost", n.Name}, IPs: []netip.Addr{n.PrivateIP, loopback},
 		Server: true, Client: true,
 	}
-	return Machine{
+	m := Machine{
 		State: desired.State{
 			Directories: []desired.Directory{
 				{Path: etcdPKIDir, Mode: 0o755},
@@ -136,7 +138,9 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 			slot("etcd server", EtcdServerCert, EtcdServerKey, pki.EtcdCA, request),
 			slot("etcd peer", EtcdPeerCert, EtcdPeerKey, pki.EtcdCA, request),
 		),
-	}, nil
+	}
+	etcdFirewall.addTo(&m, spec.AllowedCIDRs, netip.Prefix{})
+	return m, nil
 }
 
 // validate checks the specification for one member.
@@ -170,7 +174,7 @@ func CheckMembers(n int) (errs invalid.Fields) {
 
 // Traces returns what [EtcdSpec.Read] needs from a machine.
 func (EtcdSpec) Traces() Traces {
-	return Traces{Files: []string{unitPath(EtcdUnit)}, Programs: []string{binPath(artifact.Etcd)}}
+	return Traces{Files: []string{unitPath(EtcdUnit), etcdFirewall.path()}, Programs: []string{binPath(artifact.Etcd)}}
 }
 
 // Read returns the specification with the settings found on a member. The error is a
@@ -181,6 +185,9 @@ func (s EtcdSpec) Read(n Node, f Found) (EtcdSpec, error) {
 		if s.Version, err = f.release(binPath(artifact.Etcd)); err != nil {
 			return s, err
 		}
+	}
+	if s.AllowedCIDRs == nil {
+		s.AllowedCIDRs = etcdFirewall.allowed(f)
 	}
 	if err := s.validate(n); err != nil {
 		return s, fmt.Errorf("etcd on %s: %w", n.Name, err)

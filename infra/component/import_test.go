@@ -59,6 +59,7 @@ func TestReadBack(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		if !plain {
 			etcd.Args, etcd.Quota = tricky, 2<<30
+			etcd.AllowedCIDRs, cp.AllowedCIDRs, worker.AllowedCIDRs = networks("10.240.0.0/24"), networks("0.0.0.0/0"), networks("10.240.0.0/24", "198.51.100.0/24")
 			cp.Cluster = routedCluster()
 			cp.APIServer.Args, cp.ControllerManager.Args, cp.Scheduler.Args = tricky, Args{"concurrent-deployment-syncs": {"6"}, "profiling": nil}, tricky
 			cp.Scheduler.Config = map[string]any{"percentageOfNodesToScore": 50, "leaderElection": map[string]any{"leaseDuration": "20s"}}
@@ -142,8 +143,8 @@ func TestReadBack(t *testing.T) {
 	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.Port != 7443 || err != nil {
 		t.Errorf("port %d (%v)", s.Port, err)
 	}
-	lb.VirtualIP, lb.RouterID = virtualIP, 7
-	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.VirtualIP != virtualIP || s.RouterID != 7 || err != nil {
+	lb.VirtualIP, lb.RouterID, lb.AllowedCIDRs = virtualIP, 7, networks("10.240.0.0/24")
+	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); len(s.AllowedCIDRs) != 1 || s.VirtualIP != virtualIP || s.RouterID != 7 || err != nil {
 		t.Errorf("virtual address %s, router %d (%v)", s.VirtualIP, s.RouterID, err)
 	}
 }
@@ -176,15 +177,17 @@ func TestReadNothing(t *testing.T) {
 func TestTraces(t *testing.T) {
 	worker := workerSpec(t)
 	worker.Containerd.RegistryMirrors = map[string]string{"*": "http://10.0.0.1:5000"}
-	routed := controlPlaneSpec(t)
+	worker.AllowedCIDRs = networks("10.240.0.0/24")
+	routed, members := controlPlaneSpec(t), etcdSpec(t)
 	routed.Cluster = routedCluster()
+	routed.AllowedCIDRs, members.AllowedCIDRs = worker.AllowedCIDRs, worker.AllowedCIDRs
 	shared := loadBalancerSpec()
-	shared.VirtualIP = virtualIP
+	shared.VirtualIP, shared.AllowedCIDRs = virtualIP, worker.AllowedCIDRs
 	for name, test := range map[string]struct {
 		m      Machine
 		traces Traces
 	}{
-		"etcd":          {must(t)(Etcd(etcdSpec(t), controllers[0])), EtcdSpec{}.Traces()},
+		"etcd":          {must(t)(Etcd(members, controllers[0])), EtcdSpec{}.Traces()},
 		"control plane": {must(t)(ControlPlane(routed, controllers[0])), ControlPlaneSpec{}.Traces()},
 		"worker":        {must(t)(Worker(worker, worker0)), WorkerSpec{}.Traces()},
 		"load balancer": {must(t)(LoadBalancer(shared, lb0)), LoadBalancerSpec{}.Traces()},

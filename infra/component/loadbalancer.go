@@ -23,6 +23,8 @@ type LoadBalancerSpec struct {
 	VirtualIP netip.Addr
 	RouterID  int    // of VRRP; zero means DefaultRouterID
 	Machines  []Node // of the load balancer
+	// AllowedCIDRs are the networks that may reach the port; nil means that everybody may.
+	AllowedCIDRs []netip.Prefix
 }
 
 var loadBalancerPackages = []string{"haproxy"}
@@ -70,12 +72,13 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 	if spec.VirtualIP.IsValid() {
 		spec.addVirtualAddress(&m, n)
 	}
+	balancerFirewall(spec.Port).addTo(&m, spec.AllowedCIDRs, netip.Prefix{})
 	return m, nil
 }
 
 // Traces returns what [LoadBalancerSpec.Read] needs from a machine.
 func (LoadBalancerSpec) Traces() Traces {
-	return Traces{Files: []string{HAProxyConfig, VirtualAddressConfig}}
+	return Traces{Files: []string{HAProxyConfig, VirtualAddressConfig, balancerFirewall(0).path()}}
 }
 
 var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
@@ -84,6 +87,9 @@ var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
 // error is a [NothingFoundError] if the machine is not a load balancer.
 func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	s.readVirtualAddress(f)
+	if s.AllowedCIDRs == nil {
+		s.AllowedCIDRs = balancerFirewall(0).allowed(f)
+	}
 	if s.Port != 0 {
 		return s, nil
 	}

@@ -28,7 +28,8 @@ type WorkerSpec struct {
 	Containerd   ContainerdSpec
 	Kubelet      KubeletSpec
 	KubeProxy    KubeProxySpec
-	EarlyRenewal time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+	AllowedCIDRs []netip.Prefix // that may reach the kubelet and kube-proxy, beside pods; nil means that everybody may
+	EarlyRenewal time.Duration  // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
 // Check reports settings that the release would reject.
@@ -79,6 +80,7 @@ func (w *worker) build() error {
 			return err
 		}
 	}
+	nodeFirewall.addTo(&w.m, w.spec.AllowedCIDRs, w.spec.Cluster.PodCIDR)
 	w.m.Certificates = withRenewal(w.spec.EarlyRenewal, w.m.Certificates...)
 	return nil
 }
@@ -86,7 +88,7 @@ func (w *worker) build() error {
 // Traces returns what [WorkerSpec.Read] needs from a machine.
 func (WorkerSpec) Traces() Traces {
 	return Traces{
-		Files:    slices.Concat(kubeletFiles, kubeProxyFiles, containerdFiles, cniFiles),
+		Files:    slices.Concat(kubeletFiles, kubeProxyFiles, containerdFiles, cniFiles, []string{nodeFirewall.path()}),
 		Programs: []string{binPath(artifact.Kubelet), containerdProgram, runcPath, cniProgram},
 	}
 }
@@ -103,6 +105,9 @@ func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 	}
 	w := &worker{spec: s, node: n}
 	w.readCNI(f)
+	if s.AllowedCIDRs == nil {
+		w.spec.AllowedCIDRs = nodeFirewall.allowed(f)
+	}
 	if err := w.validate(); err != nil {
 		return s, fmt.Errorf("worker %s: %w", n.Name, err)
 	}

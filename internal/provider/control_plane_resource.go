@@ -49,6 +49,7 @@ type controlPlaneModel struct {
 	DNSIP            iptypes.IPv4Address  `tfsdk:"dns_ip"`
 	Domain           types.String         `tfsdk:"domain"`
 	ExtraSANs        types.List           `tfsdk:"extra_sans"`
+	AllowedCIDRs     types.Set            `tfsdk:"allowed_cidrs"`
 	AuditPolicy      types.String         `tfsdk:"audit_policy"`
 	AdmissionPlugins types.Dynamic        `tfsdk:"admission_plugins"`
 	SchedulerConfig  types.Dynamic        `tfsdk:"scheduler_config"`
@@ -184,6 +185,10 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			object, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.SchedulerConfig, &s.Spec.Scheduler.Config
 			}),
+		"allowed_cidrs": allowedCIDRs("the API servers, controller managers and schedulers (ports 6443, 10257 and 10259), beside pods", "the workers, the load balancer if there is one, and everybody who uses the API without it, such as Terraform",
+			func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
+				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
+			}),
 		"extra_args": extraArgsSetting(controlPlanePrograms, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{
 				artifact.KubeAPIServer:         &s.Spec.APIServer.Args,
@@ -214,6 +219,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
 	if prior != nil {
 		checkRoutesStay(plan.PodRoutes, prior.PodRoutes, diags)
+		checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
 		warnOfLostNames(ctx, plan, prior, diags)
 	}
 	if prior == nil {

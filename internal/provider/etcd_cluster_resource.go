@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type etcdModel struct {
 	Hosts        types.List           `tfsdk:"hosts"`
 	PKI          types.Object         `tfsdk:"pki"`
 	Quota        types.Int64          `tfsdk:"quota_mib"`
+	AllowedCIDRs types.Set            `tfsdk:"allowed_cidrs"`
 	ExtraArgs    types.Object         `tfsdk:"extra_args"`
 	EarlyRenewal timetypes.GoDuration `tfsdk:"early_renewal"`
 	Protection   types.Bool           `tfsdk:"deletion_protection"`
@@ -100,6 +102,10 @@ func etcdSettings() settings[etcdModel, rollout.Etcd] {
 				"also while there is the alarm. At least %d. Default: %d, the largest that etcd recommends.", component.EtcdDataDir, component.MinEtcdQuota>>20, component.DefaultEtcdQuota>>20),
 			Validators: []validator.Int64{int64validator.Between(component.MinEtcdQuota>>20, maxQuotaMiB)},
 		}, mebibytes, func(m *etcdModel, s *rollout.Etcd) (*types.Int64, *int64) { return &m.Quota, &s.Spec.Quota }),
+		"allowed_cidrs": allowedCIDRs("the members of etcd (ports 2379 and 2380)", "the members themselves and the controllers",
+			func(m *etcdModel, s *rollout.Etcd) (*types.Set, *[]netip.Prefix) {
+				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
+			}),
 		"extra_args": extraArgsSetting(etcdPrograms, func(m *etcdModel, s *rollout.Etcd) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{artifact.Etcd: &s.Spec.Args}
 		}),
@@ -117,6 +123,7 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if known {
 		errs = append(errs, component.CheckEtcdHosts("hosts", componentHosts(hosts))...)
+		errs = append(errs, component.CheckAllowed(allPrefixes(plan.AllowedCIDRs), componentHosts(hosts), "members reach one another")...)
 	}
 	errs = append(errs, checkEtcdRestore(ctx, plan, hosts, diags)...)
 	if prior == nil {
@@ -126,6 +133,7 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	}
 	warnOfUnknownRelease(prior.Version, plan.Version, version.EtcdNotKnown, diags)
 	checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
+	checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
 	return errs
 }
 

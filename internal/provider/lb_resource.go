@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -39,6 +40,7 @@ type lbModel struct {
 	Controllers     types.List          `tfsdk:"controllers"`
 	PKI             types.Object        `tfsdk:"pki"`
 	Port            types.Int64         `tfsdk:"port"`
+	AllowedCIDRs    types.Set           `tfsdk:"allowed_cidrs"`
 	Public          types.Bool          `tfsdk:"public"`
 	VirtualIP       iptypes.IPv4Address `tfsdk:"virtual_ip"`
 	RouterID        types.Int64         `tfsdk:"virtual_router_id"`
@@ -109,6 +111,10 @@ func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 			MarkdownDescription: "Port on which HAProxy listens. The security group of `k8s_network` opens only 6443. Changed in place. Default: 6443.",
 			Validators:          []validator.Int64{tf.Port()},
 		}, number, func(m *lbModel, s *rollout.LoadBalancer) (*types.Int64, *int) { return &m.Port, &s.Spec.Port }),
+		"allowed_cidrs": allowedCIDRs("HAProxy", "the workers, and everybody who uses the API, such as Terraform",
+			func(m *lbModel, s *rollout.LoadBalancer) (*types.Set, *[]netip.Prefix) {
+				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
+			}),
 		"virtual_ip":        virtualIPSetting(),
 		"virtual_router_id": routerIDSetting(),
 	}
@@ -149,6 +155,9 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 
 func checkLB(ctx context.Context, plan, prior *lbModel, s rollout.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
 	planAddress(ctx, plan, prior, diags)
+	if prior != nil {
+		checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
+	}
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
 		errs = component.CheckControllers("controllers", componentHosts(hosts))
 	}

@@ -111,6 +111,8 @@ func TestBadInput(t *testing.T) {
 		{"k8s_control_plane", controllers, "pod_routes", values{"10.200.1.0/24": "worker-0"}, "is not an IPv4 address"},
 		{"k8s_control_plane", controllers, "pod_routes", values{"10.201.1.0/24": "10.240.0.20"}, "10.201.1.0/24 is not a part of the cluster's pod_cidr 10.200.0.0/16"},
 		{"k8s_control_plane", controllers, "pod_routes", values{"10.200.1.0/24": "10.200.1.1"}, "a route leads to the private_ip of a node"},
+		{"k8s_control_plane", controllers, "allowed_cidrs", []any{"10.240.0.1/24"}, "the network is 10.240.0.0/24"},
+		{"k8s_control_plane", controllers, "allowed_cidrs", []any{}, "at least 1"},
 		{"k8s_control_plane", controllers, "domain", "Cluster", "not a DNS domain"},
 		{"k8s_control_plane", controllers, "extra_sans", []any{"api example"}, "neither an IP address nor a DNS name"},
 		{"k8s_control_plane", controllers, "audit_policy", "rules: []", "audit"},

@@ -27,15 +27,16 @@ var configured = struct{ controlPlane, pool values }{
 		"admission_plugins": values{"PodSecurity": values{"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
 			"defaults": values{"enforce": "privileged"}}, "EventRateLimit": nil},
 		"audit_policy": "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n", "early_renewal": "60h",
-		"extra_args": values{"kube_apiserver": values{"event-ttl": "31m"}, "kube_scheduler": values{"v": "1"}},
-		"node_cidrs": []any{"10.240.0.0/24"}, "pod_routes": values{"10.200.1.0/24": "10.240.0.21", "10.200.0.0/24": "10.240.0.20"},
+		"extra_args":    values{"kube_apiserver": values{"event-ttl": "31m"}, "kube_scheduler": values{"v": "1"}},
+		"allowed_cidrs": []any{"10.240.0.0/24", "198.51.100.0/24"},
+		"node_cidrs":    []any{"10.240.0.0/24"}, "pod_routes": values{"10.200.1.0/24": "10.240.0.21", "10.200.0.0/24": "10.240.0.20"},
 	},
 	values{
 		"kubelet_config": values{"maxPods": 80, "memoryThrottlingFactor": 0.9, "evictionHard": values{"memory.available": "5%", "nodefs.available": "10%"},
 			"allowedUnsafeSysctls": []any{"net.core.somaxconn"}, "featureGates": nil},
 		"kube_proxy_config": values{"conntrack": values{"maxPerCore": 0, "min": 0}},
 		"containerd_config": values{"oom_score": -998, "plugins": values{"io.containerd.cri.v1.images": values{"max_concurrent_downloads": 5}}},
-		"extra_args":        values{"kubelet": values{"v": "2"}}, "drain_timeout": "10m",
+		"extra_args":        values{"kubelet": values{"v": "2"}}, "drain_timeout": "10m", "allowed_cidrs": []any{"10.240.0.0/24"},
 	},
 }
 
@@ -262,7 +263,7 @@ func TestImportedSettings(t *testing.T) {
 // the same argument.
 func TestSettingsThereAndBack(t *testing.T) {
 	thereAndBack(t, newEtcdClusterResource(), etcdSettings(), values{
-		"version": "3.6.16", "quota_mib": 2048, "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
+		"version": "3.6.16", "quota_mib": 2048, "allowed_cidrs": []any{"10.240.0.0/24"}, "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
 	})
 	thereAndBack(t, newEtcdBackupResource(), etcdBackupSettings(), values{
 		"bucket": "example-snapshots", "region": "eu-west-1", "prefix": "a/", "endpoint": "http://10.0.0.1:9000", "kms_key_id": "alias/a", "interval": "15m0s", "keep": 7, "keep_for": "48h0m0s",
@@ -278,7 +279,7 @@ func TestSettingsThereAndBack(t *testing.T) {
 		"labels": values{"a": "b"}, "taints": []any{values{"key": "a", "effect": "NoSchedule"}}, "registry_mirrors": values{"*": "http://m"},
 		"max_unavailable": 3, "drain_timeout": "10m0s", "early_renewal": "60h0m0s",
 	}))
-	thereAndBack(t, newLBResource(), lbSettings(), values{"port": 7443, "virtual_ip": "10.240.0.9", "virtual_router_id": 7})
+	thereAndBack(t, newLBResource(), lbSettings(), values{"port": 7443, "virtual_ip": "10.240.0.9", "virtual_router_id": 7, "allowed_cidrs": []any{"10.240.0.0/24"}})
 }
 
 func thereAndBack[M, S any](t *testing.T, r resource.Resource, all settings[M, S], configured values) {

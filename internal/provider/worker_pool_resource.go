@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -53,6 +54,7 @@ type workerPoolModel struct {
 	KubeProxyConfig   types.Dynamic        `tfsdk:"kube_proxy_config"`
 	ContainerdConfig  types.Dynamic        `tfsdk:"containerd_config"`
 	ExtraArgs         types.Object         `tfsdk:"extra_args"`
+	AllowedCIDRs      types.Set            `tfsdk:"allowed_cidrs"`
 	MaxUnavailable    types.Int64          `tfsdk:"max_unavailable"`
 	DrainTimeout      timetypes.GoDuration `tfsdk:"drain_timeout"`
 	EarlyRenewal      timetypes.GoDuration `tfsdk:"early_renewal"`
@@ -213,6 +215,10 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
 				return &m.ContainerdConfig, &s.Spec.Containerd.Config
 			}),
+		"allowed_cidrs": allowedCIDRs("kubelets and the health of kube-proxy (ports 10250 and 10256), beside pods. Services are not limited: this is no network policy, also not for node ports", "the controllers",
+			func(m *workerPoolModel, s *rollout.Workers) (*types.Set, *[]netip.Prefix) {
+				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
+			}),
 		"extra_args": extraArgsSetting(workerPrograms, func(m *workerPoolModel, s *rollout.Workers) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{artifact.Kubelet: &s.Spec.Kubelet.Args, artifact.KubeProxy: &s.Spec.KubeProxy.Args}
 		}),
@@ -241,6 +247,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollou
 	before := types.StringNull()
 	if prior != nil {
 		before = prior.Version
+		checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
 		warnOfChangedSettings(prior.Version, plan.Version, s.Spec.Kubelet, diags)
 	}
 	warnOfUnknownRelease(before, plan.Version, version.NotKnown, diags)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,11 +17,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// ownState lists what roles leave on a machine: files, addresses, routes and packet filters. Packages stay,
+// ownState lists what roles leave on a machine: files, addresses, routes and packet filters of this project. Packages stay,
 // and with keepalived the link that starts its own service.
 const ownState = `cd / && find etc/systemd etc/kubernetes etc/etcd etc/cni etc/containerd usr/local opt var/lib/etcd ! -type d 2>/dev/null | grep -v keepalived.service | sort
 ip -4 -o address show | while read -r _ name _ address _; do echo $name $address; done
-ip -4 route | sed 's/ *$//'; nft list tables 2>/dev/null | grep -v kube-proxy; true`
+ip -4 route | sed 's/ *$//'; nft list tables 2>/dev/null | grep -E 'pod-egress|firewall'; true`
 
 // onOwnMachines returns the cluster of an example on machines of the LAN, in an environment without AWS.
 func onOwnMachines(t *testing.T, example string, machines map[string]lanMachine, vars map[string]any) *harness.Cluster {
@@ -110,6 +111,7 @@ func TestOwnMachines(t *testing.T) {
 		c.NoChanges(t)
 		podsReached(t, c, time.Minute, names...)
 	})
+	step("ports are open to the allowed networks only", func(t *testing.T) { testAllowed(t, c) })
 	step("routes stay when the network's service restarts", func(t *testing.T) {
 		for _, name := range names {
 			c.Sh(t, name, "systemctl restart systemd-networkd")
@@ -215,4 +217,55 @@ func testOwnAggregated(t *testing.T, c *harness.Cluster) {
 		}
 		return err
 	})
+}
+
+// testAllowed lets only the controller reach etcd and kubelets, and removes a rule.
+func testAllowed(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	ports := map[string]string{"etcd": net.JoinHostPort(c.Addresses["controller-0"], "2379"), "a kubelet": net.JoinHostPort(c.Addresses["worker-0"], "10250")}
+	open := func() (out []string) {
+		for what, port := range ports {
+			if conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(t.Context(), "tcp", port); err == nil {
+				_ = conn.Close()
+				out = append(out, what)
+			}
+		}
+		return out
+	}
+	if got := open(); len(got) != 2 {
+		t.Fatalf("only %v is open", got)
+	}
+	main, err := os.ReadFile(filepath.Join(c.WS.Dir, "main.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := fmt.Sprintf("  allowed_cidrs = [%q]\n", c.Addresses["controller-0"]+"/32")
+	closed := string(main)
+	for _, line := range []string{"  version = \"3.6.16\"\n", "  hosts             = local.workers\n"} {
+		if !strings.Contains(closed, line) {
+			t.Fatalf("main.tf lacks %s", line)
+		}
+		closed = strings.Replace(closed, line, line+allowed, 1)
+	}
+	if err := c.WS.WriteFile("main.tf", closed); err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t)
+	c.NoChanges(t)
+	if got := open(); len(got) > 0 {
+		t.Errorf("%v is open to all", got)
+	}
+	podsReached(t, c, time.Minute, "controller-0", "worker-1")
+	c.Kubectl(t, "top", "nodes") // metrics-server is a pod, and the API server asks it
+	c.Sh(t, "worker-0", "nft flush table inet node-firewall")
+	changes, text, err := c.WS.Plan(t.Context())
+	if err != nil || !changes {
+		t.Fatalf("changes %t, %v", changes, err)
+	}
+	harness.Says(t, text, "k8s_worker_pool.this", "worker-0", "unit node-firewall.service: nftables lacks rules of table inet node-firewall")
+	c.Apply(t)
+	c.NoChanges(t)
+	if got := open(); len(got) > 0 {
+		t.Errorf("%v is open to all after the repair", got)
+	}
 }

@@ -1,0 +1,153 @@
+package component
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+)
+
+// firewall is the packet filter of one role on its machines, in place of a security group: it drops what others
+// than the allowed networks send to the role's ports. Everything else, SSH and the ports of other roles too,
+// passes, so that each role of a machine has its own. Name is that of its unit, its table and its file.
+type firewall struct {
+	name  string
+	ports []int
+}
+
+// Ports of the programs that their roles do not choose.
+const (
+	kubeletPort    = 10250
+	proxyHealth    = 10256
+	managerPort    = 10257
+	schedulerPort  = 10259
+	firewallPrefix = "/etc/"
+)
+
+var (
+	etcdFirewall       = firewall{"etcd-firewall", []int{EtcdClientPort, EtcdPeerPort}}
+	controllerFirewall = firewall{"controller-firewall", []int{APIServerPort, managerPort, schedulerPort}}
+	nodeFirewall       = firewall{"node-firewall", []int{kubeletPort, proxyHealth}}
+)
+
+func balancerFirewall(port int) firewall { return firewall{"balancer-firewall", []int{port}} }
+
+func (f firewall) path() string { return firewallPrefix + f.name + ".nft" }
+func (f firewall) unit() string { return f.name + ".service" }
+
+// firewallRules is loaded with nft -f, which replaces the table at once. Its first line is read back.
+var firewallRules = template.Must(template.New("").Parse(`# allowed: {{.Allowed}}
+table inet {{.Name}}
+delete table inet {{.Name}}
+table inet {{.Name}} {
+	chain input {
+		type filter hook input priority filter; policy accept;
+		iif "lo" accept
+		tcp dport { {{.Ports}} } meta nfproto ipv6 drop
+		tcp dport { {{.Ports}} } ip saddr != { {{.Sources}} } drop
+	}
+}
+`))
+
+// file returns the rules. Pods may reach a role if pods is valid.
+func (f firewall) file(allowed []netip.Prefix, pods netip.Prefix) desired.File {
+	var listed, ports []string
+	for _, p := range slices.SortedFunc(slices.Values(allowed), netip.Prefix.Compare) {
+		listed = append(listed, p.String())
+	}
+	for _, p := range f.ports {
+		ports = append(ports, strconv.Itoa(p))
+	}
+	sources := allowed
+	if pods.IsValid() {
+		sources = append(slices.Clone(allowed), pods)
+	}
+	var b bytes.Buffer
+	// Writing strings to memory cannot fail.
+	_ = firewallRules.Execute(&b, map[string]string{"Name": f.name, "Allowed": strings.Join(listed, ", "), "Ports": strings.Join(ports, ", "),
+		"Sources": strings.Join(apart(sources), ", ")})
+	return desired.File{Path: f.path(), Mode: 0o644, Content: b.Bytes()}
+}
+
+// apart returns networks in order without those that lie in another one, which nftables would refuse.
+func apart(networks []netip.Prefix) (out []string) {
+	sorted := slices.SortedFunc(slices.Values(networks), func(a, b netip.Prefix) int {
+		if a.Bits() != b.Bits() {
+			return a.Bits() - b.Bits()
+		}
+		return a.Compare(b)
+	})
+	var kept []netip.Prefix
+	for _, p := range sorted {
+		if !slices.ContainsFunc(kept, p.Overlaps) {
+			kept = append(kept, p)
+		}
+	}
+	for _, p := range slices.SortedFunc(slices.Values(kept), netip.Prefix.Compare) {
+		out = append(out, p.String())
+	}
+	return out
+}
+
+// addTo adds the rules and the unit that loads them, unless allowed is nil.
+func (f firewall) addTo(m *Machine, allowed []netip.Prefix, pods netip.Prefix) {
+	if allowed == nil {
+		return
+	}
+	option, load := unit.NewUnitOption, nftProgram+" -f "+f.path()
+	m.State.Packages = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(m.State.Packages), "nftables"))))
+	m.State.Files = append(m.State.Files, f.file(allowed, pods), unitFile(f.unit(), []*unit.UnitOption{
+		option("Unit", "Description", "Who reaches the ports of "+strings.TrimSuffix(f.name, "-firewall")),
+		option("Unit", "Documentation", "https://wiki.nftables.org/"),
+		option("Unit", "After", "nftables.service"), // whose start flushes every table
+		option("Service", "Type", "oneshot"),
+		option("Service", "RemainAfterExit", "yes"),
+		option("Service", "ExecStart", load),
+		option("Service", "ExecReload", load),
+		option("Service", "ExecStop", "-"+nftProgram+" delete table inet "+f.name),
+		option("Install", "WantedBy", "multi-user.target"),
+	}))
+	u := running(f.unit())
+	u.ReloadOn = []string{f.path()}
+	u.Undoes = true
+	// The kernel lists rules in its own form, so only their number can be compared.
+	u.Check = fmt.Sprintf(`[ "$(%s list table inet %s 2>/dev/null | grep -c ' drop$')" = 2 ] || { echo 'nftables lacks rules of table inet %s'; exit 1; }`,
+		nftProgram, f.name, f.name)
+	// Before the programs of the role start.
+	m.State.Units = slices.Insert(m.State.Units, 0, u)
+}
+
+var allowedLine = regexp.MustCompile(`^# allowed: (.+)\n`)
+
+// allowed returns the networks in the file that f writes, nil if there is none.
+func (f firewall) allowed(found Found) (out []netip.Prefix) {
+	m := allowedLine.FindSubmatch(found.Files[f.path()])
+	if m == nil {
+		return nil
+	}
+	for _, s := range strings.Split(string(m[1]), ", ") {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// CheckAllowed reports machines that must reach a role's ports and may not. Everybody may if allowed is nil.
+func CheckAllowed(allowed []netip.Prefix, hosts []Host, what string) (errs invalid.Fields) {
+	for _, h := range hosts {
+		if allowed != nil && h.PrivateIP.IsValid() && !slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(h.PrivateIP) }) {
+			errs.Say("allowed_cidrs", "Machine shut out", "%s, %s, is in none of the allowed networks: add its network, since %s.", h.Name, h.PrivateIP, what)
+		}
+	}
+	return errs
+}
