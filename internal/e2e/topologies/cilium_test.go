@@ -66,7 +66,7 @@ kind: ValidatingWebhookConfiguration
 metadata: {name: plain.example.com}
 webhooks:
 - name: plain.example.com
-  clientConfig: {service: {name: web, namespace: default, path: /}}
+  clientConfig: {service: {name: web, namespace: default, path: /, port: 80}}
   objectSelector: {matchLabels: {asks: webhook}}
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
   admissionReviewVersions: [v1]
@@ -193,7 +193,7 @@ func (c cilium) carries(t *testing.T) {
 	}
 	c.Kubectl(t, "wait", "pod", "--all", "--for=condition=Ready", "--timeout=60s")
 	gets := func(pod, url string) error {
-		out, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "exec", pod, "--", "wget", "-q", "-T", "3", "-O", "-", url)
+		out, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "exec", pod, "--", "timeout", "5", "wget", "-q", "-O", "-", url)
 		if err == nil && !strings.Contains(out, "served by web-") {
 			err = errors.New(out)
 		}
