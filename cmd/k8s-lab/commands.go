@@ -32,7 +32,7 @@ time on a machine with two cores.`,
 	cmd.Flags().IntVar(&opts.VCPUs, "vcpus", 0, "quota for the vCPUs of running instances (32 in a new lab)")
 	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
-	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 2 GB the first time")
+	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 1 GB the first time")
 	cmd.MarkFlagsMutuallyExclusive("bare", "cilium")
 	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 		if opts.VCPUs < 0 {
