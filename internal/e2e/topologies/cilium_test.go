@@ -25,16 +25,6 @@ securityContext:
     cleanCiliumState: [NET_ADMIN, SYS_MODULE, SYS_ADMIN]
 `
 
-// webService is a service of harness.Web.
-const webService = `
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: default}
-spec:
-  selector: {app: web}
-  ports: [{name: http, port: 80, targetPort: 8080}]
-`
-
 // onlyFriends lets only pods with a label reach harness.Web.
 const onlyFriends = `
 apiVersion: networking.k8s.io/v1

@@ -159,16 +159,6 @@ func TestOwnMachines(t *testing.T) {
 	})
 }
 
-// webService makes the pods of harness.Web a service.
-const webService = `
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: default}
-spec:
-  selector: {app: web}
-  ports: [{port: 80, targetPort: 8080}]
-`
-
 // podsReached waits until both pods of harness.Web, which are on different nodes, answer at their addresses to
 // machines and to each other, and as a service by its name.
 func podsReached(t *testing.T, c *harness.Cluster, within time.Duration, machines ...string) {

@@ -44,6 +44,16 @@ func inSoak(t *testing.T) {
 	}
 }
 
+// webService is a service of harness.Web.
+const webService = `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+`
+
 // open returns the cluster of an example, which uses examples/modules/cluster.
 func open(t *testing.T, example string) *harness.Cluster {
 	t.Helper()
