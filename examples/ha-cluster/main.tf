@@ -24,6 +24,11 @@ resource "k8s_machine" "controller" {
   stage            = local.stage
   instance_profile = var.controller_profile
   data_volume      = var.data_volume_size == null ? null : { id = k8s_volume.etcd[count.index].id }
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }
 
 resource "k8s_machine" "worker" {
@@ -36,6 +41,11 @@ resource "k8s_machine" "worker" {
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }
 
 resource "k8s_machine" "lb" {
@@ -46,6 +56,11 @@ resource "k8s_machine" "lb" {
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }
 
 resource "k8s_pki" "this" {
@@ -58,12 +73,24 @@ resource "k8s_lb" "this" {
   host        = k8s_machine.lb.host
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }
 
 resource "k8s_etcd_cluster" "this" {
   version = var.etcd_version
   hosts   = k8s_machine.controller[*].host
   pki     = k8s_pki.this.ref
+
+  extra_args = { etcd = var.etcd_flags }
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }
 
 resource "k8s_etcd_backup" "this" {
@@ -83,6 +110,11 @@ resource "k8s_control_plane" "this" {
   lb         = k8s_lb.this.ref
   pod_cidr   = var.pod_cidr
   node_cidrs = k8s_network.this.node_cidrs
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }
 
 resource "k8s_worker_pool" "this" {
@@ -94,6 +126,11 @@ resource "k8s_worker_pool" "this" {
   kubelet_config    = var.kubelet_config
   kube_proxy_config = var.kube_proxy_config
   containerd_config = var.containerd_config
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }
 
 resource "k8s_addon" "coredns" {
@@ -101,4 +138,9 @@ resource "k8s_addon" "coredns" {
   pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
+
+  timeouts {
+    create = var.timeout
+    update = var.timeout
+  }
 }

@@ -79,8 +79,21 @@ variable "data_volume_size" {
   description = "Size in GiB of a volume for the data of each etcd member, which stays when its machine is replaced. Null means that they are on the root disks. Set it in terraform.tfvars before the first apply: an apply without it would delete the volumes."
 }
 
-# The following variables are for places other than plain AWS: a registry mirror, a kubelet on
-# cgroup v1, a kube-proxy in a container. The local EC2 sets them in a variable file.
+# The following variables are for places other than plain AWS: slow machines, a registry mirror, a
+# kubelet on cgroup v1, a kube-proxy in a container. The local EC2 sets some of them in a variable
+# file.
+
+variable "timeout" {
+  type        = string
+  default     = null
+  description = "How long making or changing a resource may take, such as 60m. Null means the provider's defaults."
+}
+
+variable "etcd_flags" {
+  type        = any
+  default     = null
+  description = "Flags of etcd: an object. Slow machines need a longer heartbeat-interval and election-timeout, in milliseconds."
+}
 
 variable "registry_mirrors" {
   type        = map(string)
