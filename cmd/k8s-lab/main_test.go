@@ -30,6 +30,7 @@ func TestCommandLine(t *testing.T) {
 		{"--state-dir /nonexistent/lab status", "", "there is no lab in /nonexistent/lab"},
 		{"status --state-dir=/nonexistent/lab", "", "there is no lab in /nonexistent/lab"},
 		{"up --vcpus -1", "", "a quota is a positive number"},
+		{"up --machines vms", "", `there are no machines of the kind "vms": it is container or vm`},
 		{"fault throttle every", "", `"every" is not of the form key=value`},
 		{"fault throttle speed=1", "", `a throttle fault has no "speed"`},
 		{"fault clear", "", "there is no lab in"},

@@ -16,11 +16,13 @@ import (
 func (l *Lab) cacheDirs() ([]string, error) {
 	dirs := []string{release.LocateImages(l.cache)}
 	for _, r := range machine.Releases {
-		img, _, err := machine.LocateImage(l.cache, r)
-		if err != nil {
-			return nil, err
+		for _, kind := range []machine.Kind{machine.Container, machine.VirtualMachine} {
+			img, _, err := machine.LocateImage(l.cache, r, kind)
+			if err != nil {
+				return nil, err
+			}
+			dirs = append(dirs, img.Dir)
 		}
-		dirs = append(dirs, img.Dir)
 	}
 	return dirs, nil
 }

@@ -81,7 +81,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	}
 	defer net.Close()
 	//nolint:contextcheck // it watches machines until it is closed
-	machines, err := machine.NewManager(l.dir, s.MachineImages)
+	machines, err := machine.NewManager(l.dir, s.Machines, s.MachineImages)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	}
 	l.progress.Line("ending machines")
 	//nolint:contextcheck // it watches machines until it is closed
-	machines, err := machine.NewManager(l.dir, s.MachineImages)
+	machines, err := machine.NewManager(l.dir, s.Machines, s.MachineImages)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
@@ -42,13 +43,13 @@ func (l *Lab) existingSettings() (settings, error) {
 }
 
 // Vars are Terraform variables for clusters in the lab: the operator's address, where images come
-// from, where machines reach S3, and the settings that kubelet, kube-proxy and containerd need because machines are
+// from, where machines reach S3, and the settings that kubelet, kube-proxy and containerd need if machines are
 // containers on this host.
 type Vars struct {
 	AdminCIDRs       []string          `json:"admin_cidrs"`
 	RegistryMirrors  map[string]string `json:"registry_mirrors"`
-	KubeletConfig    map[string]any    `json:"kubelet_config"`              // fields of KubeletConfiguration
-	KubeProxyConfig  map[string]any    `json:"kube_proxy_config"`           // fields of KubeProxyConfiguration
+	KubeletConfig    map[string]any    `json:"kubelet_config,omitempty"`    // fields of KubeletConfiguration
+	KubeProxyConfig  map[string]any    `json:"kube_proxy_config,omitempty"` // fields of KubeProxyConfiguration
 	ContainerdConfig map[string]any    `json:"containerd_config,omitempty"` // of config.toml, version 3
 	S3Endpoint       string            `json:"s3_endpoint"`                 // for programs on machines
 }
@@ -70,6 +71,9 @@ func (l *Lab) Vars() (Vars, error) {
 	}
 	if s.Cilium {
 		v.RegistryMirrors["quay.io"] = s.registry()
+	}
+	if s.Machines == machine.VirtualMachine {
+		return v, nil
 	}
 	v.KubeProxyConfig = kubeProxyConfig()
 	v.KubeletConfig, v.ContainerdConfig, err = hostSettings()

@@ -93,6 +93,7 @@ type settings struct {
 	SecretAccessKey string          `json:"secret_access_key"`
 	Token           string          `json:"token"` // of the control endpoint
 	Region          string          `json:"region"`
+	Machines        machine.Kind    `json:"machines"`
 	VCPUs           int             `json:"vcpus,omitempty"` // quota; zero is EC2's default
 	Bare            bool            `json:"bare"`            // EC2 only, without mirror and registry
 	APIPort         int             `json:"api_port,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
 // Status is what a running lab holds. It has no secrets. Its JSON form is what programs read.
@@ -33,6 +34,7 @@ type Endpoints struct {
 	Region    string `json:"region"`
 	Artifacts string `json:"artifacts"` // URL of the artifact mirror; empty if the lab is bare
 	Images    string `json:"images"`    // URL of the image registry; likewise
+	Machines  string `json:"machines"`  // what instances are: "container" or "vm"
 	Network   string `json:"network"`   // CIDR of the public addresses
 	Operator  string `json:"operator"`  // the host's address among them
 }
@@ -65,7 +67,7 @@ func (l *Lab) Endpoints() (Endpoints, error) {
 	if err != nil {
 		return Endpoints{}, err
 	}
-	return Endpoints{s.endpoint(), s.Region, s.mirror(), s.registry(), s.Slice.String(), s.Operator.String()}, nil
+	return Endpoints{s.endpoint(), s.Region, s.mirror(), s.registry(), string(cmp.Or(s.Machines, machine.Container)), s.Slice.String(), s.Operator.String()}, nil
 }
 
 // Write writes the addresses for people.
@@ -95,6 +97,9 @@ func (t table) endpoints(e Endpoints) {
 	} else {
 		t.row("artifacts", e.Artifacts)
 		t.row("images", e.Images)
+	}
+	if e.Machines == string(machine.VirtualMachine) {
+		t.row("machines", "virtual machines")
 	}
 	t.row("network", e.Network, "operator "+e.Operator)
 }

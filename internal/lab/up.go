@@ -20,6 +20,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/qemu"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
@@ -34,6 +35,7 @@ type UpOptions struct {
 	VCPUs    int              // quota for running instances; zero leaves it as it is, 32 in a new lab
 	Bare     bool             // a new lab has no artifacts and container images
 	Cilium   bool             // the lab also serves the images of Cilium, from now on
+	Machines machine.Kind     // of a new lab; empty means containers
 	Daemon   []string         // the command line that runs Keep for this lab
 }
 
@@ -41,10 +43,6 @@ type UpOptions struct {
 // daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quota. A bare
 // lab that is brought up without Bare gets artifacts and images; its machines go on meanwhile.
 func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
-	modules, err := machine.Preflight(ctx, l.cache)
-	if err != nil {
-		return err
-	}
 	turn, err := l.turn(ctx)
 	if err != nil {
 		return err
@@ -57,8 +55,12 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := s.inRegion(opts.Region); err != nil {
+	if err := errors.Join(s.inRegion(opts.Region), s.ofMachines(opts.Machines)); err != nil {
 		return fmt.Errorf("the lab in %s: %w", l.dir, err)
+	}
+	modules, err := machine.Preflight(ctx, l.cache, s.Machines)
+	if err != nil {
+		return err
 	}
 	if err := host.This().Use(ctx, l.dir, modules); err != nil {
 		return err
@@ -82,6 +84,9 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	} else if pid != 0 {
 		return l.waitReady(ctx, pid, nil)
 	}
+	if s.Machines == machine.VirtualMachine {
+		l.progress.Line("processors of virtual machines: " + processors[qemu.Accelerator(ctx)])
+	}
 	s.AccessKeyID = cmp.Or(s.AccessKeyID, "AKIA"+base32.StdEncoding.EncodeToString(random(10)))
 	s.SecretAccessKey = cmp.Or(s.SecretAccessKey, base64.RawURLEncoding.EncodeToString(random(30)))
 	s.Token = cmp.Or(s.Token, base64.RawURLEncoding.EncodeToString(random(30)))
@@ -91,6 +96,9 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	}
 	return l.start(ctx, opts.Daemon)
 }
+
+// processors says what runs those of virtual machines.
+var processors = map[string]string{"kvm": "KVM", "tcg": "emulated by QEMU, since guests do not run under KVM here; they are ten to twenty times slower"}
 
 // regionName is the form of the names of AWS' regions.
 var regionName = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[1-9]$`)
@@ -104,6 +112,15 @@ func (s *settings) inRegion(name string) error {
 		return fmt.Errorf("its region is %s and cannot become %s; end it first, or take another state directory", s.Region, name)
 	}
 	s.Region = cmp.Or(s.Region, name, DefaultRegion)
+	return nil
+}
+
+// ofMachines sets the kind of the machines of a new lab; that of an existing one stays.
+func (s *settings) ofMachines(kind machine.Kind) error {
+	if kind != "" && s.Machines != "" && s.Machines != kind {
+		return fmt.Errorf("its machines are of the kind %q and cannot become %q; end it first, or take another state directory", s.Machines, kind)
+	}
+	s.Machines = cmp.Or(s.Machines, kind, machine.Container)
 	return nil
 }
 
@@ -125,7 +142,7 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 	s.MachineImages = make([]machine.Image, len(machine.Releases))
 	g.Go(func() (err error) {
 		for n, r := range machine.Releases {
-			if s.MachineImages[n], err = machine.EnsureImage(building, l.cache, r, l.progress); err != nil {
+			if s.MachineImages[n], err = machine.EnsureImage(building, l.cache, r, s.Machines, l.progress); err != nil {
 				return err
 			}
 		}
@@ -167,7 +184,7 @@ func ciliumImages(ctx context.Context, opts release.Options) ([]string, error) {
 
 // Provide builds or downloads everything that Up and CreateBucket need, and starts nothing.
 func (l *Lab) Provide(ctx context.Context, versions release.Versions) error {
-	var s settings
+	s := settings{Machines: machine.Container}
 	if err := l.provide(ctx, versions, &s); err != nil {
 		return err
 	}

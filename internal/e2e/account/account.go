@@ -254,6 +254,9 @@ func (m *QuietMachines) Volumes() ([]string, error) { return nil, nil }
 // AttachVolume does nothing.
 func (m *QuietMachines) AttachVolume(context.Context, string, machine.Volume) error { return nil }
 
+// GrowRoot does nothing.
+func (m *QuietMachines) GrowRoot(context.Context, string, machine.Volume) error { return nil }
+
 // DetachVolume does nothing.
 func (m *QuietMachines) DetachVolume(context.Context, string, string, bool) error { return nil }
 

@@ -61,7 +61,7 @@ func boot(t *testing.T) *realMachine {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := machine.EnsureImage(t.Context(), cache.DefaultDir(), release(t), progress.To(func(s string) { t.Log(s) }))
+	img, err := machine.EnsureImage(t.Context(), cache.DefaultDir(), release(t), machine.Container, progress.To(func(s string) { t.Log(s) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func boot(t *testing.T) *realMachine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.manager, err = machine.NewManager(state, []machine.Image{img})
+	m.manager, err = machine.NewManager(state, machine.Container, []machine.Image{img})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,11 +71,11 @@ func newLAN(t *testing.T) *lan {
 		t.Fatalf("there is no image of Debian %q", asked)
 	}
 	var err error
-	if l.image, err = machine.EnsureImage(t.Context(), cache.DefaultDir(), machine.Releases[i], progress.To(func(s string) { t.Log(s) })); err != nil {
+	if l.image, err = machine.EnsureImage(t.Context(), cache.DefaultDir(), machine.Releases[i], machine.Container, progress.To(func(s string) { t.Log(s) })); err != nil {
 		t.Fatal(err)
 	}
 	state := filepath.Join(suite.Dir, "lan")
-	if l.manager, err = machine.NewManager(state, []machine.Image{l.image}); err != nil {
+	if l.manager, err = machine.NewManager(state, machine.Container, []machine.Image{l.image}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.down)

@@ -211,6 +211,18 @@ func (m *fakeMachines) AttachVolume(_ context.Context, id string, v machine.Volu
 	return nil
 }
 
+func (m *fakeMachines) GrowRoot(_ context.Context, id string, root machine.Volume) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.running[id]
+	if !ok {
+		return errors.New("it is not running")
+	}
+	s.Root = root
+	m.running[id] = s
+	return nil
+}
+
 func (m *fakeMachines) DetachVolume(_ context.Context, id, volume string, force bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

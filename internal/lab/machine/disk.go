@@ -1,13 +1,16 @@
 package machine
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 )
 
 // dataDirs are the directories of a machine that lie on the host's file system: an overlay cannot
@@ -16,16 +19,24 @@ var dataDirs = []string{"containerd", "kubelet", "etcd"}
 
 // A disk is the directory of one machine on the host:
 //
+//	console.log   output of the machine's console
+//	leader        the first process of the machine's boot, see process
+//	spec.json     the Spec of the last start
+//	volumes.json  what volumes the running machine has, see attachedVolume
+//	image         directory of the image that it was made from
+//
+// Of a container:
+//
 //	upper, work   the machine's layer of the overlay over the image
 //	root          mount point of the overlay, in the machine's mount namespace only
 //	data          bind-mounted over /var/lib/{containerd,kubelet,etcd}
 //	kernel        files that stand for some of /proc and /sys, see sight
 //	lxcfs         mount point of lxcfs, in the machine's mount namespace only
-//	console.log   output of the machine's console
-//	leader        the systemd-nspawn process, see process
-//	spec.json     the Spec of the last start
-//	volumes.json  what volumes the running machine has, see attachedVolume
-//	image         root directory of the image below upper
+//
+// Of a virtual machine:
+//
+//	disk.qcow2    its root volume, on top of the image's
+//	qmp.sock      see package qemu
 type disk string
 
 // diskOf returns the disk of a machine, by the state directory of its manager.
@@ -34,14 +45,12 @@ func diskOf(stateDir, id string) disk { return disk(filepath.Join(stateDir, "mac
 func (d disk) path(name string) string { return filepath.Join(string(d), name) }
 
 // prepared says whether the disk has been prepared for a first boot.
-func (d disk) prepared() bool {
-	_, err := os.Stat(d.path("upper"))
-	return !errors.Is(err, fs.ErrNotExist)
-}
+func (d disk) prepared() bool { return exists(d.path("upper")) || exists(d.path("disk.qcow2")) }
 
-// prepare makes the disk ready for a boot. The first time it makes all of it, on top of img; each
-// time it updates the list of the kernel's modules.
-func (d disk) prepare(s Spec, img Image) error {
+// prepare makes the disk of a container ready for a boot. The first time it makes all of it, on top
+// of img; each time it updates the list of the kernel's modules.
+func (containers) prepare(_ context.Context, in *instance, s Spec, img Image) error {
+	d := in.disk
 	first := !d.prepared()
 	// The work directory of a volatile overlay whose machine was not shut down cleanly refuses to
 	// be mounted again (Documentation/filesystems/overlayfs.rst). Here the host has kept all that
@@ -68,7 +77,7 @@ func (d disk) prepare(s Spec, img Image) error {
 		}
 	}
 	if first {
-		if err := os.WriteFile(d.path("image"), []byte(img.Dir), 0o600); err != nil {
+		if err := d.madeFrom(img); err != nil {
 			return err
 		}
 		sum := sha256.Sum256([]byte("machine-id " + s.ID))
@@ -101,7 +110,12 @@ func (d disk) prepare(s Spec, img Image) error {
 	return nil
 }
 
-// image returns the root directory of the image that the disk was made from.
+// madeFrom records the image that the disk is made from.
+func (d disk) madeFrom(img Image) error {
+	return os.WriteFile(d.path("image"), []byte(img.Dir), 0o600)
+}
+
+// image returns the directory of the image that the disk was made from.
 func (d disk) image() (string, error) {
 	dir, err := os.ReadFile(d.path("image"))
 	if err != nil {
@@ -155,4 +169,21 @@ func (d disk) tail() string {
 		return fmt.Sprintf("(no console: %v)", err)
 	}
 	return string(content[max(0, len(content)-limit):])
+}
+
+// programs is the environment of the programs that run machines.
+func programs() []string {
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+}
+
+// detach starts a command that outlives this process, with its output in the console's log.
+func (d disk) detach(cmd *exec.Cmd) error {
+	console, err := os.OpenFile(d.path("console.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd.Start()
 }

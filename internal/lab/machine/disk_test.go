@@ -8,12 +8,13 @@ import (
 
 func TestFilesOfTheFirstBoot(t *testing.T) {
 	d, image := disk(t.TempDir()), t.TempDir()
+	in := &instance{disk: d}
 	if err := os.Mkdir(filepath.Join(image, "usr"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	prepare := func(content string) {
 		t.Helper()
-		if err := d.prepare(Spec{ID: "i-1", Files: map[string]string{"etc/x.d/y": content}}, Image{Dir: image}); err != nil {
+		if err := (containers{}).prepare(t.Context(), in, Spec{ID: "i-1", Files: map[string]string{"etc/x.d/y": content}}, Image{Dir: image}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -33,12 +33,14 @@ type testHost struct {
 	hostKey ssh.PublicKey
 }
 
-func newTestLab(t *testing.T, r Release) *testLab {
+func newTestLab(t *testing.T, r Release) *testLab { return newTestLabOf(t, r, Container) }
+
+func newTestLabOf(t *testing.T, r Release, kind Kind) *testLab {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := EnsureImage(t.Context(), cache.DefaultDir(), r, progress.To(func(s string) { t.Log(s) }))
+	img, err := EnsureImage(t.Context(), cache.DefaultDir(), r, kind, progress.To(func(s string) { t.Log(s) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func newTestLab(t *testing.T, r Release) *testLab {
 	if l.stateDir, err = os.MkdirTemp("/var/tmp", "k8s-lab-machine-test-"); err != nil {
 		t.Fatal(err)
 	}
-	if l.Manager, err = NewManager(l.stateDir, []Image{img}); err != nil {
+	if l.Manager, err = NewManager(l.stateDir, kind, []Image{img}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -71,7 +73,7 @@ func newTestLab(t *testing.T, r Release) *testLab {
 func (l *testLab) add(cloudConfig string) *testHost {
 	l.t.Helper()
 	h := l.network.Add(cloudConfig)
-	return &testHost{Spec: Spec{ID: h.ID, Image: l.img.ID, Hostname: h.Hostname, Netns: h.Netns, VCPUs: 2, Cores: 1, MemoryMiB: 2048}, address: h.Address.String() + ":22", hostKey: h.HostKey}
+	return &testHost{Spec: Spec{ID: h.ID, Image: l.img.ID, Hostname: h.Hostname, Netns: h.Netns, VCPUs: 2, Cores: 1, MemoryMiB: 2048, InstalledMiB: 2176, Type: "t3.small", Root: Volume{ID: "vol-" + strings.Repeat("0", 16) + "1", SizeGiB: 8}}, address: h.Address.String() + ":22", hostKey: h.HostKey}
 }
 
 func (l *testLab) start(h *testHost) {

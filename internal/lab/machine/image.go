@@ -23,24 +23,32 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// recipe is what makes the images in addition to the packages: build.sh, and below root the files
-// that it copies over those of the packages.
+// recipe is what makes the images in addition to the packages: build.sh, and the files that it copies
+// over those of the packages, by kind of machine.
 //
 //go:embed image
 var recipe embed.FS
+
+// The files of a virtual machine's image, and the id of the partition with its root file system.
+const (
+	imageDisk     = "disk.raw"
+	imageKernel   = "vmlinuz"
+	imageInitrd   = "initrd.img"
+	rootPartition = "6b38732d-6c61-4b38-8000-000000000001"
+)
 
 // Image is a base image, shared read-only by all machines that boot from it.
 type Image struct {
 	ID      string // in the form of an EC2 image id, from the hash of the recipe
 	Name    string
 	Release string // of Debian, by version
-	Dir     string // root file system
+	Dir     string // root file system of a container, or directory with a virtual machine's files
 }
 
-// LocateImage returns the image of a release that this version of the package boots, with its
-// directory under cacheDir, and whether it is there.
-func LocateImage(cacheDir string, r Release) (img Image, present bool, err error) {
-	sum, err := recipeHash(r)
+// LocateImage returns the image of a release for a kind of machines that this version of the package
+// boots, with its directory under cacheDir, and whether it is there.
+func LocateImage(cacheDir string, r Release, kind Kind) (img Image, present bool, err error) {
+	sum, err := recipeHash(r, kind)
 	if err != nil {
 		return Image{}, false, err
 	}
@@ -109,10 +117,10 @@ func ImagesInUse(stateDir string) ([]string, error) {
 	return dirs, nil
 }
 
-// EnsureImage returns the image of a release, and builds it with debootstrap unless cacheDir has
-// it. Only one build runs at a time.
-func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progress.Reporter) (Image, error) {
-	img, present, err := LocateImage(cacheDir, r)
+// EnsureImage returns the image of a release for a kind of machines, and builds it with debootstrap
+// unless cacheDir has it. Only one build runs at a time.
+func EnsureImage(ctx context.Context, cacheDir string, r Release, kind Kind, report *progress.Reporter) (Image, error) {
+	img, present, err := LocateImage(cacheDir, r, kind)
 	if err != nil || present {
 		return img, err
 	}
@@ -125,7 +133,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 		return Image{}, fmt.Errorf("machine image: waiting for another build: %w", err)
 	}
 	defer unlock()
-	if _, present, err := LocateImage(cacheDir, r); err != nil || present {
+	if _, present, err := LocateImage(cacheDir, r, kind); err != nil || present {
 		return img, err
 	}
 
@@ -146,8 +154,8 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 	mirror := sources.DebianMirror()
 	var now atomic.Value // the build's last line of output
 	now.Store("")
-	end := report.Job(fmt.Sprintf("building the machine image of Debian %s from %s", r.Version, mirror), func() string { return now.Load().(string) })
-	err = r.build(ctx, filepath.Join(files, "image"), root, mirror, func(line string) { now.Store(line) })
+	end := report.Job(fmt.Sprintf("building the %s image of Debian %s from %s", kind.noun(), r.Version, mirror), func() string { return now.Load().(string) })
+	err = r.build(ctx, kind, filepath.Join(files, "image"), root, mirror, func(line string) { now.Store(line) })
 	end(err)
 	if err != nil {
 		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, sources.DebianMirrorEnv, err)
@@ -160,9 +168,9 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 
 // build runs the recipe in its own PID and mount namespaces, so that its end also ends everything
 // it started and undoes every mount.
-func (r Release) build(ctx context.Context, files, root, mirror string, said func(string)) error {
-	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), r.Codename, root, filepath.Join(files, "root"), mirror)
-	cmd.Env = append(os.Environ(), "packages="+strings.Join(r.packages(), " "), "masked="+strings.Join(maskedUnits(), " "))
+func (r Release) build(ctx context.Context, kind Kind, files, root, mirror string, said func(string)) error {
+	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), r.Codename, root, files, mirror, string(kind))
+	cmd.Env = append(os.Environ(), "packages="+strings.Join(r.packages(kind), " "), "masked="+strings.Join(maskedUnits(kind), " "), "partition="+rootPartition)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
 		Pdeathsig:  syscall.SIGKILL,
@@ -197,9 +205,9 @@ func (r Release) build(ctx context.Context, files, root, mirror string, said fun
 	return nil
 }
 
-func recipeHash(r Release) (string, error) {
+func recipeHash(r Release, kind Kind) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.GOARCH, r, r.packages(), maskedUnits())
+	fmt.Fprintln(h, runtime.GOARCH, r, kind, r.packages(kind), maskedUnits(kind))
 	err := fs.WalkDir(recipe, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

@@ -17,7 +17,7 @@ func TestEnsureImage(t *testing.T) {
 	}
 	for _, r := range Releases {
 		t.Run(r.Codename, func(t *testing.T) {
-			img, err := EnsureImage(t.Context(), cache.DefaultDir(), r, progress.To(func(s string) { t.Log(s) }))
+			img, err := EnsureImage(t.Context(), cache.DefaultDir(), r, Container, progress.To(func(s string) { t.Log(s) }))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,13 +42,13 @@ func TestEnsureImage(t *testing.T) {
 			for _, c := range packageClasses {
 				for _, name := range c.packages {
 					installed := strings.Contains("\n"+string(status), "\nPackage: "+name+"\n")
-					left := slices.ContainsFunc(omitted, func(d difference) bool { return d.what == name })
+					left := slices.ContainsFunc(omitted[Container], func(d difference) bool { return d.what == name })
 					if installed == left && (c.release == "" || c.release == r.Version) {
 						t.Errorf("package %s of class %s: installed %v, omitted %v", name, c.name, installed, left)
 					}
 				}
 			}
-			again, err := EnsureImage(t.Context(), cache.DefaultDir(), r, progress.To(func(s string) { t.Errorf("second call works: %s", s) }))
+			again, err := EnsureImage(t.Context(), cache.DefaultDir(), r, Container, progress.To(func(s string) { t.Errorf("second call works: %s", s) }))
 			if err != nil || again != img {
 				t.Errorf("second EnsureImage = %v, %v; want %v", again, err, img)
 			}
@@ -57,7 +57,7 @@ func TestEnsureImage(t *testing.T) {
 }
 
 func TestDifferencesHaveReasons(t *testing.T) {
-	for _, d := range slices.Concat(omitted, masked) {
+	for _, d := range slices.Concat(omitted[Container], omitted[VirtualMachine], masked) {
 		if d.what == "" || d.reason == "" {
 			t.Errorf("%q has the reason %q", d.what, d.reason)
 		}

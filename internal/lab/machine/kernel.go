@@ -38,8 +38,12 @@ var modules = []module{
 	{"loop", "CONFIG_BLK_DEV_LOOP", "/sys/module/loop"},
 }
 
-// needed are the modules without which a machine cannot run, or not as a Kubernetes node.
-var needed = []string{"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "fuse", "loop"}
+// needed are the modules of the host without which a machine cannot run, or a container not as a
+// Kubernetes node.
+var needed = map[Kind][]string{
+	Container:      {"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "fuse", "loop"},
+	VirtualMachine: {"nf_conntrack", "nf_tables", "veth", "tun"},
+}
 
 // kernelRelease returns the kernel's release, which is also its directory's name in /lib/modules.
 func kernelRelease() (string, error) {
@@ -64,9 +68,9 @@ func presentModules(release string) []string {
 }
 
 // missingModules returns the needed modules that are not present.
-func missingModules(release string) []string {
+func missingModules(release string, kind Kind) []string {
 	present := presentModules(release)
-	return slices.DeleteFunc(slices.Clone(needed), func(name string) bool { return slices.Contains(present, name) })
+	return slices.DeleteFunc(slices.Clone(needed[kind]), func(name string) bool { return slices.Contains(present, name) })
 }
 
 // kernelOptions reads the configuration of the running kernel from /proc or /boot. It is empty if

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 )
 
@@ -18,6 +19,9 @@ func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd,
 	leader, err := parseProcess(string(content))
 	if err != nil || !leader.alive() {
 		return nil, fmt.Errorf("machine %s does not run", id)
+	}
+	if exists(filepath.Join(stateDir, "machines", id, "qmp.sock")) {
+		return nil, fmt.Errorf("machine %s is a virtual machine, which can be entered over SSH only", id)
 	}
 	first, err := leader.init()
 	if err != nil {

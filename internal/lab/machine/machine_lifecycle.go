@@ -15,23 +15,19 @@ import (
 )
 
 const (
-	// startTimeout bounds the time from nspawn's start to the start of the machine's init, about 50
-	// ms on an idle host.
+	// startTimeout bounds the time from the leader's start until the machine is up, about 50 ms on an
+	// idle host.
 	startTimeout = 20 * time.Second
 	// stopTimeout is how long a machine may take to shut down or reboot gracefully before its power
 	// is cut. It is longer than systemd waits for a service to stop (DefaultTimeoutStopSec). EC2
 	// allows minutes.
 	stopTimeout = 2 * time.Minute
-
-	sigrtmin = 34 // of glibc, which systemd counts from
-	// reboot makes systemd reboot gracefully (systemd(1), Signals).
-	reboot = unix.Signal(sigrtmin + 5)
 )
 
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// Start boots the machine, from its disk if it was started before. It returns once the machine's
-// init runs.
+// Start boots the machine, from its disk if it was started before. It returns once a container's init
+// runs, or a virtual machine has its power.
 func (m *Manager) Start(ctx context.Context, s Spec) error {
 	if !validID.MatchString(s.ID) {
 		return fmt.Errorf("start machine: invalid id %q", s.ID)
@@ -72,7 +68,7 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err != nil && !in.disk.prepared() {
 		return err
 	}
-	if err := in.disk.prepare(s, img); err != nil {
+	if err := in.platform.prepare(ctx, in, s, img); err != nil {
 		return fmt.Errorf("prepare disk: %w", err)
 	}
 	if err := in.saveSpec(s); err != nil {
@@ -85,13 +81,13 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err := errors.Join(in.limited().create(), in.helper().create()); err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}
-	if err := m.resize(in, s); err != nil {
+	if err := m.limitSize(in, s); err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}
 	if err := in.plugVolumes(s.Volumes); err != nil {
 		return errors.Join(fmt.Errorf("volumes: %w", err), in.clear(ctx))
 	}
-	cmd, err := spawn(ctx, in, s)
+	cmd, err := in.platform.spawn(ctx, in, s)
 	if err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}
@@ -105,31 +101,32 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 		status <- cmd.ProcessState.ExitCode()
 	}()
 	if err != nil {
-		return errors.Join(fmt.Errorf("systemd-nspawn ended at once (%w); its console:\n%s", err, in.disk.tail()), in.clear(ctx))
+		return errors.Join(fmt.Errorf("its first process ended at once (%w); its console:\n%s", err, in.disk.tail()), in.clear(ctx))
 	}
 	b := m.watch(in, leader, status) //nolint:contextcheck // it outlives the call
-	if err := b.awaitInit(ctx); err != nil {
+	if err := in.awaitUp(ctx, b); err != nil {
 		return errors.Join(fmt.Errorf("%w; its console:\n%s", err, in.disk.tail()), in.cutPower(ctx, b))
 	}
-	if err := in.placeVolumes(b); err != nil {
+	if err := in.placeVolumes(ctx, b); err != nil {
 		return errors.Join(fmt.Errorf("volumes: %w", err), in.cutPower(ctx, b))
 	}
 	return nil
 }
 
-// awaitInit returns once the boot's init runs.
-func (b *boot) awaitInit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("init does not start"))
+// awaitUp returns once the machine is up.
+func (in *instance) awaitUp(ctx context.Context, b *boot) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the machine does not come up"))
 	defer cancel()
 	for {
-		if _, err := b.leader.init(); err == nil {
+		err := in.platform.up(ctx, in, b)
+		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-b.ended:
-			return errors.New("systemd-nspawn ended")
+			return errors.New("its first process ended")
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -168,8 +165,7 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 		return nil
 	}
 	b.expectEnd()
-	// nspawn sends the machine the signal of --kill-signal: power off.
-	if err := b.leader.signal(unix.SIGTERM); err == nil {
+	if err := in.platform.shutDown(ctx, in, b); err == nil {
 		patience, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
 		select {
@@ -219,7 +215,7 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 		return err
 	}
 	b.expectEnd()
-	if init, err := b.leader.init(); err == nil && init.signal(reboot) == nil {
+	if in.platform.reboot(ctx, in, b) == nil {
 		patience, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
 		select {

@@ -212,7 +212,7 @@ json.dump(c, open("config.json", "w"))'
 	t.Run("adoption", func(t *testing.T) {
 		l.Close()
 		// The image does not exist: machines keep the one they have.
-		m, err := NewManager(l.stateDir, []Image{{Dir: "/nonexistent"}})
+		m, err := NewManager(l.stateDir, Container, []Image{{Dir: "/nonexistent"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ json.dump(c, open("config.json", "w"))'
 		if err := leader.wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m, err := NewManager(l.stateDir, []Image{l.img})
+		m, err := NewManager(l.stateDir, Container, []Image{l.img})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,15 @@ type Spec struct {
 	Netns    string // path of a network namespace with the machine's interface
 	// VCPUs is how many processors the machine has, Cores on how many cores they are, and MemoryMiB
 	// how much memory the machine's kernel has to give. The machine sees that and cannot use more.
-	// It sees no more memory than the host has, and cannot run on more processors than the host has.
+	// A container sees no more memory than the host has, and cannot run on more processors than the
+	// host has.
 	VCPUs, Cores, MemoryMiB int
+	// The rest of a size is for virtual machines: the memory of which the kernel gives MemoryMiB, and
+	// the name of the size.
+	InstalledMiB int
+	Type         string
+	// Root is the volume with the disk of a virtual machine. A container's disk has no size.
+	Root Volume
 	// Volumes are what the machine has when it boots, in the order of their devices.
 	Volumes []Volume
 	// Files are written to the disk before the first boot, by path relative to its root, owned by
@@ -41,6 +48,7 @@ type Spec struct {
 // time.
 type Manager struct {
 	stateDir string
+	platform platform
 	images   []Image
 	lab      cgroups
 	exits    chan Exit
@@ -66,8 +74,9 @@ const (
 
 // An instance is a machine that has a disk. Whoever changes its state holds op.
 type instance struct {
-	id   string
-	disk disk
+	id       string
+	disk     disk
+	platform platform
 	cgroups
 	op chan struct{}
 
@@ -89,7 +98,7 @@ type Exit struct {
 // rebootStatus is the exit status of an nspawn with --keep-unit whose machine is to boot again.
 const rebootStatus = 133
 
-// A boot is one run of nspawn, until its last process has ended.
+// A boot is one run of a machine, until its last process has ended. Its leader is nspawn or QEMU.
 type boot struct {
 	leader process
 	status <-chan int // of the leader, if it is a child of this process
@@ -101,9 +110,10 @@ type boot struct {
 }
 
 // NewManager opens the lab in stateDir. It adopts the machines that run, and cleans up after those
-// that ended while no Manager was open; [Manager.Exits] does not report these. Images are for
-// machines without a disk; one that has a disk keeps the image that the disk was made from.
-func NewManager(stateDir string, images []Image) (*Manager, error) {
+// that ended while no Manager was open; [Manager.Exits] does not report these. All its machines are
+// of one kind. Images are for machines without a disk; one that has a disk keeps the image that the
+// disk was made from.
+func NewManager(stateDir string, kind Kind, images []Image) (*Manager, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {
 		return nil, fmt.Errorf("machines: %w", err)
@@ -112,7 +122,7 @@ func NewManager(stateDir string, images []Image) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("machines: %w", err)
 	}
-	m := &Manager{stateDir: stateDir, images: images, lab: lab, exits: make(chan Exit), machines: map[string]*instance{}}
+	m := &Manager{stateDir: stateDir, platform: kind.platform(), images: images, lab: lab, exits: make(chan Exit), machines: map[string]*instance{}}
 	m.watching, m.release = context.WithCancel(context.Background())
 	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -140,10 +150,11 @@ func labGroups(stateDir string) (cgroups, error) {
 
 func (m *Manager) newInstance(id string) *instance {
 	return &instance{
-		id:      id,
-		disk:    diskOf(m.stateDir, id),
-		cgroups: cgroups{in: m.lab.in, path: m.lab.path + "/" + id},
-		op:      make(chan struct{}, 1),
+		id:       id,
+		disk:     diskOf(m.stateDir, id),
+		platform: m.platform,
+		cgroups:  cgroups{in: m.lab.in, path: m.lab.path + "/" + id},
+		op:       make(chan struct{}, 1),
 
 		volumesDir: m.volumesDir(),
 	}
@@ -190,7 +201,7 @@ func (m *Manager) adopt() error {
 	return m.unplugUnused()
 }
 
-// leader returns the nspawn process recorded on the disk, if it is alive.
+// leader returns the leader of the last boot as recorded on the disk, if it is alive.
 func (in *instance) leader() (process, bool) {
 	content, err := os.ReadFile(in.disk.path("leader"))
 	if err != nil {
@@ -202,7 +213,7 @@ func (in *instance) leader() (process, bool) {
 
 // clear kills a machine's processes and removes everything but its disk.
 func (in *instance) clear(ctx context.Context) error {
-	return errors.Join(in.destroy(ctx), in.unplugVolumes(), removePropagateDir(in.id))
+	return errors.Join(in.destroy(ctx), in.unplugVolumes(), in.platform.clear(in))
 }
 
 // watch waits in the background for the end of the boot with the given leader, and cleans up after
@@ -290,6 +301,23 @@ func (m *Manager) find(id string) *instance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.machines[id]
+}
+
+// GrowRoot gives the root volume of a machine a bigger size, which the machine sees if it runs. That
+// of a container has none.
+func (m *Manager) GrowRoot(ctx context.Context, id string, root Volume) error {
+	in, done, err := m.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if in.running() == nil {
+		return nil
+	}
+	if err := in.platform.grow(ctx, in, root); err != nil {
+		return fmt.Errorf("grow the root volume of machine %s: %w", id, err)
+	}
+	return nil
 }
 
 // Running says whether the machine is up. It may have been started by an earlier Manager.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 )
 
 // propagateDir is where nspawn keeps a directory for each machine. When killed, it leaves that
@@ -41,9 +40,8 @@ until [ -e "$shown/proc/meminfo" ]; do sleep 0.01; done
 exec "$@"
 `
 
-// spawn starts nspawn for the machine, detached from this process. The returned process is nspawn,
-// not the machine's init.
-func spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error) {
+// spawn starts nspawn for the machine. The returned process is nspawn, not the machine's init.
+func (containers) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error) {
 	d := in.disk
 	lxcfs, err := exec.LookPath("lxcfs")
 	if err != nil {
@@ -53,11 +51,6 @@ func spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	console, err := os.OpenFile(d.path("console.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer console.Close()
 	release, err := kernelRelease()
 	if err != nil {
 		return nil, err
@@ -91,20 +84,12 @@ func spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error) {
 		args = append(args, "--bind=/dev/fuse")
 	}
 
-	// The machine outlives this call, and may outlive this process.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "unshare", args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	cmd.Env = append(programs(),
 		"SYSTEMD_NSPAWN_API_VFS_WRITABLE=1", // sysctls, as on a virtual machine
-		"SYSTEMD_NSPAWN_LOCK=0",             // the lock file would be left behind after a power cut
-	}
-	cmd.Stdout, cmd.Stderr = console, console
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return cmd, nil
+		"SYSTEMD_NSPAWN_LOCK=0")             // the lock file would be left behind after a power cut
+	return cmd, d.detach(cmd)
 }
 
 // removePropagateDir removes what nspawn leaves on the host when it is killed.

@@ -9,48 +9,63 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/qemu"
 )
 
-// tools are the programs on the host that machines need, with their Debian and Ubuntu packages.
-var tools = []struct{ name, pkg string }{
-	{"systemd-nspawn", "systemd-container"},
-	{"unshare", "util-linux"},
-	{"mount", "mount"},
-	{"ip", "iproute2"},
-	{"nft", "nftables"},
-	{"lxcfs", "lxcfs"},
+// A tool is a program on the host, with its Debian and Ubuntu package.
+type tool struct{ name, pkg string }
+
+// tools are what machines need, by kind.
+var tools = map[Kind][]tool{
+	Container: {
+		{"systemd-nspawn", "systemd-container"},
+		{"unshare", "util-linux"},
+		{"mount", "mount"},
+		{"ip", "iproute2"},
+		{"nft", "nftables"},
+		{"lxcfs", "lxcfs"},
+	},
+	VirtualMachine: {
+		{qemu.Program, "qemu-system-x86"},
+		{"qemu-img", "qemu-utils"},
+		{"nsenter", "util-linux"},
+		{"unshare", "util-linux"},
+		{"ip", "iproute2"},
+		{"nft", "nftables"},
+	},
 }
 
 // buildTools are needed only if cacheDir lacks an image.
-var buildTools = []struct{ name, pkg string }{
-	{"debootstrap", "debootstrap"},
-	{"chroot", "coreutils"},
+var buildTools = map[Kind][]tool{
+	Container:      {{"debootstrap", "debootstrap"}, {"chroot", "coreutils"}},
+	VirtualMachine: {{"debootstrap", "debootstrap"}, {"chroot", "coreutils"}, {"sfdisk", "fdisk"}, {"mkfs.ext4", "e2fsprogs"}},
 }
 
 // debianKeyring is what debootstrap checks the mirror's signature with.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Preflight checks that the host can run machines, and can build their images if cacheDir lacks
-// one. It loads missing kernel modules and returns their names. The error names everything that is
+// Preflight checks that the host can run machines of a kind, and can build their images if cacheDir
+// lacks one. It loads missing kernel modules and returns their names. The error names everything that is
 // missing, and what to do about it.
-func Preflight(ctx context.Context, cacheDir string) (loaded []string, err error) {
+func Preflight(ctx context.Context, cacheDir string, kind Kind) (loaded []string, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("machines need root: run this as root, or with sudo")
 	}
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
-	wanted := tools
+	wanted := tools[kind]
 	present := true
 	for _, r := range Releases {
-		_, there, err := LocateImage(cacheDir, r)
+		_, there, err := LocateImage(cacheDir, r, kind)
 		if err != nil {
 			problem("base image: %w", err)
 		}
 		present = present && there
 	}
 	if !present {
-		wanted = append(wanted[:len(wanted):len(wanted)], buildTools...)
+		wanted = append(wanted[:len(wanted):len(wanted)], buildTools[kind]...)
 		if !exists(debianKeyring) {
 			problem("%s is missing: apt-get install debian-archive-keyring", debianKeyring)
 		}
@@ -68,23 +83,13 @@ func Preflight(ctx context.Context, cacheDir string) (loaded []string, err error
 	if err != nil {
 		return nil, fmt.Errorf("kernel release: %w", err)
 	}
-	if missing := missingModules(release); len(missing) > 0 {
+	if missing := missingModules(release, kind); len(missing) > 0 {
 		_ = exec.CommandContext(ctx, "modprobe", append([]string{"-a", "-q"}, missing...)...).Run()
-		still := missingModules(release)
+		still := missingModules(release, kind)
 		loaded = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(still, name) })
 	}
-	if !exists("/sys/module/overlay") {
-		if types, _ := os.ReadFile("/proc/filesystems"); !strings.Contains(string(types), "\toverlay\n") {
-			problem("the kernel has no overlay file system (CONFIG_OVERLAY_FS): modprobe overlay, or use another kernel")
-		}
-	}
-	if !exists("/proc/sys/net/bridge") {
-		problem("the kernel has no bridge filtering (CONFIG_BRIDGE_NETFILTER): modprobe br_netfilter, or use another kernel")
-	}
-	for _, ns := range []string{"cgroup", "ipc", "mnt", "net", "pid", "uts"} {
-		if !exists("/proc/self/ns/" + ns) {
-			problem("the kernel has no %s namespaces: use another kernel", ns)
-		}
+	if kind == Container {
+		problems = append(problems, missingForContainers()...)
 	}
 	// Each runs in a network namespace that ends with the command, so that nothing is left.
 	for _, probe := range []struct {
@@ -110,6 +115,28 @@ func Preflight(ctx context.Context, cacheDir string) (loaded []string, err error
 		problem("control groups cannot limit a machine's size, the controllers %s are missing: enable them (cgroup_enable= on the kernel's command line), or use another kernel",
 			strings.Join(missing, ", "))
 	}
+	if err := errors.Join(problems...); err != nil {
+		return loaded, fmt.Errorf("this host cannot run machines:\n%w", err)
+	}
+	return loaded, nil
+}
+
+// missingForContainers returns what the host lacks for containers.
+func missingForContainers() (problems []error) {
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if !exists("/sys/module/overlay") {
+		if types, _ := os.ReadFile("/proc/filesystems"); !strings.Contains(string(types), "\toverlay\n") {
+			problem("the kernel has no overlay file system (CONFIG_OVERLAY_FS): modprobe overlay, or use another kernel")
+		}
+	}
+	if !exists("/proc/sys/net/bridge") {
+		problem("the kernel has no bridge filtering (CONFIG_BRIDGE_NETFILTER): modprobe br_netfilter, or use another kernel")
+	}
+	for _, ns := range []string{"cgroup", "ipc", "mnt", "net", "pid", "uts"} {
+		if !exists("/proc/self/ns/" + ns) {
+			problem("the kernel has no %s namespaces: use another kernel", ns)
+		}
+	}
 	if !exists("/dev/fuse") {
 		problem("/dev/fuse is missing, through which lxcfs shows machines their size (CONFIG_FUSE_FS): modprobe fuse, or use another kernel")
 	}
@@ -119,8 +146,5 @@ func Preflight(ctx context.Context, cacheDir string) (loaded []string, err error
 	if !exists("/dev/kmsg") {
 		problem("/dev/kmsg is missing, which kubelets read: mknod /dev/kmsg c 1 11")
 	}
-	if err := errors.Join(problems...); err != nil {
-		return loaded, fmt.Errorf("this host cannot run machines:\n%w", err)
-	}
-	return loaded, nil
+	return problems
 }

@@ -14,12 +14,12 @@ func TestPreflight(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	if _, err := Preflight(t.Context(), cache.DefaultDir()); err != nil {
+	if _, err := Preflight(t.Context(), cache.DefaultDir(), Container); err != nil {
 		t.Errorf("Preflight where the other tests run: %v", err)
 	}
 
 	t.Setenv("PATH", t.TempDir())
-	_, err := Preflight(t.Context(), t.TempDir())
+	_, err := Preflight(t.Context(), t.TempDir(), Container)
 	if err == nil {
 		t.Fatal("Preflight without any program succeeds")
 	}
@@ -28,14 +28,14 @@ func TestPreflight(t *testing.T) {
 			t.Errorf("Preflight without any program: %v; want %q in it", err, advice)
 		}
 	}
-	if _, err := Preflight(t.Context(), cache.DefaultDir()); strings.Contains(err.Error(), "debootstrap") {
+	if _, err := Preflight(t.Context(), cache.DefaultDir(), Container); strings.Contains(err.Error(), "debootstrap") {
 		t.Errorf("Preflight asks for debootstrap though there is an image: %v", err)
 	}
 }
 
 func TestPreflightWithoutRoot(t *testing.T) {
 	if os.Getenv("PREFLIGHT_AS_NOBODY") != "" {
-		_, err := Preflight(t.Context(), t.TempDir())
+		_, err := Preflight(t.Context(), t.TempDir(), Container)
 		if err == nil || !strings.Contains(err.Error(), "sudo") {
 			t.Errorf("Preflight without root = %v, want advice", err)
 		}

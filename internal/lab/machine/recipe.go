@@ -12,7 +12,7 @@ var packageClasses = []struct {
 }{
 	{name: "CLOUD", packages: []string{"openssh-server", "ssh-import-id", "cloud-initramfs-growroot"}},
 	{name: "EC2", packages: []string{"awscli", "cloud-init", "cloud-guest-utils", "amazon-ec2-utils"}},
-	// On EC2 the kernel's package brings kmod and udev; it is omitted here.
+	// On EC2 the kernel's package brings kmod and udev; containers have no kernel.
 	{name: "LINUX_VARIANT_CLOUD", packages: []string{"linux-image-cloud-amd64", "kmod", "udev"}},
 	{name: "SYSTEM_BOOT", packages: []string{
 		"grub-cloud-amd64", "sudo", "libpam-systemd", "systemd-resolved", "libnss-myhostname", "netplan.io", "polkitd",
@@ -28,15 +28,21 @@ var packageClasses = []struct {
 }
 
 // A difference is one between a machine and an instance of Debian's image on EC2, with its reason.
-// The files in image/root give their own reasons.
+// The files below image give their own reasons.
 type difference struct{ what, reason string }
 
-// omitted are the packages of the recipe that are not installed.
-var omitted = []difference{
-	{"linux-image-cloud-amd64", "a container runs on its host's kernel"},
-	{"grub-cloud-amd64", "a container has no boot loader"},
-	{"cloud-initramfs-growroot", "a container has no initramfs"},
-	{"awscli", "a hundred megabytes that nothing here calls"},
+// omitted are the packages of the recipe that are not installed, by kind of machine.
+var omitted = map[Kind][]difference{
+	Container: {
+		{"linux-image-cloud-amd64", "a container runs on its host's kernel"},
+		{"grub-cloud-amd64", "a container has no boot loader"},
+		{"cloud-initramfs-growroot", "a container has no initramfs"},
+		{"awscli", "a hundred megabytes that nothing here calls"},
+	},
+	VirtualMachine: {
+		{"grub-cloud-amd64", "QEMU loads the kernel"},
+		{"awscli", "a hundred megabytes that nothing here calls"},
+	},
 }
 
 // masked are the units of the images that must not start in a container.
@@ -51,8 +57,9 @@ var masked = []difference{
 	{"e2scrub_reap.service", "the disk is the host's to check"},
 }
 
-// packages returns the packages of the recipe for a release, without the omitted ones.
-func (r Release) packages() []string {
+// packages returns the packages of the recipe for a release and a kind of machines, without the
+// omitted ones.
+func (r Release) packages(kind Kind) []string {
 	var list []string
 	for _, c := range packageClasses {
 		if c.release == "" || c.release == r.Version {
@@ -60,12 +67,16 @@ func (r Release) packages() []string {
 		}
 	}
 	return slices.DeleteFunc(list, func(name string) bool {
-		return slices.ContainsFunc(omitted, func(d difference) bool { return d.what == name })
+		return slices.ContainsFunc(omitted[kind], func(d difference) bool { return d.what == name })
 	})
 }
 
-func maskedUnits() []string {
+// maskedUnits returns the units that must not start. A virtual machine has none.
+func maskedUnits(kind Kind) []string {
 	var units []string
+	if kind == VirtualMachine {
+		return nil
+	}
 	for _, d := range masked {
 		units = append(units, d.what)
 	}

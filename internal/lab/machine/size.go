@@ -123,9 +123,9 @@ func takenCPUs(in []hierarchy) []cpuset.CPUSet {
 	return taken
 }
 
-// resize gives a machine that is down the size of s: the limits of its control groups, and what it
-// will see of them.
-func (m *Manager) resize(in *instance, s Spec) error {
+// limitSize gives a machine that is down the size of s: the limits of its control groups, and what
+// it will see of them.
+func (m *Manager) limitSize(in *instance, s Spec) error {
 	host, err := hostCPUs()
 	if err != nil {
 		return fmt.Errorf("CPUs of the host: %w", err)
@@ -133,11 +133,16 @@ func (m *Manager) resize(in *instance, s Spec) error {
 	// One machine after the other, so that each counts the CPUs of those before.
 	m.sizing.Lock()
 	cpus := chooseCPUs(host, s.VCPUs, takenCPUs(in.in))
-	err = in.limited().limit(s.limits(cpus))
+	err = in.limited().limit(in.platform.limits(s, cpus))
 	m.sizing.Unlock()
 	if err != nil {
 		return err
 	}
+	return in.platform.showSize(in, s, cpus)
+}
+
+// showSize prepares what a container will see of its size.
+func (containers) showSize(in *instance, s Spec, cpus cpuset.CPUSet) error {
 	var memory unix.Sysinfo_t
 	if err := unix.Sysinfo(&memory); err != nil {
 		return fmt.Errorf("memory of the host: %w", err)

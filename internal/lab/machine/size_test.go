@@ -182,7 +182,7 @@ func TestSize(t *testing.T) {
 		if got := must(t, l.await(h), look["memory"]); got != "614400" {
 			t.Errorf("memory is %q", got)
 		}
-		if l.Manager, err = NewManager(l.stateDir, []Image{l.img}); err != nil {
+		if l.Manager, err = NewManager(l.stateDir, Container, []Image{l.img}); err != nil {
 			t.Fatal(err)
 		}
 	})

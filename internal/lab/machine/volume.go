@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/loop"
 )
 
 // ErrVolumeInUse says that a machine has mounted a volume that is to be detached.
@@ -80,7 +78,7 @@ func (m *Manager) AttachVolume(ctx context.Context, id string, v Volume) error {
 		if err := in.saveVolumes(volumes); err != nil {
 			return err
 		}
-		return in.place(b)
+		return in.platform.place(ctx, in, b)
 	})
 }
 
@@ -93,35 +91,8 @@ func (m *Manager) DetachVolume(ctx context.Context, id, volume string, force boo
 		if err != nil {
 			return err
 		}
-		remove := func() error {
-			rest := slices.DeleteFunc(volumes, func(a attachedVolume) bool { return a.ID == volume })
-			return errors.Join(in.saveVolumes(rest), in.place(b))
-		}
-		d, found, err := loop.Find(in.volumeFile(volume))
-		if err != nil {
-			return err
-		}
-		if !found {
-			return remove()
-		}
-		claim, err := d.Claim()
-		switch {
-		case errors.Is(err, loop.ErrBusy) && force:
-			return errors.Join(in.pull(b, d), remove())
-		case errors.Is(err, loop.ErrBusy):
-			return fmt.Errorf("%w: it is mounted", ErrVolumeInUse)
-		case err != nil:
-			return err
-		}
-		// Nothing can mount it from here on.
-		if err := remove(); err != nil {
-			return errors.Join(err, claim.Close())
-		}
-		err = d.Detach(claim)
-		if errors.Is(err, loop.ErrBusy) {
-			return fmt.Errorf("%w: a process has its device open", ErrVolumeInUse)
-		}
-		return err
+		rest := slices.DeleteFunc(slices.Clone(volumes), func(a attachedVolume) bool { return a.ID == volume })
+		return in.platform.detach(ctx, in, b, volume, rest, force)
 	})
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // replug gives an adopted machine the devices of its volumes. An earlier Manager may have been
 // killed before it had done so.
 func (m *Manager) replug(in *instance, b *boot) {
-	for in.placeVolumes(b) != nil {
+	for in.placeVolumes(m.watching, b) != nil {
 		select {
 		case <-m.watching.Done():
 			return
@@ -22,13 +23,13 @@ func (m *Manager) replug(in *instance, b *boot) {
 }
 
 // placeVolumes is place for callers that change no volumes.
-func (in *instance) placeVolumes(b *boot) error {
+func (in *instance) placeVolumes(ctx context.Context, b *boot) error {
 	in.volumes.Lock()
 	defer in.volumes.Unlock()
 	if in.running() != b {
 		return errors.New("the machine is down")
 	}
-	return in.place(b)
+	return in.platform.place(ctx, in, b)
 }
 
 // shutVolumes ends the file systems on a machine's volumes without writing what was not synced.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +33,7 @@ func (v attachedVolume) link() string { return byID + strings.ReplaceAll(v.ID, "
 
 // place makes the devices of a running machine agree with the volumes that it has: the nodes below
 // /dev and what the kernel's files say of them. It may be called again at any time.
-func (in *instance) place(b *boot) error {
+func (containers) place(_ context.Context, in *instance, b *boot) error {
 	first, err := b.leader.init()
 	if err != nil {
 		return err
@@ -54,6 +55,36 @@ func (in *instance) place(b *boot) error {
 		return err
 	}
 	return showDevices(first, root, devices)
+}
+
+// detach takes a volume away from a container, which keeps the rest.
+func (c containers) detach(ctx context.Context, in *instance, b *boot, volume string, rest []attachedVolume, force bool) error {
+	remove := func() error { return errors.Join(in.saveVolumes(rest), c.place(ctx, in, b)) }
+	d, found, err := loop.Find(in.volumeFile(volume))
+	if err != nil {
+		return err
+	}
+	if !found {
+		return remove()
+	}
+	claim, err := d.Claim()
+	switch {
+	case errors.Is(err, loop.ErrBusy) && force:
+		return errors.Join(in.pull(b, d), remove())
+	case errors.Is(err, loop.ErrBusy):
+		return fmt.Errorf("%w: it is mounted", ErrVolumeInUse)
+	case err != nil:
+		return err
+	}
+	// Nothing can mount it from here on.
+	if err := remove(); err != nil {
+		return errors.Join(err, claim.Close())
+	}
+	err = d.Detach(claim)
+	if errors.Is(err, loop.ErrBusy) {
+		return fmt.Errorf("%w: a process has its device open", ErrVolumeInUse)
+	}
+	return err
 }
 
 // plug returns the device of a volume's file, with the file's size.

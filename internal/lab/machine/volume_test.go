@@ -117,7 +117,7 @@ func TestVolumes(t *testing.T) {
 		if _, err := loop.Attach(stray); err != nil { // as if it had been killed in an attachment
 			t.Fatal(err)
 		}
-		m, err := NewManager(l.stateDir, []Image{l.img})
+		m, err := NewManager(l.stateDir, Container, []Image{l.img})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,6 +37,8 @@ type Machines interface {
 	// DetachVolume takes a volume from a running machine. Unless by force, machine.ErrVolumeInUse
 	// says that it is mounted.
 	DetachVolume(ctx context.Context, id, volume string, force bool) error
+	// GrowRoot gives the root volume of a machine a bigger size.
+	GrowRoot(ctx context.Context, id string, root machine.Volume) error
 	RemoveVolume(volume string) error // removes the content
 	Volumes() ([]string, error)       // those that have content
 	// Exits delivers the machines that went down by themselves.

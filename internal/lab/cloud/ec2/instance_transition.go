@@ -115,7 +115,8 @@ func (c *Compute) power(ctx context.Context, i instance) error {
 	hostname, _, _ := strings.Cut(privateDNSName(c.cfg.Region, i.PrivateIP), ".")
 	err := c.cfg.Machines.Start(ctx, machine.Spec{
 		ID: i.ID, Image: i.Image, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
-		VCPUs: it.vcpus, Cores: cores, MemoryMiB: it.usableMiB(),
+		VCPUs: it.vcpus, Cores: cores, MemoryMiB: it.usableMiB(), InstalledMiB: it.memoryMiB, Type: i.Type,
+		Root:    c.rootVolume(i),
 		Volumes: c.bootVolumes(i), Files: c.firstBootFiles(i),
 	})
 	if err != nil {

@@ -135,8 +135,8 @@ func modifyVolume(t *tx, in *modifyVolumeRequest) (any, error) {
 	}
 	v.SizeGiB, v.Type, v.IOPS, v.Throughput, v.Modification = m.TargetSize, m.TargetType, m.TargetIOPS, m.TargetThroug, m
 	v.Modified = append(v.Modified, t.now)
-	if i := t.st.Instances[v.Instance]; i != nil && i.RootVolume != v.ID {
-		t.afterCommit(func() { t.c.growVolume(v.ID, i.ID) })
+	if i := t.st.Instances[v.Instance]; i != nil {
+		t.afterCommit(func() { t.c.growVolume(v.ID, i.ID, i.RootVolume == v.ID) })
 	}
 	return struct {
 		Modification modificationItem `xml:"volumeModification"`

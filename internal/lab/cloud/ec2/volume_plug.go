@@ -33,6 +33,17 @@ func (c *Compute) bootVolumes(i instance) []machine.Volume {
 	return out
 }
 
+// rootVolume returns the volume with an instance's disk.
+func (c *Compute) rootVolume(i instance) machine.Volume {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.st.Volumes[i.RootVolume]
+	if v == nil {
+		return machine.Volume{}
+	}
+	return v.inMachine(c.cfg.Clock.Now())
+}
+
 // plugVolume completes the attachment of a volume.
 func (c *Compute) plugVolume(id, instance string) {
 	c.changeVolume(id, instance, "attaching", attachingFor, func(ctx context.Context, v volume) error {
@@ -47,10 +58,15 @@ func (c *Compute) unplugVolume(id, instance string) {
 	}, (*volume).release)
 }
 
-// growVolume gives an attached volume its bigger size.
-func (c *Compute) growVolume(id, instance string) {
+// growVolume gives an attached volume its bigger size. root says whether it is the instance's root
+// volume.
+func (c *Compute) growVolume(id, instance string, root bool) {
 	c.changeVolume(id, instance, "attached", modifyingFor, func(ctx context.Context, v volume) error {
-		return c.cfg.Machines.AttachVolume(ctx, instance, v.inMachine(c.cfg.Clock.Now()))
+		grown := v.inMachine(c.cfg.Clock.Now())
+		if root {
+			return c.cfg.Machines.GrowRoot(ctx, instance, grown)
+		}
+		return c.cfg.Machines.AttachVolume(ctx, instance, grown)
 	}, nil)
 }
 
@@ -141,17 +157,18 @@ func (t *tx) resumeVolumes() error {
 		}
 	}
 	for _, v := range sorted(t.st.Volumes) {
-		if i := t.st.Instances[v.Instance]; i == nil || i.RootVolume == v.ID {
+		i := t.st.Instances[v.Instance]
+		if i == nil {
 			continue
 		}
-		id, instance := v.ID, v.Instance
+		id, instance, root := v.ID, v.Instance, i.RootVolume == v.ID
 		switch v.attachment() {
 		case "attaching":
 			t.afterCommit(func() { t.c.plugVolume(id, instance) })
 		case "detaching":
 			t.afterCommit(func() { t.c.unplugVolume(id, instance) })
 		case "attached": // it may have been modified just before
-			t.afterCommit(func() { t.c.growVolume(id, instance) })
+			t.afterCommit(func() { t.c.growVolume(id, instance, root) })
 		}
 	}
 	return nil

@@ -1,0 +1,185 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/utils/cpuset"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/qemu"
+)
+
+// guestInterface is the name of the interface in a machine's network namespace, and that of a
+// virtual machine's own, which takes its place.
+const guestInterface = "ens5"
+
+// virtual are virtual machines of QEMU.
+type virtual struct {
+	probe       sync.Once
+	accelerator string
+}
+
+// prepare makes the root volume on top of the image's, or gives it a bigger size.
+func (v *virtual) prepare(ctx context.Context, in *instance, s Spec, img Image) error {
+	if len(s.Files) > 0 && !in.disk.prepared() {
+		return errors.New("files cannot be written to the disk of a virtual machine before its first boot")
+	}
+	disk := in.disk.path("disk.qcow2")
+	if in.disk.prepared() {
+		return qemuImg(ctx, "resize", "-q", disk, fmt.Sprintf("%dG", s.Root.SizeGiB))
+	}
+	if err := in.disk.madeFrom(img); err != nil {
+		return err
+	}
+	// It is made beside its destination and renamed, so that an interrupted preparation does not
+	// count.
+	made := in.disk.path("new.qcow2")
+	if err := qemuImg(ctx, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", filepath.Join(img.Dir, imageDisk), made, fmt.Sprintf("%dG", s.Root.SizeGiB)); err != nil {
+		return err
+	}
+	return os.Rename(made, disk)
+}
+
+func qemuImg(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "qemu-img", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("qemu-img %s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// overheadMiB is how much memory QEMU may have in addition to that of its guest. Its emulator alone
+// keeps a gibibyte of translated code.
+const overheadMiB = 2048
+
+func (v *virtual) limits(s Spec, cpus cpuset.CPUSet) []limit {
+	s.MemoryMiB = s.InstalledMiB + overheadMiB
+	return s.limits(cpus)
+}
+
+func (v *virtual) showSize(*instance, Spec, cpuset.CPUSet) error { return nil }
+
+// enter executes QEMU in the machine's control groups and network namespace.
+const enter = `
+netns=$1
+shift
+while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
+shift
+exec nsenter --net="$netns" -- "$@"
+`
+
+func (v *virtual) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error) {
+	image, err := in.disk.image()
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := in.loadVolumes()
+	if err != nil {
+		return nil, err
+	}
+	guest, err := qemu.Connect(s.Netns, guestInterface)
+	if err != nil {
+		return nil, err
+	}
+	v.probe.Do(func() { v.accelerator = qemu.Accelerator(ctx) })
+	m := qemu.Machine{
+		Name: s.ID, Accelerator: v.accelerator, VCPUs: s.VCPUs, Cores: s.Cores, MemoryMiB: s.InstalledMiB,
+		MAC: guest.MAC, MTU: guest.MTU, Product: s.Type, UUID: instanceUUID(s.ID),
+		Kernel: filepath.Join(image, imageKernel), Initrd: filepath.Join(image, imageInitrd),
+		// What Debian's EC2 images pass, beside the place of their root file system.
+		CommandLine: "root=PARTUUID=" + rootPartition + " ro console=tty0 console=ttyS0,115200",
+		Console:     "console.log",
+		Disks:       append([]qemu.Disk{{ID: s.Root.ID, File: "disk.qcow2", Format: "qcow2"}}, in.disks(volumes)...),
+	}
+	args := append([]string{"-euc", enter, "enter", s.Netns}, in.limited().dirs()...)
+	args = append(append(args, "--", qemu.Program), m.Args()...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", args...)
+	cmd.Dir = string(in.disk)
+	cmd.Env = programs()
+	return cmd, in.disk.detach(cmd)
+}
+
+// instanceUUID returns the UUID of an instance. By its first characters programs recognise EC2.
+func instanceUUID(id string) string {
+	sum := sha256.Sum256([]byte("uuid " + id))
+	h := hex.EncodeToString(sum[:])
+	return fmt.Sprintf("ec2%s-%s-4%s-8%s-%s", h[:5], h[5:9], h[9:12], h[12:15], h[15:27])
+}
+
+// disks are volumes as devices of a virtual machine, in the order of their numbers.
+func (in *instance) disks(volumes []attachedVolume) []qemu.Disk {
+	slices.SortFunc(volumes, func(a, b attachedVolume) int { return a.Number - b.Number })
+	var disks []qemu.Disk
+	for _, a := range volumes {
+		disks = append(disks, qemu.Disk{ID: a.ID, File: in.volumeFile(a.ID), Format: "raw"})
+	}
+	return disks
+}
+
+func (v *virtual) up(ctx context.Context, in *instance, _ *boot) error {
+	return qemu.Runs(ctx, string(in.disk))
+}
+
+func (v *virtual) shutDown(ctx context.Context, in *instance, _ *boot) error {
+	return qemu.PowerButton(ctx, string(in.disk))
+}
+
+// reboot shuts the machine down; its Manager boots it again.
+func (v *virtual) reboot(ctx context.Context, in *instance, b *boot) error {
+	return v.shutDown(ctx, in, b)
+}
+
+func (v *virtual) place(ctx context.Context, in *instance, _ *boot) error {
+	s, err := in.loadSpec()
+	if err != nil {
+		return err
+	}
+	volumes, err := in.loadVolumes()
+	if err != nil {
+		return err
+	}
+	return qemu.SetDisks(ctx, string(in.disk), s.Root.ID, in.disks(volumes), func(d qemu.Disk) (int64, error) {
+		info, err := os.Stat(d.File)
+		if err != nil {
+			return 0, err
+		}
+		return info.Size(), nil
+	})
+}
+
+// detach takes a volume away. Unlike EC2, a guest gives up a disk that it has mounted.
+func (v *virtual) detach(ctx context.Context, in *instance, b *boot, _ string, rest []attachedVolume, _ bool) error {
+	had, err := in.loadVolumes()
+	if err != nil {
+		return err
+	}
+	if err := in.saveVolumes(rest); err != nil {
+		return err
+	}
+	err = v.place(ctx, in, b)
+	if errors.Is(err, qemu.ErrKept) {
+		return errors.Join(fmt.Errorf("%w: %w", ErrVolumeInUse, err), in.saveVolumes(had))
+	}
+	return err
+}
+
+func (v *virtual) grow(ctx context.Context, in *instance, root Volume) error {
+	return qemu.Resize(ctx, string(in.disk), root.ID, int64(root.SizeGiB)<<30)
+}
+
+func (v *virtual) clear(in *instance) error {
+	s, err := in.loadSpec()
+	if err != nil {
+		return nil //nolint:nilerr // it has never been started
+	}
+	return errors.Join(qemu.Disconnect(s.Netns, guestInterface), os.RemoveAll(in.disk.path("qmp.sock")))
+}
