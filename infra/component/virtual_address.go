@@ -15,7 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-//go:embed virtual_address.sh
+//go:embed virtual_address.bash
 var virtualAddressScript []byte
 
 // DefaultRouterID is the default number of the virtual address's VRRP router.
