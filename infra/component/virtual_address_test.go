@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -66,19 +67,20 @@ func TestVirtualAddressScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status := http.StatusOK
+	var status atomic.Int64
+	status.Store(http.StatusOK)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/alive" {
 			t.Errorf("asked for %s", r.URL.Path)
 		}
-		w.WriteHeader(status)
+		w.WriteHeader(int(status.Load()))
 	})}
 	go func() { _ = server.Serve(listener) }()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	if out, err := run("check", port); err != nil {
 		t.Errorf("check of a working server: %v %s", err, out)
 	}
-	status = http.StatusServiceUnavailable
+	status.Store(http.StatusServiceUnavailable)
 	if _, err := run("check", port); err == nil {
 		t.Error("check accepts any answer")
 	}
