@@ -15,11 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slice is a lab's share of the addresses that RFC 5737 reserves for documentation and that nobody
-// routes. The first usable address is the operator's, the second the internet's, and the last ones
+// Slice is a lab's share of addresses that nobody routes, see ranges. The first usable address is the operator's, the second the internet's, and the last ones
 // belong to servers in the internet. The lab can assign the others.
 type Slice struct {
-	// Index is the slice's number, 0 to 7.
+	// Index is the slice's number, 0 to 11.
 	Index int
 	// Prefix is the slice, a /26.
 	Prefix netip.Prefix
@@ -27,9 +26,20 @@ type Slice struct {
 	Operator netip.Addr
 }
 
+// ranges are where slices are, in the order in which they are taken: documentation (RFC 5737), and
+// benchmarks of network devices (RFC 2544).
+var ranges = []netip.Prefix{
+	netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("198.18.0.0/24"),
+}
+
+// sliceCount is how many slices there are.
+var sliceCount = len(ranges) * slicesOfRange
+
 const (
-	sliceCount = 8
-	sliceBits  = 26
+	slicesOfRange = 4
+	sliceBits     = 26
 	// serverCount is how many of a slice's addresses are kept for servers in the internet.
 	serverCount = 3
 	// claimsDir records which lab has which slice. A reboot removes it, as it does a lab's network.
@@ -43,11 +53,8 @@ func sliceAt(index int) (Slice, error) {
 	if index < 0 || index >= sliceCount {
 		return Slice{}, fmt.Errorf("no slice %d", index)
 	}
-	base := [4]byte{203, 0, 113, 0}
-	if index >= sliceCount/2 {
-		base = [4]byte{198, 51, 100, 0}
-	}
-	base[3] = byte(index % (sliceCount / 2) << (32 - sliceBits))
+	base := ranges[index/slicesOfRange].Addr().As4()
+	base[3] = byte(index % slicesOfRange << (32 - sliceBits))
 	prefix := netip.PrefixFrom(netip.AddrFrom4(base), sliceBits)
 	return Slice{Index: index, Prefix: prefix, Operator: offset(prefix.Addr(), 1)}, nil
 }
@@ -160,8 +167,7 @@ func (c claims) find(stateDir string) (Slice, error) {
 		return remembered, nil
 	}
 	var taken []string
-	for n := range sliceCount {
-		index := (n + sliceCount/2) % sliceCount // 198.51.100.0/24 first, which is less used elsewhere
+	for index := range sliceCount {
 		s, err := sliceAt(index)
 		if err != nil {
 			return Slice{}, err
