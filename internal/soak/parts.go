@@ -52,6 +52,11 @@ var parts = []part{
 		steps: []step{{packages: []string{"drills"}, env: []string{"K8S_DRILLS=1"}}}},
 	{name: "topologies", shows: "the other examples: three availability zones, one of which is cut off; a private cluster, and one without a bastion; an endpoint that moves to load balancers of AWS and back under a recorder; controllers that are nodes; a newer image for every machine under a recorder; etcd that moves between machines of its own and the controllers under a recorder; a Spot worker that is interrupted; Cilium in a new cluster and in one that moves to it under requests; machines without AWS, with routes and a virtual address of their own",
 		steps: []step{{packages: []string{"topologies"}, env: []string{"K8S_TOPOLOGIES=1"}}}},
+	{name: "vm", shows: "virtual machines of Debian 12 and 13, and a cluster of three, without the settings that containers need: a pod, a reboot of every machine, a root volume that grows, a clock that jumps",
+		steps: []step{
+			{packages: []string{"../lab/machine"}, only: "^TestVirtualMachine$", env: []string{"K8S_VM=1"}},
+			{packages: []string{"virtual"}, env: []string{"K8S_VM=1"}},
+		}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy, and with steps for which make test has no room", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}, env: []string{"K8S_E2E_LONG=1"}}}},
 	{name: "load-2", shows: "the other half", load: true,
