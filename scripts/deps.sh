@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the local EC2 and the tests need, when they are missing.
+# Installs the Debian packages that the local EC2 and the tests need, when they are missing; those of
+# virtual machines if the argument is vm.
 set -eu
 need=()
 want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
@@ -17,6 +18,12 @@ want mkfs.ext4 e2fsprogs
 want gcc gcc
 want shellcheck shellcheck
 want gpg gnupg
+if [ "${1:-}" = vm ]; then
+  want qemu-system-x86_64 qemu-system-x86
+  want qemu-img qemu-utils
+fi
+# Ubuntu has it beside debootstrap, not with it.
+[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || need+=(debian-archive-keyring)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 [ -e /usr/include/stdio.h ] || need+=(libc6-dev)
 [ ${#need[@]} -eq 0 ] && exit 0

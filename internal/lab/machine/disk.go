@@ -184,6 +184,9 @@ func (d disk) detach(cmd *exec.Cmd) error {
 	}
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = console, console
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setsid = true
 	return cmd.Start()
 }

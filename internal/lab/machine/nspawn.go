@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 )
 
 // propagateDir is where nspawn keeps a directory for each machine. When killed, it leaves that
@@ -21,6 +22,7 @@ const propagateDir = "/run/systemd/nspawn/propagate"
 // no longer be read, so the machine ends with it. The OOM killer spares lxcfs and nspawn where the
 // host allows this.
 const launch = `
+mount --make-rslave /
 lxcfs=$1 shown=$2 leader=$$
 shift 2
 echo -1000 2> /dev/null > /proc/self/oom_score_adj || :
@@ -56,7 +58,7 @@ func (containers) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 		return nil, err
 	}
 
-	args := []string{"--mount", "--propagation", "slave", "--", "sh", "-euc", launch, "launch", lxcfs, d.path("lxcfs")}
+	args := []string{"-euc", launch, "launch", lxcfs, d.path("lxcfs")}
 	args = append(append(args, in.helper().dirs()...), "--")
 	args = append(append(args, in.limited().dirs()...), "--",
 		// A machine's disk need not survive a crash of the host, so the overlay skips syncs.
@@ -84,11 +86,13 @@ func (containers) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 		args = append(args, "--bind=/dev/fuse")
 	}
 
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "unshare", args...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", args...)
 	cmd.Dir = "/"
 	cmd.Env = append(programs(),
 		"SYSTEMD_NSPAWN_API_VFS_WRITABLE=1", // sysctls, as on a virtual machine
 		"SYSTEMD_NSPAWN_LOCK=0")             // the lock file would be left behind after a power cut
+	// AppArmor may restrict what unshare(1) starts, also that of root.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	return cmd, d.detach(cmd)
 }
 

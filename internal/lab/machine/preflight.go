@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/qemu"
 )
@@ -20,7 +21,6 @@ type tool struct{ name, pkg string }
 var tools = map[Kind][]tool{
 	Container: {
 		{"systemd-nspawn", "systemd-container"},
-		{"unshare", "util-linux"},
 		{"mount", "mount"},
 		{"ip", "iproute2"},
 		{"nft", "nftables"},
@@ -30,7 +30,6 @@ var tools = map[Kind][]tool{
 		{qemu.Program, "qemu-system-x86"},
 		{"qemu-img", "qemu-utils"},
 		{"nsenter", "util-linux"},
-		{"unshare", "util-linux"},
 		{"ip", "iproute2"},
 		{"nft", "nftables"},
 	},
@@ -100,10 +99,11 @@ func Preflight(ctx context.Context, cacheDir string, kind Kind) (loaded []string
 		{"nf_tables (CONFIG_NF_TABLES; modprobe nf_tables)", []string{"nft", "add", "table", "inet", "probe"}},
 		{"connection tracking (CONFIG_NF_CONNTRACK; modprobe nf_conntrack)", []string{"nft", "add table inet probe; add chain inet probe c; add rule inet probe c ct state new"}},
 	} {
-		if !have["unshare"] || !have[probe.args[0]] {
+		if !have[probe.args[0]] {
 			continue
 		}
-		cmd := exec.CommandContext(ctx, "unshare", append([]string{"--net", "--"}, probe.args...)...)
+		cmd := exec.CommandContext(ctx, probe.args[0], probe.args[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			problem("network namespaces with %s do not work here; use another kernel, or a host that is not a container: %w: %s",
 				probe.what, err, bytes.TrimSpace(out))
