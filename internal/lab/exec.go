@@ -36,16 +36,12 @@ func (l *Lab) KnownHost(ctx context.Context, instance string, w io.Writer) (neti
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("instance %s has no public address; k8s-lab exec needs none", instance)
 	}
-	read, err := machine.Enter(ctx, l.dir, i.ID, "sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub")
+	keys, err := machine.HostKeys(ctx, l.dir, i.ID)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	keys, err := read.Output()
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("reading the host keys of %s: %w", instance, err)
-	}
-	for key := range strings.Lines(string(keys)) {
-		if _, err := fmt.Fprintf(w, "%s %s", address, key); err != nil {
+	for _, key := range keys {
+		if _, err := fmt.Fprintf(w, "%s %s\n", address, key); err != nil {
 			return netip.Addr{}, fmt.Errorf("writing the host keys of %s: %w", instance, err)
 		}
 	}

@@ -43,6 +43,9 @@ type UpOptions struct {
 // daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quota. A bare
 // lab that is brought up without Bare gets artifacts and images; its machines go on meanwhile.
 func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
+	if os.Geteuid() != 0 {
+		return errors.New("machines need root: run this as root, or with sudo")
+	}
 	turn, err := l.turn(ctx)
 	if err != nil {
 		return err
@@ -117,6 +120,9 @@ func (s *settings) inRegion(name string) error {
 
 // ofMachines sets the kind of the machines of a new lab; that of an existing one stays.
 func (s *settings) ofMachines(kind machine.Kind) error {
+	if s.AccessKeyID != "" { // the lab may be older than the setting
+		s.Machines = cmp.Or(s.Machines, machine.Container)
+	}
 	if kind != "" && s.Machines != "" && s.Machines != kind {
 		return fmt.Errorf("its machines are of the kind %q and cannot become %q; end it first, or take another state directory", s.Machines, kind)
 	}

@@ -35,6 +35,9 @@ var modules = []module{
 	{"xt_conntrack", "CONFIG_NETFILTER_XT_MATCH_CONNTRACK", "/sys/module/xt_conntrack"},
 	{"fuse", "CONFIG_FUSE_FS", "/sys/module/fuse"},
 	{"tun", "CONFIG_TUN", "/sys/module/tun"},
+	{"sch_ingress", "CONFIG_NET_SCH_INGRESS", "/sys/module/sch_ingress"},
+	{"cls_u32", "CONFIG_NET_CLS_U32", "/sys/module/cls_u32"},
+	{"act_mirred", "CONFIG_NET_ACT_MIRRED", "/sys/module/act_mirred"},
 	{"loop", "CONFIG_BLK_DEV_LOOP", "/sys/module/loop"},
 }
 
@@ -42,7 +45,7 @@ var modules = []module{
 // Kubernetes node.
 var needed = map[Kind][]string{
 	Container:      {"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "fuse", "loop"},
-	VirtualMachine: {"nf_conntrack", "nf_tables", "veth", "tun"},
+	VirtualMachine: {"nf_conntrack", "nf_tables", "veth", "tun", "sch_ingress", "cls_u32", "act_mirred"},
 }
 
 // kernelRelease returns the kernel's release, which is also its directory's name in /lib/modules.

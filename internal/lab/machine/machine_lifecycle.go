@@ -22,6 +22,8 @@ const (
 	// is cut. It is longer than systemd waits for a service to stop (DefaultTimeoutStopSec). EC2
 	// allows minutes.
 	stopTimeout = 2 * time.Minute
+	// askAgain is after how long a machine is asked again to shut down.
+	askAgain = 20 * time.Second
 )
 
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
@@ -165,16 +167,30 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 		return nil
 	}
 	b.expectEnd()
-	if err := in.platform.shutDown(ctx, in, b); err == nil {
-		patience, cancel := context.WithTimeout(ctx, stopTimeout)
-		defer cancel()
-		select {
-		case <-b.ended:
-			return stopped("stop", id, b.err)
-		case <-patience.Done():
-		}
+	if in.shutDown(ctx, b) {
+		return stopped("stop", id, b.err)
 	}
 	return stopped("stop", id, in.cutPower(ctx, b))
+}
+
+// shutDown asks the machine to shut down, until it has heard that. It says whether the machine has
+// ended.
+func (in *instance) shutDown(ctx context.Context, b *boot) bool {
+	patience, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	for {
+		var again <-chan time.Time
+		if !in.platform.shutDown(patience, in, b) {
+			again = time.After(askAgain)
+		}
+		select {
+		case <-b.ended:
+			return true
+		case <-patience.Done():
+			return false
+		case <-again:
+		}
+	}
 }
 
 // Kill cuts the machine's power. The disk is kept, and the volumes lose what was not synced. It is

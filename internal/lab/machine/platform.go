@@ -56,14 +56,15 @@ type platform interface {
 	spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error)
 	// up returns an error until the machine is up.
 	up(ctx context.Context, in *instance, b *boot) error
-	// shutDown and reboot ask the machine to do so, and do not wait for it.
-	shutDown(ctx context.Context, in *instance, b *boot) error
+	// shutDown and reboot ask the machine to do so, and do not wait for it. heard says that it need not
+	// be asked again.
+	shutDown(ctx context.Context, in *instance, b *boot) (heard bool)
 	reboot(ctx context.Context, in *instance, b *boot) error
 	// place makes the devices of a running machine agree with the volumes that it has. It may be called
 	// again at any time.
 	place(ctx context.Context, in *instance, b *boot) error
 	// detach takes a volume away from a running machine and records that it has the rest. ErrVolumeInUse
-	// says that it keeps the volume, which it must not with force.
+	// says that it keeps the volume; a container does not with force.
 	detach(ctx context.Context, in *instance, b *boot, volume string, rest []attachedVolume, force bool) error
 	// grow gives the root volume of a running machine a bigger size.
 	grow(ctx context.Context, in *instance, root Volume) error
@@ -83,9 +84,11 @@ func (containers) up(_ context.Context, _ *instance, b *boot) error {
 	return err
 }
 
-// shutDown sends the signal on which nspawn sends the one of --kill-signal: power off.
-func (containers) shutDown(_ context.Context, _ *instance, b *boot) error {
-	return b.leader.signal(unix.SIGTERM)
+// shutDown sends the signal on which nspawn sends the one of --kill-signal: power off. On a second one
+// nspawn would cut the power.
+func (containers) shutDown(_ context.Context, _ *instance, b *boot) bool {
+	_ = b.leader.signal(unix.SIGTERM) // it fails if the machine has just ended
+	return true
 }
 
 // reboot sends the signal on which systemd reboots gracefully (systemd(1), Signals).

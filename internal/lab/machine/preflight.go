@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -87,8 +88,16 @@ func Preflight(ctx context.Context, cacheDir string, kind Kind) (loaded []string
 		still := missingModules(release, kind)
 		loaded = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(still, name) })
 	}
-	if kind == Container {
+	switch kind {
+	case Container:
 		problems = append(problems, missingForContainers()...)
+	case VirtualMachine:
+		if !exists("/dev/net/tun") {
+			problem("/dev/net/tun is missing, through which virtual machines reach their networks (CONFIG_TUN): modprobe tun, or use another kernel")
+		}
+		if runtime.GOARCH != "amd64" {
+			problem("virtual machines need a host with an amd64 processor, and this one has %s", runtime.GOARCH)
+		}
 	}
 	// Each runs in a network namespace that ends with the command, so that nothing is left.
 	for _, probe := range []struct {

@@ -90,7 +90,7 @@ func (v *virtual) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 	if err != nil {
 		return nil, err
 	}
-	v.probe.Do(func() { v.accelerator = qemu.Accelerator(ctx) })
+	v.probe.Do(func() { v.accelerator = qemu.Accelerator(context.WithoutCancel(ctx)) }) // the next machine has the answer, too
 	m := qemu.Machine{
 		Name: s.ID, Accelerator: v.accelerator, VCPUs: s.VCPUs, Cores: s.Cores, MemoryMiB: s.InstalledMiB,
 		MAC: guest.MAC, MTU: guest.MTU, Product: s.Type, UUID: instanceUUID(s.ID),
@@ -129,13 +129,15 @@ func (v *virtual) up(ctx context.Context, in *instance, _ *boot) error {
 	return qemu.Runs(ctx, string(in.disk))
 }
 
-func (v *virtual) shutDown(ctx context.Context, in *instance, _ *boot) error {
-	return qemu.PowerButton(ctx, string(in.disk))
+// shutDown presses the power button. A machine that boots may not listen yet.
+func (v *virtual) shutDown(ctx context.Context, in *instance, _ *boot) bool {
+	_ = qemu.PowerButton(ctx, string(in.disk)) // it is pressed again
+	return false
 }
 
 // reboot shuts the machine down; its Manager boots it again.
-func (v *virtual) reboot(ctx context.Context, in *instance, b *boot) error {
-	return v.shutDown(ctx, in, b)
+func (v *virtual) reboot(ctx context.Context, in *instance, _ *boot) error {
+	return qemu.PowerButton(ctx, string(in.disk))
 }
 
 func (v *virtual) place(ctx context.Context, in *instance, _ *boot) error {
@@ -156,7 +158,8 @@ func (v *virtual) place(ctx context.Context, in *instance, _ *boot) error {
 	})
 }
 
-// detach takes a volume away. Unlike EC2, a guest gives up a disk that it has mounted.
+// detach takes a volume away. Unlike EC2, a guest gives up a disk that it has mounted. One that does
+// not answer keeps it until it is stopped, also if the volume is detached by force.
 func (v *virtual) detach(ctx context.Context, in *instance, b *boot, _ string, rest []attachedVolume, _ bool) error {
 	had, err := in.loadVolumes()
 	if err != nil {

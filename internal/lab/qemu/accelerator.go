@@ -30,7 +30,7 @@ func Accelerator(ctx context.Context) string {
 	said := filepath.Join(dir, "firmware")
 	// QEMU's firmware writes its name to this port when it starts.
 	guest := exec.CommandContext(ctx, Program, "-machine", "pc,accel=kvm", "-cpu", "host", "-m", "64", "-nodefaults", "-no-user-config", "-display", "none",
-		"-chardev", "file,id=firmware,path="+said, "-device", "isa-debugcon,iobase=0x402,chardev=firmware")
+		"-chardev", "file,id=firmware,path="+escape(said), "-device", "isa-debugcon,iobase=0x402,chardev=firmware")
 	if guest.Start() != nil {
 		return "tcg"
 	}

@@ -67,7 +67,7 @@ func (m Machine) Args() []string {
 		"-device", "virtio-rng-pci",
 	}
 	for i, d := range m.Disks {
-		device := fmt.Sprintf("virtio-blk-pci,id=%s,drive=%s,serial=%s", d.device(), d.node(), d.serial())
+		device := fmt.Sprintf("virtio-blk-pci,id=%s,drive=%s,serial=%s,werror=report,rerror=report", d.device(), d.node(), d.serial())
 		if i == 0 {
 			device += ",addr=4"
 		}
@@ -79,10 +79,10 @@ func (m Machine) Args() []string {
 // cpus are the processors that a guest sees, by accelerator.
 var cpus = map[string]string{"kvm": "host", "tcg": "max"}
 
-// blockdev is the disk as an argument. What the guest flushes stays in the host's page cache: its
-// disk need not survive a crash of the host.
+// blockdev is the disk as an argument. If the host has no space left, the guest gets an error, as of
+// a broken disk (werror of the device); QEMU would pause it otherwise.
 func (d Disk) blockdev() string {
-	return fmt.Sprintf("driver=%s,node-name=%s,discard=unmap,cache.no-flush=on,file.driver=file,file.filename=%s", d.Format, d.node(), escape(d.File))
+	return fmt.Sprintf("driver=%s,node-name=%s,discard=unmap,file.driver=file,file.filename=%s", d.Format, d.node(), escape(d.File))
 }
 
 // escape makes a value of an argument that consists of several: a comma in it is written twice.

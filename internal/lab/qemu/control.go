@@ -44,7 +44,11 @@ func SetDisks(ctx context.Context, dir string, root string, disks []Disk, size f
 		if err != nil {
 			return err
 		}
-		for _, id := range have {
+		nodes, err := m.nodes()
+		if err != nil {
+			return err
+		}
+		for _, id := range nodes {
 			if id != root && !slices.ContainsFunc(disks, func(d Disk) bool { return d.ID == id }) {
 				if err := m.unplug(ctx, Disk{ID: id}); err != nil {
 					return err
@@ -74,8 +78,27 @@ func Resize(ctx context.Context, dir, id string, bytes int64) error {
 	return with(ctx, dir, func(m *monitor) error { return m.resize(Disk{ID: id}, bytes) })
 }
 
-// disks returns the ids of the disks that the virtual machine has.
+// disks returns the ids of the disks that the guest has.
 func (m *monitor) disks() ([]string, error) {
+	var devices []struct {
+		QDev string `json:"qdev"` // path of the device's part for virtio, with its id in it
+	}
+	if err := m.do("query-block", nil, &devices); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, d := range devices {
+		for part := range strings.SplitSeq(d.QDev, "/") {
+			if id, found := strings.CutPrefix(part, Disk{}.device()); found {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// nodes returns the ids of the disks whose files QEMU has open, whether or not the guest has them.
+func (m *monitor) nodes() ([]string, error) {
 	var nodes []struct {
 		Name string `json:"node-name"`
 	}
@@ -92,17 +115,15 @@ func (m *monitor) disks() ([]string, error) {
 }
 
 func (m *monitor) plug(d Disk) error {
+	// An earlier call may have ended between the two.
+	var refused *Error
 	if err := m.do("blockdev-add", map[string]any{
-		"driver": d.Format, "node-name": d.node(), "discard": "unmap", "cache": map[string]any{"no-flush": true},
+		"driver": d.Format, "node-name": d.node(), "discard": "unmap",
 		"file": map[string]any{"driver": "file", "filename": d.File},
-	}, nil); err != nil {
+	}, nil); err != nil && !errors.As(err, &refused) {
 		return err
 	}
-	err := m.do("device_add", map[string]any{"driver": "virtio-blk-pci", "id": d.device(), "drive": d.node(), "serial": d.serial()}, nil)
-	if err != nil {
-		return errors.Join(err, m.do("blockdev-del", map[string]any{"node-name": d.node()}, nil))
-	}
-	return nil
+	return m.do("device_add", map[string]any{"driver": "virtio-blk-pci", "id": d.device(), "drive": d.node(), "serial": d.serial(), "werror": "report", "rerror": "report"}, nil)
 }
 
 // unplug asks the guest to give up a disk, and waits until it has. ErrKept says that it does not.
