@@ -14,7 +14,7 @@ import (
 // cacheDirs returns the directories of the cache that this version uses: the machine images and the
 // container images, even if they do not exist yet.
 func (l *Lab) cacheDirs() ([]string, error) {
-	dirs := []string{release.LocateImages(l.cache)}
+	dirs := []string{release.LocateImages(l.cache), release.LocateCilium(l.cache)}
 	for _, r := range machine.Releases {
 		for _, kind := range []machine.Kind{machine.Container, machine.VirtualMachine} {
 			img, _, err := machine.LocateImage(l.cache, r, kind)
@@ -85,5 +85,5 @@ func cacheDirsOf(stateDir string) ([]string, error) {
 	for _, img := range s.MachineImages {
 		dirs = append(dirs, img.Dir)
 	}
-	return append(dirs, s.ImagesDir), err
+	return append(append(dirs, s.ImagesDir), s.MoreImages...), err
 }

@@ -44,7 +44,7 @@ func TestPrune(t *testing.T) {
 	for _, dir := range kept {
 		put(strings.TrimPrefix(dir, cacheDir))
 	}
-	nobodys := []string{put("images", "ami-old"), put("container-images", "old"), put("images", ".ami-cut-off"), put("container-images", ".new-1")}
+	nobodys := []string{put("images", "ami-old"), put("container-images", "old"), put("images", ".ami-cut-off"), put("container-images", ".new-1"), put("cilium", "images-old"), put("cilium", ".new-1")}
 
 	stopped := t.TempDir() // has noted its use and does not run
 	noted := put("images", "ami-noted")
@@ -53,9 +53,10 @@ func TestPrune(t *testing.T) {
 	}
 	// This lab's daemon and one of its machines were started by other versions.
 	served, booted := put("container-images", "served"), put("images", "ami-booted")
-	write(`{"images_dir": "`+served+`"}`, l.dir, settingsFile)
+	cilium := put("cilium", "images-served", "images")
+	write(`{"images_dir": "`+served+`", "more_images": ["`+cilium+`"]}`, l.dir, settingsFile)
 	write(booted, l.dir, "machines", "i-1", "image")
-	kept = append(kept, noted, served, booted)
+	kept = append(kept, noted, served, booted, cilium)
 
 	there := func(dirs []string, want bool) {
 		t.Helper()
@@ -86,7 +87,7 @@ func TestPrune(t *testing.T) {
 	l.prune(t.Context())
 	there(nobodys, false)
 	there(kept, true)
-	if len(said) != 2 || !strings.Contains(said[0], nobodys[0]+", which no lab uses") || !strings.Contains(said[1], nobodys[1]) {
+	if len(said) != 3 || !strings.Contains(said[0], nobodys[0]+", which no lab uses") || !strings.Contains(said[1], nobodys[1]) || !strings.Contains(said[2], nobodys[4]) {
 		t.Errorf("said %q", said)
 	}
 
@@ -99,5 +100,5 @@ func TestPrune(t *testing.T) {
 	}
 	l.prune(t.Context())
 	there([]string{noted, booted}, false)
-	there([]string{served}, true)
+	there([]string{served, cilium}, true)
 }

@@ -98,8 +98,8 @@ func Prune(cacheDir string, remove func(used []string) error) error {
 	})
 }
 
-// Sweep removes every directory in dir except those of keep, which may name them by any path, and
-// returns the removed ones. It renames a directory before it removes it, so that an interrupted
+// Sweep removes every directory in dir except those that are or hold one of keep, which may name them by
+// any path, and returns the removed ones. It renames a directory before it removes it, so that an interrupted
 // Sweep leaves no directory that looks complete; the next Sweep removes the rest. Hidden
 // directories count as unfinished and are removed too. The caller keeps others from adding to dir.
 func Sweep(dir string, keep []string) (removed []string, err error) {
@@ -112,8 +112,13 @@ func Sweep(dir string, keep []string) (removed []string, err error) {
 	}
 	var kept []fs.FileInfo
 	for _, path := range keep {
-		if info, err := os.Stat(path); err == nil {
-			kept = append(kept, info)
+		for at := path; ; at = filepath.Dir(at) {
+			if info, err := os.Stat(at); err == nil {
+				kept = append(kept, info)
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
 		}
 	}
 	for _, e := range entries {

@@ -57,7 +57,7 @@ func TestUnreadableUserKeepsAll(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"old", "old/sub", "older", "kept", "linked", ".half-built"} {
+	for _, name := range []string{"old", "old/sub", "older", "kept", "linked", "holder", "holder/kept", ".half-built"} {
 		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "old", "sub", "file"), nil, 0o444))
@@ -65,7 +65,7 @@ func TestSweep(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "by another path")
 	must(t, os.Symlink(dir, link))
 
-	keep := []string{filepath.Join(dir, "kept"), filepath.Join(link, "linked"), filepath.Join(dir, "not there"), ""}
+	keep := []string{filepath.Join(dir, "kept"), filepath.Join(link, "linked"), filepath.Join(dir, "holder", "kept"), filepath.Join(dir, "not there"), ""}
 	removed, err := Sweep(dir, keep)
 	must(t, err)
 	if want := []string{filepath.Join(dir, "old"), filepath.Join(dir, "older")}; !slices.Equal(removed, want) {
@@ -77,7 +77,7 @@ func TestSweep(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{".lock", "kept", "linked"}; !slices.Equal(left, want) {
+	if want := []string{".lock", "holder", "kept", "linked"}; !slices.Equal(left, want) {
 		t.Errorf("left is %q, want %q", left, want)
 	}
 	if removed, err := Sweep(filepath.Join(dir, "no such directory"), nil); err != nil || removed != nil {

@@ -67,7 +67,7 @@ func EnsureCilium(ctx context.Context, opts Options) (Cilium, error) {
 	if err != nil {
 		return Cilium{}, err
 	}
-	dir := filepath.Join(own, "images-"+hash(fmt.Sprintf("%d %s %q %q", ciliumFormat, ciliumProduct().recipe(), ciliumPackages, ciliumFiles)))
+	dir := LocateCilium(opts.CacheDir)
 	c := Cilium{Images: filepath.Join(dir, "images"), Chart: filepath.Join(dir, "chart"), Helm: filepath.Join(own, "helm")}
 	if _, err := os.Stat(dir); err == nil {
 		return c, nil
@@ -77,13 +77,22 @@ func EnsureCilium(ctx context.Context, opts Options) (Cilium, error) {
 		return Cilium{}, err
 	}
 	defer unlock()
+	if _, err := os.Stat(dir); err == nil {
+		return c, nil // another process wrote it
+	}
 	if err := writeCilium(ctx, opts, own, dir); err != nil {
 		return Cilium{}, fmt.Errorf("writing the images of Cilium to %s: %w", dir, err)
 	}
 	return c, nil
 }
 
-// writeCilium writes the images and the chart to a directory of own, and removes those of other recipes.
+// LocateCilium returns the directory under cacheDir in which EnsureCilium writes the images and the chart.
+func LocateCilium(cacheDir string) string {
+	recipe := fmt.Sprintf("%d %s %q %q", ciliumFormat, ciliumProduct().recipe(), ciliumPackages, ciliumFiles)
+	return filepath.Join(cacheDir, ciliumDir, "images-"+hash(recipe))
+}
+
+// writeCilium writes the images and the chart to a directory of own.
 func writeCilium(ctx context.Context, opts Options, own, to string) error {
 	work, err := os.MkdirTemp(own, ".new-")
 	if err != nil {
@@ -113,15 +122,6 @@ func writeCilium(ctx context.Context, opts Options, own, to string) error {
 	root = filepath.Join(work, "operator")
 	if err := errors.Join(operatorRoot(root, own), b.addTree(ctx, path, CiliumOperatorImage, root, "/usr/bin/"+ciliumOperator)); err != nil {
 		return err
-	}
-	old, err := filepath.Glob(filepath.Join(own, "images-*"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range old {
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
 	}
 	return os.Rename(made, to)
 }

@@ -92,15 +92,21 @@ func layoutDir(cacheDir string, images []image) string {
 	return filepath.Join(cacheDir, layouts, imagesRecipe(images))
 }
 
-// PruneImages removes the layouts in cacheDir except the directories in keep, and returns the
-// removed ones. It removes nothing while another process adds to the cache.
+// PruneImages removes the layouts in cacheDir, those of Cilium too, except the ones in keep, and returns
+// the removed ones. It removes nothing while another process adds to the cache.
 func PruneImages(cacheDir string, keep []string) ([]string, error) {
 	unlock, err := cache.TryLock(lockFile(cacheDir))
 	if err != nil || unlock == nil {
 		return nil, err
 	}
 	defer unlock()
-	return cache.Sweep(filepath.Join(cacheDir, layouts), keep)
+	removed, err := cache.Sweep(filepath.Join(cacheDir, layouts), keep)
+	if err != nil {
+		return removed, err
+	}
+	// Its only directories are those of LocateCilium, and unfinished ones.
+	cilium, err := cache.Sweep(filepath.Join(cacheDir, ciliumDir), keep)
+	return append(removed, cilium...), err
 }
 
 func ensureImages(ctx context.Context, opts Options, images []image) (string, error) {
