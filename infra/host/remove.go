@@ -52,7 +52,8 @@ func (h heard) Write(p []byte) (int, error) {
 }
 
 // Remove removes things from the machine, in one round trip: it stops and disables the units, last
-// one first, and deletes files, programs and directories. Packages, modules and live sysctls stay,
+// one first, and deletes files, programs and directories. Retired units go too: a machine that was away
+// when they were retired still has them. Packages, modules and live sysctls stay,
 // because others may need them. Pod volumes mounted below a directory are unmounted and never
 // emptied. What does not exist is no error. The error is ErrClaimed, one of [remote.Machine.Run]'s,
 // or lists what could not be removed.
@@ -97,6 +98,13 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	}
 	s.callAll("remove_units", units)
 	files := want.Paths()
+	var retired []string
+	for _, r := range want.Retired {
+		retired = append(retired, r.Unit)
+		files = append(files, r.Paths...)
+	}
+	s.callAll("remove_known_units", retired)
+	units = append(units, retired...)
 	for _, u := range units {
 		for _, dir := range l.foreign[:slices.Index(l.foreign, l.units)+1] {
 			s.call("remove_directory", path.Join(dir, u+".d"))

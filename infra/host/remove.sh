@@ -33,6 +33,14 @@ remove_units() {
 	rm -f -- "$@"
 }
 
+# remove_known_units name...: one by one, those that are there. systemctl disables none of several if one is
+# missing.
+remove_known_units() {
+	for known; do
+		! is_known "$known" || remove_units "$known"
+	done
+}
+
 stop_unit() {
 	progress "stopping $1"
 	remaining

@@ -67,3 +67,38 @@ func TestRetired(t *testing.T) {
 		t.Error("a cleanup of two lines was accepted")
 	}
 }
+
+// TestRemoveRetired: a machine that was away when a unit was retired has nothing of it after a removal, and
+// retired units that it never had are no error.
+func TestRemoveRetired(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	proxy := desired.State{
+		Files: []desired.File{
+			{Path: m.file("units/proxy.service"), Mode: 0o644, Content: []byte("[Service]\nExecStart=/bin/app\n")},
+			{Path: m.file("etc/proxy.key"), Mode: 0o600, Content: []byte("1"), Secret: true},
+		},
+		Units: []desired.Unit{{Name: "proxy.service", Enabled: true, Active: true}},
+	}
+	m.converge(desired.Merge(want, proxy), Record{})
+	want.Retired = []desired.Retired{
+		{Unit: "never.service", Paths: []string{m.file("units/never.service")}},
+		{Unit: "proxy.service", Paths: proxy.Paths(), Cleanup: "exit 1"},
+	}
+	for _, kill := range []bool{false, true} {
+		if err := m.layout().remove(t.Context(), m, Removal{State: want, Kill: kill}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range append(proxy.Paths(), want.Paths()...) {
+		if _, err := os.Lstat(p); err == nil {
+			t.Errorf("%s is still there", p)
+		}
+	}
+	if _, err := os.Stat(m.file("state/enabled.proxy.service")); err == nil || m.read("state/active.proxy.service") != "inactive\n" {
+		t.Error("proxy.service is still enabled or active")
+	}
+	if strings.Contains(m.read("state/calls"), "disable -- never.service") {
+		t.Error("a unit that was never there was disabled")
+	}
+}

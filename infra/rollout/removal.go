@@ -170,6 +170,9 @@ func namesOnly(s desired.State) desired.State {
 	for _, u := range s.Units {
 		out.Units = append(out.Units, desired.Unit{Name: u.Name})
 	}
+	for _, r := range s.Retired {
+		out.Retired = append(out.Retired, desired.Retired{Unit: r.Unit, Paths: r.Paths})
+	}
 	for key := range s.Sysctls {
 		if out.Sysctls == nil {
 			out.Sysctls = map[string]string{}

@@ -40,8 +40,10 @@ func TestLeftover(t *testing.T) {
 		return &operation{fleet: engine.Fleet, role: role{name: "worker", dirs: []string{"/var/lib/kubelet"}}, access: engine.Fleet.Access(ref(t)), record: rec.clone()}
 	}
 	state := desired.State{
-		Files: []desired.File{{Path: "/etc/kubernetes/kubelet.yaml", Content: []byte("secret"), Secret: true}},
-		Units: []desired.Unit{{Name: "kubelet.service", Enabled: true}}, Sysctls: map[string]string{"net.ipv4.ip_forward": "1"},
+		Files:   []desired.File{{Path: "/etc/kubernetes/kubelet.yaml", Content: []byte("secret"), Secret: true}},
+		Units:   []desired.Unit{{Name: "kubelet.service", Enabled: true}},
+		Retired: []desired.Retired{{Unit: "kube-proxy.service", Paths: []string{"/etc/kubernetes/pki/kube-proxy.key"}, Cleanup: "true"}},
+		Sysctls: map[string]string{"net.ipv4.ip_forward": "1"},
 	}
 
 	machine.Leave()
@@ -78,6 +80,7 @@ func TestLeftover(t *testing.T) {
 		t.Errorf("when it is back: %v, %v", err, o.result().Left)
 	}
 	if len(removed) != 1 || !strings.Contains(removed[0], "kubelet.service") || !strings.Contains(removed[0], "/etc/kubernetes/kubelet.yaml") ||
+		!strings.Contains(removed[0], "kube-proxy.service") || !strings.Contains(removed[0], "/etc/kubernetes/pki/kube-proxy.key") ||
 		!strings.Contains(removed[0], "net.ipv4.ip_forward") || !strings.Contains(removed[0], "'/var/lib/kubelet'") {
 		t.Errorf("%d scripts; the last is %q", len(removed), removed)
 	}
