@@ -38,6 +38,8 @@ func (w *worker) readCNI(f Found) {
 
 const (
 	cniBridge = "cni0"
+	// portmapTable is the table of portmap's rules, in the families ip and ip6.
+	portmapTable = "cni_hostport"
 	// cniStateDir holds the addresses in use. It is in memory, because no pod keeps its address
 	// over a reboot.
 	cniStateDir = "/run/cni/ipam"
@@ -83,10 +85,13 @@ var bridgePackages = []string{"nftables"}
 
 // retiredBridge ends the bridge network that earlier settings have installed. The restart of containerd
 // makes the change one of a drained node: pods with addresses of the bridge are not connected with those of
-// another network. The bridge goes too: its route to the node's pod_cidr would hide that network's.
+// another network. The bridge goes too: its route to the node's pod_cidr would hide that network's. So do the
+// rules of portmap: those of pods that are not moved would still take the ports of the host.
 func retiredBridge() desired.Retired {
 	return desired.Retired{Unit: PodEgressUnit, Paths: []string{unitPath(PodEgressUnit), PodEgressPath, CNIConfigPath},
-		Cleanup: fmt.Sprintf("[ ! -e /sys/class/net/%[1]s ] || ip link delete %[1]s", cniBridge), Restarts: []string{ContainerdUnit}}
+		Cleanup: fmt.Sprintf("for family in ip ip6; do ! nft list table $family %[2]s >/dev/null 2>&1 || nft delete table $family %[2]s || exit; done; "+
+			"[ ! -e /sys/class/net/%[1]s ] || ip link delete %[1]s", cniBridge, portmapTable),
+		Restarts: []string{ContainerdUnit}}
 }
 
 // addCNI adds the plugins and, for the bridge network, its configuration and the rules with which

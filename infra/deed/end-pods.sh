@@ -13,6 +13,8 @@ for process in /proc/[0-9]*; do
 done
 for ns in /run/netns/cni-*; do [ ! -e "$ns" ] || ip netns delete "${ns##*/}"; done
 ip link delete cni0
-nft delete table ip kube-proxy
-nft delete table ip6 kube-proxy
+for family in ip ip6; do
+	nft delete table $family kube-proxy
+	nft delete table $family cni_hostport
+done
 exit 0

@@ -339,7 +339,7 @@ func (d *deployment) testWorkerRemoval() {
 		d.t.Errorf("nodes = %v, %v", nodes, err)
 	}
 	for _, t := range d.workers.Targets {
-		if out := d.shell(t, "ls -d /etc/kubernetes/kubelet* /usr/local/bin/kubelet /etc/systemd/system/kubelet.service /var/lib/kubelet/* /run/netns/cni-* 2>/dev/null; ip -o link show cni0 2>/dev/null; pgrep -a containerd-shim || :"); out != "" {
+		if out := d.shell(t, "ls -d /etc/kubernetes/kubelet* /usr/local/bin/kubelet /etc/systemd/system/kubelet.service /var/lib/kubelet/* /run/netns/cni-* 2>/dev/null; ip -o link show cni0 2>/dev/null; nft list tables 2>/dev/null | grep cni_hostport; pgrep -a containerd-shim || :"); out != "" {
 			d.t.Errorf("left behind on %s: %s", t.Node.Name, out)
 		}
 	}

@@ -48,6 +48,21 @@ spec:
   - {name: sleep, image: "k8s-lab/toolbox:1", command: ["sleep", "infinity"]}
 `
 
+// kept is a pod on every node that a drain does not end, with a port of the host.
+const kept = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: kept, namespace: default}
+spec:
+  selector: {matchLabels: {app: kept}}
+  template:
+    metadata: {labels: {app: kept}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: sleep, image: "k8s-lab/toolbox:1", command: ["sleep", "infinity"], ports: [{containerPort: 8080, hostPort: 18080}]}
+`
+
 // webhook is asked about ConfigMaps with a label. Its service is harness.Web, which answers HTTP and not HTTPS: an
 // API server that reaches it says so.
 const webhook = `
@@ -279,7 +294,7 @@ func (c cilium) noKubeProxy(t *testing.T) {
 	t.Helper()
 	for _, worker := range harness.Numbered("worker", 2) {
 		if out := c.Sh(t, worker, `systemctl is-active kube-proxy pod-egress; ls -d /usr/local/bin/kube-proxy /etc/kubernetes/*proxy* /etc/kubernetes/pki/*proxy* /etc/kubernetes/pod-egress.nft `+
-			`/etc/systemd/system/kube-proxy.service /etc/cni/net.d/10-bridge.conflist /sys/class/net/cni0 2>/dev/null; nft list tables 2>/dev/null | grep -e kube-proxy -e pod-egress; :`); strings.Trim(out, "\n") != "inactive\ninactive" {
+			`/etc/systemd/system/kube-proxy.service /etc/cni/net.d/10-bridge.conflist /sys/class/net/cni0 2>/dev/null; nft list tables 2>/dev/null | grep -e kube-proxy -e pod-egress -e cni_hostport; :`); strings.Trim(out, "\n") != "inactive\ninactive" {
 			t.Errorf("%s has %q", worker, out)
 		}
 	}
@@ -300,7 +315,12 @@ func TestCiliumMigration(t *testing.T) {
 		c.Learn(t)
 		c.Create(t, harness.Web)
 		c.Create(t, webService)
+		c.Create(t, kept)
 		c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=120s")
+		c.Kubectl(t, "rollout", "status", "daemonset/kept", "--timeout=120s")
+		for _, worker := range harness.Numbered("worker", 2) {
+			c.Sh(t, worker, "nft list table ip cni_hostport | grep -w 18080")
+		}
 	})
 	step("agents wait while the bridge is there", func(t *testing.T) {
 		c.render(t, []string{"migration.yaml"})
@@ -335,6 +355,7 @@ func TestCiliumMigration(t *testing.T) {
 			t.Errorf("the service was silent for %s", gap)
 		}
 		c.noKubeProxy(t)
+		c.Kubectl(t, "delete", "daemonset/kept")
 	})
 	step("the end of the migration", func(t *testing.T) {
 		c.render(t, nil)
