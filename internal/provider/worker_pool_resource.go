@@ -157,8 +157,9 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
 			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC, or `pod_routes` of the control plane, carry pod traffic, traffic that leaves the cluster is " +
 				"masqueraded, and pods cannot reach the instance metadata service. `none`: none of this, for Cilium and others that are installed afterwards. An apply then waits " +
-				"until new nodes are registered and a pod in the host's network has started there, but not until they are Ready, which they are once that network runs. A change " +
-				"drains and rolls the nodes, and `none` removes the configuration, the rules and the bridge from them. Default: `bridge`.",
+				"until new nodes are registered and a pod in the host's network has started there, but not until they are Ready, which they are once that network runs. A change to " +
+				"`none` drains and rolls the nodes, and removes the configuration, the rules and the bridge from them. A change to `bridge` does not drain them, and their pods keep the " +
+				"network that they were started with: replace the machines instead, or drain them yourself. Default: `bridge`.",
 			Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.CNI, &s.Spec.CNI.Network
