@@ -104,7 +104,9 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 		return nil
 	}
 	err := o.api.Try(ctx, kube.Trial{
-		Node: m.Name(), Image: o.want.Spec.Containerd.Sandbox(), HostNetwork: o.want.Spec.CNI.Network == component.CNINone,
+		// A node that was Ready has had a network. After a change from the bridge it needs another one, and stays
+		// Ready for some seconds without.
+		Node: m.Name(), Image: o.want.Spec.Containerd.Sandbox(), HostNetwork: o.want.Spec.CNI.Network == component.CNINone && !m.ready,
 		Abort: m.Watch(component.KubeletUnit),
 		Refused: func(ctx context.Context, err error) {
 			m.Say("node: uncordoned early, because an admission webhook may need a pod there: %v", err)

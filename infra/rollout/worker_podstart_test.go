@@ -1,11 +1,15 @@
 package rollout
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -50,6 +54,53 @@ func TestGateConditions(t *testing.T) {
 		got := o.gateConditions(map[string]bool{"a": true})
 		if len(got) != 1 || got[0].Name != "b" || got[0].Registered != tt.registered {
 			t.Errorf("%s: %+v", tt.whatItIsAbout, got)
+		}
+	}
+}
+
+// TestProveNetwork checks when the test pod needs a network of pods.
+func TestProveNetwork(t *testing.T) {
+	for _, tt := range []struct {
+		network string
+		ready   bool
+		host    bool
+	}{
+		{component.CNIBridge, false, false},
+		{component.CNIBridge, true, false},
+		{component.CNINone, false, true}, // the network is installed afterwards
+		{component.CNINone, true, false},
+	} {
+		var made atomic.Value
+		s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+			if !strings.Contains(r.URL.Path, "/pods") {
+				serves(w, r)
+				return
+			}
+			if r.Method == http.MethodPost {
+				body, _ := io.ReadAll(r.Body)
+				object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+				if pod, ok := object.(*corev1.Pod); ok {
+					made.Store(pod.Spec.HostNetwork)
+				} else {
+					t.Errorf("%T, %v", object, err)
+				}
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","uid":"1"},"status":{"phase":"Failed","reason":"OutOfpods"}}`))
+		})
+		a := s.engine.Fleet.Access(s.ref)
+		defer a.Close()
+		c, err := a.API(t.Context(), s.api().Endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &workerOperation{operation: &operation{fleet: s.engine.Fleet}, api: c, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
+		m := &convergence{ready: tt.ready, Machine: s.engine.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
+		if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
+			t.Fatal(err)
+		}
+		if made.Load() != tt.host {
+			t.Errorf("%s, Ready before %t: the pod is in the host's network: %v, wanted %t", tt.network, tt.ready, made.Load(), tt.host)
 		}
 	}
 }
