@@ -63,7 +63,8 @@ resource "k8s_control_plane" "this" {
   service_cidr = "10.96.0.0/24"
   node_cidrs   = [var.network]
 
-  # No VPC routes packets to pods, so all machines have the routes.
+  # No VPC routes packets to pods, so all machines have the routes. Others in the network have none: what pods
+  # send to them comes from the address of the pods' node.
   pod_routes = { for h in local.workers : h.pod_cidr => h.private_ip }
 }
 

@@ -56,7 +56,8 @@ type Cluster struct {
 	DNSIP       netip.Addr
 	// NodeCIDRs are the subnets of the machines. Traffic from pods to them keeps the pod's address,
 	// except to the third address of each, where a VPC has its DNS server. If empty, such traffic
-	// is masqueraded like all other traffic that leaves the pod network.
+	// is masqueraded like all other traffic that leaves the pod network. With PodRoutes, only traffic
+	// to the nodes keeps the pod's address.
 	NodeCIDRs []netip.Prefix
 	// PodRoutes are the pod networks of all nodes and the addresses of the nodes, if the machines themselves
 	// have the routes to them. Nil leaves that to the network between the machines; machines that had routes

@@ -27,7 +27,8 @@ func firstServiceIP(services netip.Prefix) netip.Addr { return addressOf(service
 
 // subnetResolver returns the third address of a subnet, which EC2 reserves for DNS. In the VPC's
 // first subnet this is the address of its DNS server; in other subnets it is unused. A DNS server
-// outside the machines' subnets needs no exception
+// outside the machines' subnets needs no exception, and neither does one beside machines with
+// PodRoutes, which is no node
 // (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
 func subnetResolver(p netip.Prefix) netip.Addr { return addressOf(p, 2) }
 

@@ -3,6 +3,7 @@ package component
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -54,7 +55,8 @@ func podEgressCheck(file []byte) string {
 }
 
 // podEgressRules is loaded with nft -f, which replaces the table at once.
-var podEgressRules = template.Must(template.New("").Parse(`table ip {{.Table}}
+var podEgressRules = template.Must(template.New("").Parse(`{{with .Subnets}}# subnets: {{.}}
+{{end}}table ip {{.Table}}
 delete table ip {{.Table}}
 table ip {{.Table}} {
 	chain postrouting {
@@ -74,39 +76,57 @@ table ip {{.Table}} {
 }
 `))
 
-// podEgressFile masquerades what a pod of this machine sends to anywhere but pods, services and the
-// machines' subnets: only the VPC's routes between machines know pods' addresses. It drops what
-// pods send to the metadata service; pods in the host's network may use it.
+// podEgressFile masquerades what a pod of this machine sends to anywhere but pods, services and
+// machines that know the way back. In a VPC these are the machines' subnets, whose route tables have
+// the routes to pods. With PodRoutes they are the nodes: others in their network (the router with its
+// DNS server, load balancers) have no route to pods. It drops what pods send to the metadata service;
+// pods in the host's network may use it.
 func (w *worker) podEgressFile() desired.File {
 	c := w.spec.Cluster
-	nodes := slices.SortedFunc(slices.Values(c.NodeCIDRs), netip.Prefix.Compare)
-	inside, resolvers := []string{c.PodCIDR.String(), c.ServiceCIDR.String()}, []string(nil)
-	for _, p := range nodes {
-		inside = append(inside, p.String())
+	var subnets, resolvers []string
+	inside := []string{c.PodCIDR.String(), c.ServiceCIDR.String()}
+	for _, p := range slices.SortedFunc(slices.Values(c.NodeCIDRs), netip.Prefix.Compare) {
+		subnets = append(subnets, p.String())
 		resolvers = append(resolvers, subnetResolver(p).String())
+	}
+	comment := ""
+	if c.PodRoutes == nil {
+		inside = append(inside, subnets...)
+	} else {
+		// Only for nodeCIDRsOf.
+		comment, resolvers = strings.Join(subnets, ", "), nil
+		for _, a := range slices.Compact(slices.SortedFunc(maps.Values(c.PodRoutes), netip.Addr.Compare)) {
+			inside = append(inside, a.String())
+		}
 	}
 	var b bytes.Buffer
 	// Writing strings to memory cannot fail.
 	_ = podEgressRules.Execute(&b, map[string]string{
-		"Table": podEgressTable, "Bridge": cniBridge, "Metadata": metadataIP, "Pods": w.node.PodCIDR.String(),
+		"Table": podEgressTable, "Bridge": cniBridge, "Metadata": metadataIP, "Pods": w.node.PodCIDR.String(), "Subnets": comment,
 		"Inside": strings.Join(inside, ", "), "Resolvers": strings.Join(resolvers, ", "),
 	})
 	return desired.File{Path: PodEgressPath, Mode: 0o644, Content: b.Bytes()}
 }
 
 // egressLine finds the networks that podEgressFile lets pods reach with their own addresses: pods,
-// services, then the machines' subnets.
-var egressLine = regexp.MustCompile(`ip daddr != \{ ([^{}]+) \}`)
+// services, then the machines' subnets, unless those are in a comment.
+var (
+	egressLine  = regexp.MustCompile(`ip daddr != \{ [^{}, ]+, [^{}, ]+(?:, )?([^{}]*) \}`)
+	subnetsLine = regexp.MustCompile(`^# subnets: (.+)\n`)
+)
 
 // nodeCIDRsOf returns the machines' subnets in podEgressFile.
 func nodeCIDRsOf(f Found) []netip.Prefix {
-	m := egressLine.FindSubmatch(f.Files[PodEgressPath])
+	file := f.Files[PodEgressPath]
+	m := subnetsLine.FindSubmatch(file)
+	if m == nil {
+		m = egressLine.FindSubmatch(file)
+	}
 	if m == nil {
 		return nil
 	}
 	var out []netip.Prefix
-	inside := strings.Split(string(m[1]), ", ")
-	for _, s := range inside[min(2, len(inside)):] {
+	for s := range strings.SplitSeq(string(m[1]), ", ") {
 		if p, err := netip.ParsePrefix(s); err == nil {
 			out = append(out, p)
 		}

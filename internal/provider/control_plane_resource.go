@@ -126,6 +126,7 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
 			MarkdownDescription: "Networks of the subnets for machines, including workers: `k8s_network.<name>.node_cidrs`. Pods reach these machines, other pods and services with " +
 				"their own addresses. All other traffic of pods is masqueraded, and so is traffic to the third address of a subnet, at which a VPC has its DNS server. " +
+				"With `pod_routes` only nodes are reached so: routers and other machines of the network have no route to pods. " +
 				"The worker pools make a change in place, and nothing restarts. Default: none; pods then reach machines with the address of their own machine.",
 			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(component.ClusterCIDR))},
 		}, prefixes, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
