@@ -60,8 +60,7 @@ type Cluster struct {
 	// to the nodes keeps the pod's address.
 	NodeCIDRs []netip.Prefix
 	// PodRoutes are the pod networks of all nodes and the addresses of the nodes, if the machines themselves
-	// have the routes to them. Nil leaves that to the network between the machines; machines that had routes
-	// must get an empty map instead, since only a list of routes removes others.
+	// have the routes to them. Nil leaves that to the network between the machines.
 	PodRoutes map[netip.Prefix]netip.Addr
 	PKI       pki.Ref
 }

@@ -98,9 +98,16 @@ func apart(networks []netip.Prefix) (out []string) {
 	return out
 }
 
-// addTo adds the rules and the unit that loads them, unless allowed is nil.
+// retired ends the rules that earlier settings have loaded.
+func (f firewall) retired() desired.Retired {
+	return desired.Retired{Unit: f.unit(), Paths: []string{unitPath(f.unit()), f.path()},
+		Cleanup: fmt.Sprintf("! %[1]s list table inet %[2]s >/dev/null 2>&1 || %[1]s delete table inet %[2]s", nftProgram, f.name)}
+}
+
+// addTo adds the rules and the unit that loads them, and retires both if allowed is nil.
 func (f firewall) addTo(m *Machine, allowed []netip.Prefix, pods netip.Prefix) {
 	if allowed == nil {
+		m.State.Retired = append(m.State.Retired, f.retired())
 		return
 	}
 	option, load := unit.NewUnitOption, nftProgram+" -f "+f.path()

@@ -71,6 +71,8 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 	}}
 	if spec.VirtualIP.IsValid() {
 		spec.addVirtualAddress(&m, n)
+	} else {
+		m.State.Retired = append(m.State.Retired, retiredVirtualAddress())
 	}
 	balancerFirewall(spec.Port).addTo(&m, spec.AllowedCIDRs, netip.Prefix{})
 	return m, nil

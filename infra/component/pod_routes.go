@@ -44,10 +44,12 @@ const keepForeignRoutes = "[Network]\nManageForeignRoutes=no\n"
 
 // addPodRoutes adds the routes of a worker.
 func (w *worker) addPodRoutes() error {
-	if w.spec.Cluster.PodRoutes != nil {
-		w.addPackages(routesPackages...)
-		nodePodRoutes.addTo(&w.m, w.spec.Cluster.podRoutesFrom(w.node))
+	if w.spec.Cluster.PodRoutes == nil {
+		w.m.State.Retired = append(w.m.State.Retired, nodePodRoutes.retired())
+		return nil
 	}
+	w.addPackages(routesPackages...)
+	nodePodRoutes.addTo(&w.m, w.spec.Cluster.podRoutesFrom(w.node))
 	return nil
 }
 
@@ -56,6 +58,7 @@ func (w *worker) addPodRoutes() error {
 func (c *controller) addPodRoutes() error {
 	cluster := c.spec.Cluster
 	if cluster.PodRoutes == nil {
+		c.m.State.Retired = append(c.m.State.Retired, controllerPodRoutes.retired())
 		return nil
 	}
 	list := cluster.podRoutesFrom(c.node)
@@ -67,13 +70,21 @@ func (c *controller) addPodRoutes() error {
 	return nil
 }
 
+// command returns the call of the script for an action.
+func (r podRoutes) command(action string) string {
+	return fmt.Sprintf("%s %s %s %d", r.script(), action, r.list(), r.protocol)
+}
+
+// retired ends the routes that earlier settings have set.
+func (r podRoutes) retired() desired.Retired {
+	return desired.Retired{Unit: r.unit(), Paths: []string{unitPath(r.unit()), r.dropIn(), r.list(), r.script()},
+		Cleanup: fmt.Sprintf("[ ! -x %s ] || %s", r.script(), r.command("unset"))}
+}
+
 // addTo adds a list of routes and the unit that sets them. PartOf: ifupdown, which is
 // networking.service, removes them when it restarts.
 func (r podRoutes) addTo(m *Machine, list []byte) {
-	option := unit.NewUnitOption
-	command := func(action string) string {
-		return fmt.Sprintf("%s %s %s %d", r.script(), action, r.list(), r.protocol)
-	}
+	option, command := unit.NewUnitOption, r.command
 	m.State.Files = append(m.State.Files,
 		desired.File{Path: r.list(), Mode: 0o644, Content: list},
 		desired.File{Path: r.script(), Mode: 0o755, Content: podRoutesScript},

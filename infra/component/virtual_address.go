@@ -41,6 +41,12 @@ var aliveFrontend = []string{
 	"monitor-uri /alive",
 }
 
+// retiredVirtualAddress ends a keepalived that earlier settings have started. It takes the address off the
+// interface when it stops.
+func retiredVirtualAddress() desired.Retired {
+	return desired.Retired{Unit: VirtualAddressUnit, Paths: []string{unitPath(VirtualAddressUnit), VirtualAddressConfig, virtualAddressScriptPath}}
+}
+
 // addVirtualAddress adds keepalived, which moves the virtual address to another machine when this one or its
 // HAProxy is gone. All machines begin as backups and none takes the address back, so that it moves as rarely as
 // possible.

@@ -20,7 +20,8 @@ var removeFunctions string
 
 // Removal is what [Remove] takes from a machine.
 type Removal struct {
-	// State names the units, files and programs; their contents do not matter.
+	// State names the units, files and programs; their contents do not matter. What it retires is removed
+	// as well, since nobody may have applied it.
 	State desired.State
 	// Dirs are directories to delete with everything in them, by absolute paths.
 	Dirs []string
@@ -91,21 +92,19 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	}
 	units := unitNames(want)
 	slices.Reverse(units)
+	files := want.Paths()
+	var retired []string
+	for _, r := range want.Retired {
+		retired, files = append(retired, r.Unit), append(files, r.Paths...)
+	}
+	s.callAll("remove_known_units", retired) // before end_units: one of them may undo what it has done
 	if what.Kill {
 		s.callAll("end_units", slices.DeleteFunc(slices.Clone(units), func(name string) bool {
 			return slices.ContainsFunc(want.Units, func(u desired.Unit) bool { return u.Name == name && u.Undoes })
 		}))
 	}
 	s.callAll("remove_units", units)
-	files := want.Paths()
-	var retired []string
-	for _, r := range want.Retired {
-		retired = append(retired, r.Unit)
-		files = append(files, r.Paths...)
-	}
-	s.callAll("remove_known_units", retired)
-	units = append(units, retired...)
-	for _, u := range units {
+	for _, u := range slices.Concat(units, retired) {
 		for _, dir := range l.foreign[:slices.Index(l.foreign, l.units)+1] {
 			s.call("remove_directory", path.Join(dir, u+".d"))
 		}

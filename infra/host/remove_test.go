@@ -70,3 +70,16 @@ func TestRemoveUndoes(t *testing.T) {
 		t.Errorf("stopped: %s", got)
 	}
 }
+
+// TestRemoveRetiredFirst: what an apply would have ended is removed too, before anything is killed.
+func TestRemoveRetiredFirst(t *testing.T) {
+	var m scripted
+	state := desired.State{Units: []desired.Unit{{Name: "server.service"}}, Retired: []desired.Retired{{Unit: "rules.service", Paths: []string{"/etc/rules"}}}}
+	if err := Remove(t.Context(), &m, Removal{State: state, Kill: true}); err != nil {
+		t.Fatal(err)
+	}
+	stop, kill := strings.Index(m.script, "remove_known_units 'rules.service'\n"), strings.Index(m.script, "end_units 'server.service'\n")
+	if stop < 0 || kill < stop || !strings.Contains(m.script, "remove_files '/etc/rules'\n") {
+		t.Errorf("the script ends with\n%s", m.script[max(0, len(m.script)-500):])
+	}
+}

@@ -161,6 +161,9 @@ func replaced(err error) bool {
 // namesOnly returns what host.Remove needs of a state: names without contents.
 func namesOnly(s desired.State) desired.State {
 	out := desired.State{Modules: s.Modules}
+	for _, r := range s.Retired {
+		out.Retired = append(out.Retired, desired.Retired{Unit: r.Unit, Paths: r.Paths})
+	}
 	for _, f := range s.Files {
 		out.Files = append(out.Files, desired.File{Path: f.Path})
 	}

@@ -5,8 +5,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -21,15 +19,7 @@ func allowedCIDRs[M, S any](ports, who string, join func(*M, *S) (*types.Set, *[
 	return newSetting(schema.SetAttribute{
 		Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
 		MarkdownDescription: "Networks that may reach " + ports + ", for machines without security groups: an nftables rule set on the machines drops what others send there, and a removed rule is drift. " +
-			"It must have " + who + ". Changed in place, and nothing restarts. Once set, it can be `[\"0.0.0.0/0\"]` but not null. Default: none; everybody may, as far as the network lets them.",
+			"It must have " + who + ". IPv6 is not allowed. Changed in place, and nothing restarts; without it the rules go. Default: none; everybody may, as far as the network lets them.",
 		Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(tf.CIDR(component.AnyCIDR))},
 	}, prefixes, join)
-}
-
-// checkRulesStay refuses to forget rules on machines.
-func checkRulesStay(plan, prior types.Set, diags *diag.Diagnostics) {
-	if plan.IsNull() && !prior.IsNull() {
-		diags.AddAttributeError(path.Root("allowed_cidrs"), "Rules would stay on the machines",
-			`The machines drop what others send than the networks that allowed_cidrs listed. Set allowed_cidrs = ["0.0.0.0/0"] to let everybody in. The rules go with the role.`)
-	}
 }

@@ -27,8 +27,10 @@ func TestAllowedCIDRs(t *testing.T) {
 		if ch := i.plan(allowed); !i.empty(ch) {
 			t.Errorf("%s: the second plan is not empty: %s", resource, i.differences(ch))
 		}
-		if got := i.plan(test.config).failure(); !strings.Contains(got, `Set allowed_cidrs = ["0.0.0.0/0"]`) {
-			t.Errorf("%s without allowed_cidrs: %q", resource, got)
+		without := i.plan(test.config)
+		planned, _ := plain(without.planned).(values)
+		if files, _ := planned["files"].(values); without.failure() != "" || len(without.replace) > 0 || files == nil || files[test.file] != nil {
+			t.Errorf("%s without allowed_cidrs: %q, replaces %v, files %v", resource, without.failure(), without.replace, planned["files"])
 		}
 		if got := i.plan(with(test.config, values{"allowed_cidrs": []any{"0.0.0.0/0"}})).failure(); got != "" {
 			t.Errorf("%s for everybody: %q", resource, got)

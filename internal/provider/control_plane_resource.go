@@ -136,7 +136,7 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			Optional: true, ElementType: iptypes.IPv4AddressType{},
 			MarkdownDescription: "Routes to the pods of all nodes on the machines themselves, for machines without a VPC: network of a node's pods to its private address, such as " +
 				"`{ for h in local.workers : h.pod_cidr => h.private_ip }`. Controllers and all workers get a service that sets the routes, and a missing route is drift. All machines must be " +
-				"in one layer-2 network. A change is made in place, and nothing else restarts. An empty map removes the routes; once set, the argument can be empty but not null. " +
+				"in one layer-2 network. A change is made in place, and nothing else restarts. Without it the routes go. " +
 				"Default: none; the routes are the business of the network, such as the route tables of a VPC.",
 			Validators: []validator.Map{mapvalidator.KeysAre(tf.CIDR(component.HostPodCIDR)), mapvalidator.ValueStringsAre(tf.IPv4())},
 		}, addressByNetwork, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Map, *map[netip.Prefix]netip.Addr) {
@@ -219,8 +219,6 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 	}
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
 	if prior != nil {
-		checkRoutesStay(plan.PodRoutes, prior.PodRoutes, diags)
-		checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
 		warnOfLostNames(ctx, plan, prior, diags)
 	}
 	if prior == nil {
@@ -235,14 +233,6 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 		}
 	}
 	return errs
-}
-
-// checkRoutesStay refuses to forget routes on machines: only a list of routes removes others.
-func checkRoutesStay(plan, prior types.Map, diags *diag.Diagnostics) {
-	if plan.IsNull() && !prior.IsNull() {
-		diags.AddAttributeError(path.Root("pod_routes"), "Routes would stay on the machines",
-			"The machines have the routes to pods that pod_routes listed. Set pod_routes = {} to remove them. The service that sets them goes with the control plane and the worker pools.")
-	}
 }
 
 // checkControlPlaneParts checks that the parts of a control plane belong together.

@@ -133,7 +133,6 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	}
 	warnOfUnknownRelease(prior.Version, plan.Version, version.EtcdNotKnown, diags)
 	checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
-	checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
 	return errs
 }
 

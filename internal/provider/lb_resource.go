@@ -155,9 +155,6 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 
 func checkLB(ctx context.Context, plan, prior *lbModel, s rollout.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
 	planAddress(ctx, plan, prior, diags)
-	if prior != nil {
-		checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
-	}
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
 		errs = component.CheckControllers("controllers", componentHosts(hosts))
 	}

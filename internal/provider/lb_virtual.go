@@ -12,8 +12,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -35,18 +33,10 @@ func virtualIPSetting() setting[lbModel, rollout.LoadBalancer] {
 		Optional: true, CustomType: iptypes.IPv4AddressType{},
 		MarkdownDescription: "Address of the API server that no machine has of its own. keepalived, which is installed with it, gives it to `host` or to one of `standbys`. All of them are in one layer-2 network with it, " +
 			"and pass VRRP (IP protocol 112) to one another. It is the address of both endpoints. Not for EC2 instances: a VPC does not follow such an address. " +
-			"A change to another address is made in place; without one, after there was one, the load balancer is replaced. Default: none; the address of `host` is that of the endpoints.",
-		PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplaceIf(replaceWithoutVirtualIP, virtualIPGoes, virtualIPGoes)},
+			"A change is made in place, and clients need the new address. Default: none; the address of `host` is that of the endpoints.",
 	}, address, func(m *lbModel, s *rollout.LoadBalancer) (*iptypes.IPv4Address, *netip.Addr) {
 		return &m.VirtualIP, &s.Spec.VirtualIP
 	})
-}
-
-// virtualIPGoes describes replaceWithoutVirtualIP: only the removal of the role stops keepalived.
-const virtualIPGoes = "A load balancer that loses its virtual address is replaced."
-
-func replaceWithoutVirtualIP(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
-	resp.RequiresReplace = req.PlanValue.IsNull() && !req.StateValue.IsNull()
 }
 
 func routerIDSetting() setting[lbModel, rollout.LoadBalancer] {

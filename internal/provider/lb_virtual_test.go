@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestVirtualIP checks the endpoints of a load balancer with a virtual address, and what replaces it.
+// TestVirtualIP checks the endpoints of a load balancer with a virtual address, and that every change is made in place.
 func TestVirtualIP(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
@@ -39,8 +39,8 @@ func TestVirtualIP(t *testing.T) {
 	}{
 		"another address":  {values{"virtual_ip": "10.240.0.8"}, false, ""},
 		"no standby":       {values{"standbys": nil}, false, ""},
-		"no address":       {values{"virtual_ip": nil, "standbys": nil}, true, ""},
-		"standbys only":    {values{"virtual_ip": nil}, true, "standbys need virtual_ip"},
+		"no address":       {values{"virtual_ip": nil, "standbys": nil}, false, ""},
+		"standbys only":    {values{"virtual_ip": nil}, false, "standbys need virtual_ip"},
 		"a machine's":      {values{"virtual_ip": "10.240.0.41"}, false, "10.240.0.41 is the private_ip of lb-1"},
 		"an EC2 instance":  {values{"host": with(host("lb-0", "10.240.0.40"), values{"instance_id": "i-1"})}, false, "does not follow a virtual address"},
 		"no router number": {values{"virtual_router_id": 256}, false, "between 1 and 255"},

@@ -22,7 +22,7 @@ func TestPodRoutes(t *testing.T) {
 		routes any
 		want   string
 	}{
-		"forgotten":     {nil, "Set pod_routes = {} to remove them"},
+		"no routes":     {nil, ""},
 		"none":          {values{}, ""},
 		"a node less":   {values{"10.200.0.0/24": "10.240.0.20"}, ""},
 		"not known yet": {values{"10.200.0.0/24": unknown}, ""},

@@ -248,7 +248,6 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollou
 	before := types.StringNull()
 	if prior != nil {
 		before = prior.Version
-		checkRulesStay(plan.AllowedCIDRs, prior.AllowedCIDRs, diags)
 		warnOfChangedSettings(prior.Version, plan.Version, s.Spec.Kubelet, diags)
 	}
 	warnOfUnknownRelease(before, plan.Version, version.NotKnown, diags)
