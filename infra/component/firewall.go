@@ -39,6 +39,9 @@ var (
 	nodeFirewall       = firewall{"node-firewall", []int{kubeletPort, proxyHealth}}
 )
 
+// EtcdFirewallPath and EtcdFirewallUnit are the rules of a member and the unit that loads them.
+var EtcdFirewallPath, EtcdFirewallUnit = etcdFirewall.path(), etcdFirewall.unit()
+
 func balancerFirewall(port int) firewall { return firewall{"balancer-firewall", []int{port}} }
 
 func (f firewall) path() string { return firewallPrefix + f.name + ".nft" }

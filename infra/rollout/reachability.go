@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -94,18 +96,30 @@ func reaches(ctx context.Context, m *fleet.Machine, address string) error {
 }
 
 // needsPeers is what an etcd member needs of the other running members: without a quorum it never
-// starts. The guards check stopped members.
+// starts. The guards check stopped members. One that is about to load other packet filter rules, which
+// happens before members join, counts as reached: the rules that it still has may shut out a new member.
 func needsPeers(o *operation, m *convergence) []need {
 	n := need{to: "the other etcd members", enough: etcd.Quorum(len(o.machines)) - 1}
 	for _, x := range o.reachable() {
-		if x != m {
+		switch {
+		case x == m:
+		case changesRules(x):
+			n.enough--
+		default:
 			n.addresses = append(n.addresses, address(x.Node, component.EtcdPeerPort))
 		}
 	}
-	if len(n.addresses) < n.enough || n.enough == 0 {
+	if len(n.addresses) < n.enough || n.enough <= 0 {
 		return nil
 	}
 	return []need{n}
+}
+
+// changesRules reports whether the rules of a member's packet filter change.
+func changesRules(m *convergence) bool {
+	return slices.ContainsFunc(m.changes, func(c host.Change) bool {
+		return c.Target == component.EtcdFirewallPath || c.Target == component.EtcdFirewallUnit
+	})
 }
 
 // needsOneOf is the need for at least one of several URLs.
