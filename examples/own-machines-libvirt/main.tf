@@ -55,6 +55,11 @@ resource "libvirt_network" "this" {
   dhcp {
     enabled = false
   }
+
+  # The network's own address answers for DNS. The machines use it, and pods by them.
+  dns {
+    enabled = true
+  }
 }
 
 resource "libvirt_volume" "image" {
