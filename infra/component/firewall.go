@@ -10,18 +10,18 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/coreos/go-systemd/v22/unit"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // firewall is the packet filter of one role on its machines, in place of a security group: it drops what others
 // than the allowed networks send to the role's ports. Everything else, SSH and the ports of other roles too,
-// passes, so that each role of a machine has its own. Name is that of its unit, its table and its file.
+// passes, so that each role of a machine has its own. Name is that of its unit, its table and its file. Units
+// are those that listen on the ports.
 type firewall struct {
 	name  string
 	ports []int
+	units []string
 }
 
 // Ports of the programs that their roles do not choose.
@@ -34,15 +34,18 @@ const (
 )
 
 var (
-	etcdFirewall       = firewall{"etcd-firewall", []int{EtcdClientPort, EtcdPeerPort}}
-	controllerFirewall = firewall{"controller-firewall", []int{APIServerPort, managerPort, schedulerPort}}
-	nodeFirewall       = firewall{"node-firewall", []int{kubeletPort, proxyHealth}}
+	etcdFirewall       = firewall{"etcd-firewall", []int{EtcdClientPort, EtcdPeerPort}, []string{EtcdUnit}}
+	controllerFirewall = firewall{"controller-firewall", []int{APIServerPort, managerPort, schedulerPort},
+		[]string{APIServerUnit, ControllerManagerUnit, SchedulerUnit}}
+	nodeFirewall = firewall{"node-firewall", []int{kubeletPort, proxyHealth}, []string{KubeletUnit, KubeProxyUnit}}
 )
 
 // EtcdFirewallPath and EtcdFirewallUnit are the rules of a member and the unit that loads them.
 var EtcdFirewallPath, EtcdFirewallUnit = etcdFirewall.path(), etcdFirewall.unit()
 
-func balancerFirewall(port int) firewall { return firewall{"balancer-firewall", []int{port}} }
+func balancerFirewall(port int) firewall {
+	return firewall{"balancer-firewall", []int{port}, []string{HAProxyUnit}}
+}
 
 func (f firewall) path() string { return firewallPrefix + f.name + ".nft" }
 func (f firewall) unit() string { return f.name + ".service" }
@@ -113,22 +116,8 @@ func (f firewall) addTo(m *Machine, allowed []netip.Prefix, pods netip.Prefix) {
 		m.State.Retired = append(m.State.Retired, f.retired())
 		return
 	}
-	option, load := unit.NewUnitOption, nftProgram+" -f "+f.path()
 	m.State.Packages = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(m.State.Packages), "nftables"))))
-	m.State.Files = append(m.State.Files, f.file(allowed, pods), unitFile(f.unit(), []*unit.UnitOption{
-		option("Unit", "Description", "Who reaches the ports of "+strings.TrimSuffix(f.name, "-firewall")),
-		option("Unit", "Documentation", "https://wiki.nftables.org/"),
-		option("Unit", "After", "nftables.service"), // whose start flushes every table
-		option("Service", "Type", "oneshot"),
-		option("Service", "RemainAfterExit", "yes"),
-		option("Service", "ExecStart", load),
-		option("Service", "ExecReload", load),
-		option("Service", "ExecStop", "-"+nftProgram+" delete table inet "+f.name),
-		option("Install", "WantedBy", "multi-user.target"),
-	}))
-	u := running(f.unit())
-	u.ReloadOn = []string{f.path()}
-	u.Undoes = true
+	u := m.addRules(f.unit(), "Who reaches the ports of "+strings.TrimSuffix(f.name, "-firewall"), "inet "+f.name, f.file(allowed, pods), f.units...)
 	// The kernel lists rules in its own form, so only their number can be compared.
 	u.Check = fmt.Sprintf(`[ "$(%s list table inet %s 2>/dev/null | grep -c ' drop$')" = 2 ] || { echo 'nftables lacks rules of table inet %s'; exit 1; }`,
 		nftProgram, f.name, f.name)

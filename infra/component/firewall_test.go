@@ -41,6 +41,8 @@ func TestFirewall(t *testing.T) {
 		"node":       "tcp dport { 10250, 10256 } ip saddr != { 10.200.0.0/16, 10.240.0.0/24, 198.51.100.0/24 } drop",
 		"balancer":   "tcp dport { 7443 } ip saddr != { 10.240.0.0/24, 198.51.100.0/24 } drop",
 	}
+	before := map[string]string{"etcd": "etcd.service", "controller": "kube-apiserver.service kube-controller-manager.service kube-scheduler.service",
+		"node": "kubelet.service kube-proxy.service", "balancer": "haproxy.service"}
 	var states []desired.State
 	nft, missing := exec.LookPath("nft")
 	for role, m := range build() {
@@ -51,6 +53,12 @@ func TestFirewall(t *testing.T) {
 		}
 		if u := unitOf(t, m, role+"-firewall.service"); !strings.Contains(u.Check, "inet "+role+"-firewall") || !slices.Contains(m.State.Packages, "nftables") {
 			t.Errorf("unit of %s: %+v, packages %v", role, u, m.State.Packages)
+		}
+		file := fileOf(t, m, unitPath(role+"-firewall.service"))
+		for _, line := range []string{"Before=" + before[role], "PartOf=nftables.service", "ReloadPropagatedFrom=nftables.service", "Restart=on-failure"} {
+			if !strings.Contains(file, line+"\n") {
+				t.Errorf("unit of %s lacks %s:\n%s", role, line, file)
+			}
 		}
 		if missing != nil {
 			continue

@@ -10,14 +10,11 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/coreos/go-systemd/v22/unit"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
 const (
 	podEgressTable = "pod-egress"
-	nftProgram     = "/usr/sbin/nft"
 	// metadataIP is EC2's instance metadata service, which also returns credentials
 	// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html).
 	metadataIP = "169.254.169.254"
@@ -26,21 +23,8 @@ const (
 // addPodEgress adds the rules for traffic of pods that leaves the cluster, and the unit that loads
 // them.
 func (w *worker) addPodEgress() {
-	option, rules := unit.NewUnitOption, w.podEgressFile()
-	w.addFiles(rules, unitFile(PodEgressUnit, []*unit.UnitOption{
-		option("Unit", "Description", "Rules for what pods send out of the cluster"),
-		option("Unit", "Documentation", "https://wiki.nftables.org/"),
-		option("Unit", "After", "nftables.service"), // whose start flushes every table
-		option("Unit", "Before", "kubelet.service"), // which starts pods
-		option("Service", "Type", "oneshot"),
-		option("Service", "RemainAfterExit", "yes"),
-		option("Service", "ExecStart", nftProgram+" -f "+PodEgressPath),
-		option("Service", "ExecReload", nftProgram+" -f "+PodEgressPath),
-		option("Service", "ExecStop", "-"+nftProgram+" delete table ip "+podEgressTable),
-		option("Install", "WantedBy", "multi-user.target"),
-	}))
-	egress := running(PodEgressUnit)
-	egress.ReloadOn, egress.Undoes = []string{PodEgressPath}, true
+	rules := w.podEgressFile()
+	egress := w.m.addRules(PodEgressUnit, "Rules for what pods send out of the cluster", "ip "+podEgressTable, rules, KubeletUnit) // which starts pods
 	egress.Check = podEgressCheck(rules.Content)
 	w.m.State.Units = append(w.m.State.Units, egress)
 }
