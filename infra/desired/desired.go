@@ -90,8 +90,8 @@ type Unit struct {
 	// process (a link, a firewall table) is missing. It changes nothing and ends within seconds. If
 	// it fails, its output is drift, and a restart of the unit repairs it. Empty: no check.
 	Check string
-	// Undoes says that a stop of the unit takes back what it has set up beside its process. So it is never
-	// killed instead.
+	// Undoes says that a stop of the unit takes back what it has set up beside its process. So a removal
+	// stops the unit where it would kill others, and kills it only if it does not stop.
 	Undoes bool
 }
 
