@@ -27,7 +27,7 @@ variable "workers" {
     host_key = string
   }))
   default     = []
-  description = "The machines that run pods."
+  description = "The machines that run pods. Their names are their positions: remove only the last one."
 }
 
 variable "network" {
