@@ -161,9 +161,6 @@ func replaced(err error) bool {
 // namesOnly returns what host.Remove needs of a state: names without contents.
 func namesOnly(s desired.State) desired.State {
 	out := desired.State{Modules: s.Modules}
-	for _, r := range s.Retired {
-		out.Retired = append(out.Retired, desired.Retired{Unit: r.Unit, Paths: r.Paths})
-	}
 	for _, f := range s.Files {
 		out.Files = append(out.Files, desired.File{Path: f.Path})
 	}
@@ -171,7 +168,7 @@ func namesOnly(s desired.State) desired.State {
 		out.Binaries = append(out.Binaries, desired.Binary{Name: b.Name, URL: b.URL, SHA256: b.SHA256, Installs: b.Installs})
 	}
 	for _, u := range s.Units {
-		out.Units = append(out.Units, desired.Unit{Name: u.Name})
+		out.Units = append(out.Units, desired.Unit{Name: u.Name, Undoes: u.Undoes})
 	}
 	for _, r := range s.Retired {
 		out.Retired = append(out.Retired, desired.Retired{Unit: r.Unit, Paths: r.Paths})
