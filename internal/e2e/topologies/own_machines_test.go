@@ -209,7 +209,7 @@ func testOwnAggregated(t *testing.T, c *harness.Cluster) {
 	})
 }
 
-// testAllowed lets only the controller reach etcd and kubelets, and removes a rule.
+// testAllowed lets only the controller reach etcd and kubelets, removes a rule, and then lets everybody in again.
 func testAllowed(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	ports := map[string]string{"etcd": net.JoinHostPort(c.Addresses["controller-0"], "2379"), "a kubelet": net.JoinHostPort(c.Addresses["worker-0"], "10250")}
@@ -257,5 +257,13 @@ func testAllowed(t *testing.T, c *harness.Cluster) {
 	c.NoChanges(t)
 	if got := open(); len(got) > 0 {
 		t.Errorf("%v is open to all after the repair", got)
+	}
+	if err := c.WS.WriteFile("main.tf", string(main)); err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t)
+	c.NoChanges(t)
+	if got := open(); len(got) != 2 {
+		t.Errorf("only %v is open without allowed_cidrs", got)
 	}
 }
