@@ -81,7 +81,7 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 		f.wanted = append(f.wanted, memberFacts{
 			name: m.Name(), peerURL: component.EtcdPeerURL(m.Node), reachable: m.gone == nil,
 			running: m.running(component.EtcdUnit), data: m.hasData(),
-			changes: len(m.changes) > 0, restarts: restarts(m.changes, component.EtcdUnit),
+			changes: len(m.changes) > 0, restarts: restarts(m.changes, component.EtcdUnit), rules: changesRules(m),
 		})
 	}
 	if len(running) == 0 {

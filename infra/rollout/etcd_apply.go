@@ -10,6 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
 // apply starts members in parallel when there is no cluster yet. Otherwise it changes one member at
@@ -184,15 +185,23 @@ func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error 
 		}
 	}
 	var err error
-	if s.Action == ActionJoin {
+	switch s.Action {
+	case ActionJoin:
 		err = o.join(ctx, m)
-	} else {
+	case ActionQuiet:
+		err = o.applyWithin(ctx, m, quietChanges(m.changes), fleet.EtcdBudget, component.EtcdUnit)
+	default:
 		err = o.applyWithin(ctx, m, m.changes, fleet.EtcdBudget, component.EtcdUnit)
 	}
 	if err != nil {
 		return err
 	}
 	return o.then(ctx, m.Machine, s.Then)
+}
+
+// quietChanges returns the changes that do not restart etcd.
+func quietChanges(all []host.Change) []host.Change {
+	return slices.DeleteFunc(slices.Clone(all), func(c host.Change) bool { return slices.Contains(c.Restarts, component.EtcdUnit) })
 }
 
 // then waits for what must hold after a step.

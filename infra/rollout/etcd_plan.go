@@ -52,6 +52,7 @@ type memberFacts struct {
 	origin    etcd.Origin // of the data, as far as known; only if the unit does not run
 	changes   bool        // something differs
 	restarts  bool        // ... and repairing it restarts etcd
+	rules     bool        // ... and the rules of its packet filter change
 	// release is the release the member runs, storage the release whose form its data have; zero if
 	// unknown.
 	release, storage version.Version
@@ -155,7 +156,7 @@ func guardStarted(f etcdFacts, withData, without []string) error {
 
 // planEtcdChange orders the work on a cluster that answers:
 //
-//   - changes that restart nothing;
+//   - changes that restart nothing, on members that restart later the rules of their packet filters;
 //   - removing dead members, repairs, members that return with their data, and joins that make the
 //     cluster whole again;
 //   - changes with a restart, one at a time;
@@ -210,6 +211,9 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		case w.changes && !w.running:
 			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: w.notRunning(m.ID), Then: fleet.GateSelf})
 		case w.restarts:
+			if w.rules {
+				quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet, Why: "its rules may shut out a new member"})
+			}
 			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateSelf})
 		case w.changes:
 			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})

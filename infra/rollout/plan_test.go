@@ -41,6 +41,8 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 				w.changes = true
 			case "restart":
 				w.changes, w.restarts = true, true
+			case "rules":
+				w.changes, w.rules = true, true
 			default:
 				t.Fatalf("unknown word %q", word)
 			}
@@ -152,6 +154,14 @@ refusing to restart etcd on a: c cannot be reached, and no second member may be 
 		{"a machine replaced", []string{"a: up", "b: empty", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `
 1. b: leave (member 2 has lost its data), when the rest has a quorum
 2. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
+`},
+		{"a machine replaced while the flags and rules of others change", []string{"a: restart, rules", "b: empty", "c: restart, rules"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `
+1. a: apply without restart (its rules may shut out a new member)
+1. c: apply without restart (its rules may shut out a new member)
+2. b: leave (member 2 has lost its data), when the rest has a quorum
+3. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
+4. a: apply with restart, when all others healthy, then wait: healthy
+5. c: apply with restart, when all others healthy, then wait: healthy
 `},
 		{"a machine replaced while another is down", []string{"a: up", "b: empty", "c: unreachable"}, []string{"a: healthy", "b: sick", "c: sick"}, true, `
 refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time

@@ -38,3 +38,12 @@ func TestNeedsPeers(t *testing.T) {
 		}
 	}
 }
+
+// TestQuietChanges: what a member needs before others join is applied without a restart of etcd.
+func TestQuietChanges(t *testing.T) {
+	rules := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/etcd-firewall.nft"}, Restarts: []string{"etcd-firewall.service"}}
+	flags := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/systemd/system/etcd.service"}, Restarts: []string{"etcd.service"}}
+	if got := quietChanges([]host.Change{flags, rules}); len(got) != 1 || got[0].Target != rules.Target {
+		t.Errorf("got %v", got)
+	}
+}
