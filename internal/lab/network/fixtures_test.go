@@ -7,7 +7,7 @@ import (
 
 func testSlice(t *testing.T) Slice {
 	t.Helper()
-	s, err := sliceAt(0)
+	s, err := sliceAt(slicesOfRange) // 203.0.113.0/26
 	if err != nil {
 		t.Fatal(err)
 	}
