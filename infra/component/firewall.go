@@ -34,17 +34,17 @@ const (
 )
 
 var (
-	etcdFirewall       = firewall{"etcd-firewall", []int{EtcdClientPort, EtcdPeerPort}, []string{EtcdUnit}}
-	controllerFirewall = firewall{"controller-firewall", []int{APIServerPort, managerPort, schedulerPort},
+	etcdFirewall       = firewall{"k8s-etcd-firewall", []int{EtcdClientPort, EtcdPeerPort}, []string{EtcdUnit}}
+	controllerFirewall = firewall{"k8s-controller-firewall", []int{APIServerPort, managerPort, schedulerPort},
 		[]string{APIServerUnit, ControllerManagerUnit, SchedulerUnit}}
-	nodeFirewall = firewall{"node-firewall", []int{kubeletPort, proxyHealth}, []string{KubeletUnit, KubeProxyUnit}}
+	nodeFirewall = firewall{"k8s-node-firewall", []int{kubeletPort, proxyHealth}, []string{KubeletUnit, KubeProxyUnit}}
 )
 
 // EtcdFirewallPath and EtcdFirewallUnit are the rules of a member and the unit that loads them.
 var EtcdFirewallPath, EtcdFirewallUnit = etcdFirewall.path(), etcdFirewall.unit()
 
 func balancerFirewall(port int) firewall {
-	return firewall{"balancer-firewall", []int{port}, []string{HAProxyUnit}}
+	return firewall{"k8s-balancer-firewall", []int{port}, []string{HAProxyUnit}}
 }
 
 func (f firewall) path() string { return firewallPrefix + f.name + ".nft" }
@@ -117,7 +117,7 @@ func (f firewall) addTo(m *Machine, allowed []netip.Prefix, pods netip.Prefix) {
 		return
 	}
 	m.State.Packages = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(m.State.Packages), "nftables"))))
-	u := m.addRules(f.unit(), "Who reaches the ports of "+strings.TrimSuffix(f.name, "-firewall"), "inet "+f.name, f.file(allowed, pods), f.units...)
+	u := m.addRules(f.unit(), "Who reaches the ports of "+strings.TrimSuffix(strings.TrimPrefix(f.name, "k8s-"), "-firewall"), "inet "+f.name, f.file(allowed, pods), f.units...)
 	// The kernel lists rules in its own form, so only their number can be compared.
 	u.Check = fmt.Sprintf(`[ "$(%s list table inet %s 2>/dev/null | grep -c ' drop$')" = 2 ] || { echo 'nftables lacks rules of table inet %s'; exit 1; }`,
 		nftProgram, f.name, f.name)

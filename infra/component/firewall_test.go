@@ -47,14 +47,14 @@ func TestFirewall(t *testing.T) {
 	nft, missing := exec.LookPath("nft")
 	for role, m := range build() {
 		states = append(states, m.State)
-		rules := fileOf(t, m, "/etc/"+role+"-firewall.nft")
+		rules := fileOf(t, m, "/etc/k8s-"+role+"-firewall.nft")
 		if !strings.Contains(rules, want[role]) {
 			t.Errorf("rules of %s:\n%s", role, rules)
 		}
-		if u := unitOf(t, m, role+"-firewall.service"); !strings.Contains(u.Check, "inet "+role+"-firewall") || !slices.Contains(m.State.Packages, "nftables") {
+		if u := unitOf(t, m, "k8s-"+role+"-firewall.service"); !strings.Contains(u.Check, "inet k8s-"+role+"-firewall") || !slices.Contains(m.State.Packages, "nftables") {
 			t.Errorf("unit of %s: %+v, packages %v", role, u, m.State.Packages)
 		}
-		file := fileOf(t, m, unitPath(role+"-firewall.service"))
+		file := fileOf(t, m, unitPath("k8s-"+role+"-firewall.service"))
 		for _, line := range []string{"Before=" + before[role], "PartOf=nftables.service", "ReloadPropagatedFrom=nftables.service", "Restart=on-failure"} {
 			if !strings.Contains(file, line+"\n") {
 				t.Errorf("unit of %s lacks %s:\n%s", role, line, file)

@@ -13,7 +13,7 @@ const (
 	nftablesUnit = "nftables.service" // the distribution's
 )
 
-// addRules adds the rules of one table, such as "inet etcd-firewall", and returns the unit that loads them,
+// addRules adds the rules of one table, such as "inet k8s-etcd-firewall", and returns the unit that loads them,
 // which starts before others. The start of the distribution's unit flushes every table, and so does its
 // reload: when it restarts or reloads, this one does too.
 func (m *Machine) addRules(name, description, table string, rules desired.File, before ...string) desired.Unit {

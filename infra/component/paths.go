@@ -87,7 +87,7 @@ const (
 	PodEgressUnit         = "pod-egress.service"
 	SpotInterruptionUnit  = "spot-interruption.service"
 	HAProxyUnit           = "haproxy.service"
-	VirtualAddressUnit    = "virtual-address.service"
+	VirtualAddressUnit    = "k8s-virtual-address.service"
 )
 
 // The default images.

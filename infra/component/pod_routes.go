@@ -26,8 +26,8 @@ type podRoutes struct {
 }
 
 var (
-	nodePodRoutes       = podRoutes{"pod-routes", 114}
-	controllerPodRoutes = podRoutes{"controller-pod-routes", 115}
+	nodePodRoutes       = podRoutes{"k8s-pod-routes", 114}
+	controllerPodRoutes = podRoutes{"k8s-controller-pod-routes", 115}
 )
 
 func (r podRoutes) unit() string   { return r.name + ".service" }

@@ -43,7 +43,7 @@ func TestPodRoutes(t *testing.T) {
 	}
 	golden(t, "pod-routes.service", []byte(fileOf(t, w, unitPath(nodePodRoutes.unit()))))
 	u := unitOf(t, w, nodePodRoutes.unit())
-	if !slices.Contains(u.ReloadOn, nodePodRoutes.list()) || u.Check != "/usr/local/sbin/pod-routes check /etc/kubernetes/pod-routes 114" {
+	if !slices.Contains(u.ReloadOn, nodePodRoutes.list()) || u.Check != "/usr/local/sbin/k8s-pod-routes check /etc/kubernetes/k8s-pod-routes 114" {
 		t.Errorf("unit %+v", u)
 	}
 	// The routes to a controller that is a node are those of a worker, and an empty list of its own removes

@@ -22,8 +22,8 @@ var virtualAddressScript []byte
 const DefaultRouterID = 51
 
 const (
-	virtualAddressScriptPath = "/usr/local/sbin/virtual-address"
-	virtualAddressRun        = "virtual-address" // below /run
+	virtualAddressScriptPath = "/usr/local/sbin/k8s-virtual-address"
+	virtualAddressRun        = "k8s-virtual-address" // below /run
 	// haproxyAlivePort is a port on loopback on which HAProxy says that it works.
 	haproxyAlivePort = 8405
 )

@@ -14,8 +14,8 @@ import (
 // TestNeedsPeers checks how many other members a new one must reach, while some have rules that still shut it
 // out.
 func TestNeedsPeers(t *testing.T) {
-	rules := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/etcd-firewall.nft", Problem: finding.Content}}
-	gone := host.Change{Finding: finding.Finding{Kind: finding.Unit, Target: "etcd-firewall.service", Problem: finding.NotWanted}}
+	rules := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/k8s-etcd-firewall.nft", Problem: finding.Content}}
+	gone := host.Change{Finding: finding.Finding{Kind: finding.Unit, Target: "k8s-etcd-firewall.service", Problem: finding.NotWanted}}
 	other := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/systemd/system/etcd.service", Problem: finding.Content}}
 	for name, tt := range map[string]struct {
 		changes []host.Change // of each member; the last one is new
@@ -41,7 +41,7 @@ func TestNeedsPeers(t *testing.T) {
 
 // TestQuietChanges: what a member needs before others join is applied without a restart of etcd.
 func TestQuietChanges(t *testing.T) {
-	rules := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/etcd-firewall.nft"}, Restarts: []string{"etcd-firewall.service"}}
+	rules := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/k8s-etcd-firewall.nft"}, Restarts: []string{"k8s-etcd-firewall.service"}}
 	flags := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/systemd/system/etcd.service"}, Restarts: []string{"etcd.service"}}
 	if got := quietChanges([]host.Change{flags, rules}); len(got) != 1 || got[0].Target != rules.Target {
 		t.Errorf("got %v", got)

@@ -14,10 +14,10 @@ func TestAllowedCIDRs(t *testing.T) {
 		config values
 		file   string
 	}{
-		"k8s_etcd_cluster":  {c.etcd, "controller-0:/etc/etcd-firewall.nft"},
-		"k8s_control_plane": {c.controlPlane, "controller-0:/etc/controller-firewall.nft"},
-		"k8s_worker_pool":   {c.pool, "worker-0:/etc/node-firewall.nft"},
-		"k8s_lb":            {lb, "worker-0:/etc/balancer-firewall.nft"},
+		"k8s_etcd_cluster":  {c.etcd, "controller-0:/etc/k8s-etcd-firewall.nft"},
+		"k8s_control_plane": {c.controlPlane, "controller-0:/etc/k8s-controller-firewall.nft"},
+		"k8s_worker_pool":   {c.pool, "worker-0:/etc/k8s-node-firewall.nft"},
+		"k8s_lb":            {lb, "worker-0:/etc/k8s-balancer-firewall.nft"},
 	} {
 		allowed := with(test.config, values{"allowed_cidrs": []any{"10.240.0.0/24"}})
 		i := c.applied(resource, allowed)

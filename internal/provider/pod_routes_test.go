@@ -14,7 +14,7 @@ func TestPodRoutes(t *testing.T) {
 	if ref, _ := controllers.get("ref").(values); ref == nil || len(ref["pod_routes"].(values)) != 2 {
 		t.Errorf("the reference has %v", controllers.get("ref"))
 	}
-	const list = "controller-0:/etc/kubernetes/controller-pod-routes"
+	const list = "controller-0:/etc/kubernetes/k8s-controller-pod-routes"
 	if controllers.files()[list] == nil {
 		t.Errorf("no %s in %v", list, controllers.files())
 	}
@@ -40,7 +40,7 @@ func TestPodRoutes(t *testing.T) {
 
 	cp := with(c.pool["control_plane"].(values), values{"pod_routes": routes})
 	pool := c.applied("k8s_worker_pool", with(c.pool, values{"control_plane": cp}))
-	if pool.files()["worker-0:/etc/kubernetes/pod-routes"] == nil {
+	if pool.files()["worker-0:/etc/kubernetes/k8s-pod-routes"] == nil {
 		t.Errorf("no list of routes in %v", pool.files())
 	}
 	cp["pod_routes"] = values{"10.200.1.0/24": "10.240.0.21"}

@@ -69,7 +69,7 @@ func TestOwnLoadBalancers(t *testing.T) {
 	step("it does not take the address back", func(t *testing.T) {
 		l.boot(t, holder)
 		harness.Eventually(t, 2*time.Minute, holder+" is back", func() error {
-			_, err := c.TrySh(t.Context(), holder, "systemctl is-active virtual-address haproxy")
+			_, err := c.TrySh(t.Context(), holder, "systemctl is-active k8s-virtual-address haproxy")
 			return err
 		})
 		time.Sleep(6 * time.Second) // in which it would
