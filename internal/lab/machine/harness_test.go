@@ -24,6 +24,7 @@ type testLab struct {
 	network  *testbed.Network
 	stateDir string
 	img      Image
+	patience time.Duration // how long a connection may last
 }
 
 // testHost is a machine with what is needed to start and reach it.
@@ -44,7 +45,7 @@ func newTestLabOf(t *testing.T, r Release, kind Kind) *testLab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &testLab{t: t, img: img, network: testbed.New(t)}
+	l := &testLab{t: t, img: img, network: testbed.New(t), patience: time.Minute}
 	// TMPDIR may be a tmpfs that is too small for the disks of a cluster.
 	if l.stateDir, err = os.MkdirTemp("/var/tmp", "k8s-lab-machine-test-"); err != nil {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 		return nil, err
 	}
 	// Connections to a machine that dies hang.
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(time.Now().Add(l.patience))
 	c, chans, reqs, err := ssh.NewClientConn(conn, h.address, &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(l.network.Key)},
 		HostKeyCallback: ssh.FixedHostKey(h.hostKey),

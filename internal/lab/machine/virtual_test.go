@@ -25,6 +25,7 @@ func TestVirtualMachine(t *testing.T) {
 
 func testVirtualMachine(t *testing.T, r Release) {
 	l := newTestLabOf(t, r, VirtualMachine)
+	l.patience = 10 * time.Minute
 	h := l.add("")
 	began := time.Now()
 	l.start(h)
