@@ -25,9 +25,12 @@ resource "k8s_machine" "controller" {
   instance_profile = var.controller_profile
   data_volume      = var.data_volume_size == null ? null : { id = k8s_volume.etcd[count.index].id }
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }
 
@@ -42,9 +45,12 @@ resource "k8s_machine" "worker" {
   ami           = var.ami
   stage         = local.stage
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }
 
@@ -57,9 +63,12 @@ resource "k8s_machine" "lb" {
   ami           = var.ami
   stage         = local.stage
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }
 
@@ -74,9 +83,12 @@ resource "k8s_lb" "this" {
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }
 
@@ -85,11 +97,14 @@ resource "k8s_etcd_cluster" "this" {
   hosts   = k8s_machine.controller[*].host
   pki     = k8s_pki.this.ref
 
-  extra_args = { etcd = var.etcd_flags }
+  extra_args = var.etcd_flags == null ? null : { etcd = var.etcd_flags }
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }
 
@@ -111,9 +126,12 @@ resource "k8s_control_plane" "this" {
   pod_cidr   = var.pod_cidr
   node_cidrs = k8s_network.this.node_cidrs
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }
 
@@ -127,9 +145,12 @@ resource "k8s_worker_pool" "this" {
   kube_proxy_config = var.kube_proxy_config
   containerd_config = var.containerd_config
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }
 
@@ -139,8 +160,11 @@ resource "k8s_addon" "coredns" {
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
 
-  timeouts {
-    create = var.timeout
-    update = var.timeout
+  dynamic "timeouts" {
+    for_each = var.timeout[*]
+    content {
+      create = timeouts.value
+      update = timeouts.value
+    }
   }
 }

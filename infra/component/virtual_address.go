@@ -126,6 +126,7 @@ func (s *LoadBalancerSpec) readVirtualAddress(f Found) {
 	if m := routerIDLine.FindSubmatch(config); m != nil && s.RouterID == 0 {
 		s.RouterID, _ = strconv.Atoi(string(m[1]))
 	}
+	s.RouterID = s.routerID()
 }
 
 // CheckMachines reports machines of a load balancer that cannot share its virtual address. machines are those

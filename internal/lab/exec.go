@@ -36,16 +36,33 @@ func (l *Lab) KnownHost(ctx context.Context, instance string, w io.Writer) (neti
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("instance %s has no public address; k8s-lab exec needs none", instance)
 	}
-	keys, err := machine.HostKeys(ctx, l.dir, i.ID)
+	keys, err := l.hostKeys(ctx, i.ID, address)
 	if err != nil {
-		return netip.Addr{}, err
+		return netip.Addr{}, fmt.Errorf("reading the host keys of %s: %w", instance, err)
 	}
-	for _, key := range keys {
-		if _, err := fmt.Fprintf(w, "%s %s\n", address, key); err != nil {
+	for key := range strings.Lines(keys) {
+		if _, err := fmt.Fprintf(w, "%s %s", address, key); err != nil {
 			return netip.Addr{}, fmt.Errorf("writing the host keys of %s: %w", instance, err)
 		}
 	}
 	return address, nil
+}
+
+// hostKeys returns the public keys of a machine's SSH server, one in a line. Those of a virtual
+// machine are what answers at its address: nobody else is in the networks of a lab.
+func (l *Lab) hostKeys(ctx context.Context, id string, address netip.Addr) (string, error) {
+	read := exec.CommandContext(ctx, "ssh-keyscan", "-T", "20", address.String())
+	if !machine.IsVirtual(l.dir, id) {
+		var err error
+		if read, err = machine.Enter(ctx, l.dir, id, "sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub"); err != nil {
+			return "", err
+		}
+	}
+	keys, err := read.Output()
+	if err == nil && len(keys) == 0 {
+		err = errors.New("nothing answers")
+	}
+	return strings.ReplaceAll(string(keys), address.String()+" ", ""), err
 }
 
 // runningInstance returns the running instance that is called so, see Exec.

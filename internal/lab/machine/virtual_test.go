@@ -2,7 +2,6 @@ package machine
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,12 +51,6 @@ func testVirtualMachine(t *testing.T, r Release) {
 	}
 	says("test $(df -k --output=size / | tail -1) -gt 7500000 && echo grown", "grown") // cloud-init did
 
-	t.Run("host keys", func(t *testing.T) {
-		eventually(t, "the console has the host keys", func() bool {
-			keys, _ := HostKeys(t.Context(), l.stateDir, h.ID)
-			return slices.Contains(keys, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(h.hostKey))))
-		})
-	})
 	t.Run("grow", func(t *testing.T) {
 		h.Root.SizeGiB = 10
 		if err := l.GrowRoot(t.Context(), h.ID, h.Root); err != nil {
@@ -142,19 +135,6 @@ func testVirtualMachine(t *testing.T, r Release) {
 			t.Error("it does not end")
 		}
 	})
-}
-
-func TestPrintedKeys(t *testing.T) {
-	block := func(key string) string {
-		return "[   59.2] cloud-init[803]: x\r\n-----BEGIN SSH HOST KEY KEYS-----\r\necdsa-sha2-nistp256 AAAAE2Vj root@a\r\n" + key + " root@a\r\n-----END SSH HOST KEY KEYS-----\r\n"
-	}
-	console := "booting\n" + block("ssh-ed25519 AAAAC3NzOld=") + "rebooting\n" + block("ssh-ed25519 AAAAC3NzNew=") + "ssh-rsa AAAAother\n"
-	if got, want := printedKeys(console), []string{"ecdsa-sha2-nistp256 AAAAE2Vj", "ssh-ed25519 AAAAC3NzNew="}; !slices.Equal(got, want) {
-		t.Errorf("keys %q, want %q", got, want)
-	}
-	if got := printedKeys("nothing"); got != nil {
-		t.Errorf("keys %q", got)
-	}
 }
 
 // awaitVM returns when admin can log in, which takes a minute without KVM.
