@@ -16,10 +16,9 @@ import (
 
 // firewall is the packet filter of one role on its machines, in place of a security group: it drops what others
 // than the allowed networks send to the role's ports. Everything else, SSH and the ports of other roles too,
-// passes, so that each role of a machine has its own. Name is that of its unit, its table and its file. Units
-// are those that listen on the ports.
+// passes, so that each role of a machine has its own. Units are those that listen on the ports.
 type firewall struct {
-	name  string
+	role  string
 	ports []int
 	units []string
 }
@@ -34,21 +33,23 @@ const (
 )
 
 var (
-	etcdFirewall       = firewall{"k8s-etcd-firewall", []int{EtcdClientPort, EtcdPeerPort}, []string{EtcdUnit}}
-	controllerFirewall = firewall{"k8s-controller-firewall", []int{APIServerPort, managerPort, schedulerPort},
+	etcdFirewall       = firewall{"etcd", []int{EtcdClientPort, EtcdPeerPort}, []string{EtcdUnit}}
+	controllerFirewall = firewall{"controller", []int{APIServerPort, managerPort, schedulerPort},
 		[]string{APIServerUnit, ControllerManagerUnit, SchedulerUnit}}
-	nodeFirewall = firewall{"k8s-node-firewall", []int{kubeletPort, proxyHealth}, []string{KubeletUnit, KubeProxyUnit}}
+	nodeFirewall = firewall{"node", []int{kubeletPort, proxyHealth}, []string{KubeletUnit, KubeProxyUnit}}
 )
 
 // EtcdFirewallPath and EtcdFirewallUnit are the rules of a member and the unit that loads them.
 var EtcdFirewallPath, EtcdFirewallUnit = etcdFirewall.path(), etcdFirewall.unit()
 
 func balancerFirewall(port int) firewall {
-	return firewall{"k8s-balancer-firewall", []int{port}, []string{HAProxyUnit}}
+	return firewall{"balancer", []int{port}, []string{HAProxyUnit}}
 }
 
-func (f firewall) path() string { return firewallPrefix + f.name + ".nft" }
-func (f firewall) unit() string { return f.name + ".service" }
+// name is that of the unit, the table and the file.
+func (f firewall) name() string { return "k8s-" + f.role + "-firewall" }
+func (f firewall) path() string { return firewallPrefix + f.name() + ".nft" }
+func (f firewall) unit() string { return f.name() + ".service" }
 
 // firewallRules is loaded with nft -f, which replaces the table at once. Its first line is read back.
 var firewallRules = template.Must(template.New("").Parse(`# allowed: {{.Allowed}}
@@ -66,10 +67,7 @@ table inet {{.Name}} {
 
 // file returns the rules. Pods may reach a role if pods is valid.
 func (f firewall) file(allowed []netip.Prefix, pods netip.Prefix) desired.File {
-	var listed, ports []string
-	for _, p := range slices.SortedFunc(slices.Values(allowed), netip.Prefix.Compare) {
-		listed = append(listed, p.String())
-	}
+	var ports []string
 	for _, p := range f.ports {
 		ports = append(ports, strconv.Itoa(p))
 	}
@@ -79,13 +77,13 @@ func (f firewall) file(allowed []netip.Prefix, pods netip.Prefix) desired.File {
 	}
 	var b bytes.Buffer
 	// Writing strings to memory cannot fail.
-	_ = firewallRules.Execute(&b, map[string]string{"Name": f.name, "Allowed": strings.Join(listed, ", "), "Ports": strings.Join(ports, ", "),
+	_ = firewallRules.Execute(&b, map[string]string{"Name": f.name(), "Allowed": strings.Join(inOrder(allowed), ", "), "Ports": strings.Join(ports, ", "),
 		"Sources": strings.Join(apart(sources), ", ")})
 	return desired.File{Path: f.path(), Mode: 0o644, Content: b.Bytes()}
 }
 
 // apart returns networks in order without those that lie in another one, which nftables would refuse.
-func apart(networks []netip.Prefix) (out []string) {
+func apart(networks []netip.Prefix) []string {
 	sorted := slices.SortedFunc(slices.Values(networks), func(a, b netip.Prefix) int {
 		if a.Bits() != b.Bits() {
 			return a.Bits() - b.Bits()
@@ -98,7 +96,12 @@ func apart(networks []netip.Prefix) (out []string) {
 			kept = append(kept, p)
 		}
 	}
-	for _, p := range slices.SortedFunc(slices.Values(kept), netip.Prefix.Compare) {
+	return inOrder(kept)
+}
+
+// inOrder returns networks as text, in order.
+func inOrder(networks []netip.Prefix) (out []string) {
+	for _, p := range slices.SortedFunc(slices.Values(networks), netip.Prefix.Compare) {
 		out = append(out, p.String())
 	}
 	return out
@@ -107,7 +110,7 @@ func apart(networks []netip.Prefix) (out []string) {
 // retired ends the rules that earlier settings have loaded.
 func (f firewall) retired() desired.Retired {
 	return desired.Retired{Unit: f.unit(), Paths: []string{unitPath(f.unit()), f.path()},
-		Cleanup: fmt.Sprintf("! %[1]s list table inet %[2]s >/dev/null 2>&1 || %[1]s delete table inet %[2]s", nftProgram, f.name)}
+		Cleanup: fmt.Sprintf("! %[1]s list table inet %[2]s >/dev/null 2>&1 || %[1]s delete table inet %[2]s", nftProgram, f.name())}
 }
 
 // addTo adds the rules and the unit that loads them, and retires both if allowed is nil.
@@ -117,10 +120,10 @@ func (f firewall) addTo(m *Machine, allowed []netip.Prefix, pods netip.Prefix) {
 		return
 	}
 	m.State.Packages = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(m.State.Packages), "nftables"))))
-	u := m.addRules(f.unit(), "Who reaches the ports of "+strings.TrimSuffix(strings.TrimPrefix(f.name, "k8s-"), "-firewall"), "inet "+f.name, f.file(allowed, pods), f.units...)
+	u := m.addRules(f.unit(), "Who reaches the ports of "+f.role, "inet "+f.name(), f.file(allowed, pods), f.units...)
 	// The kernel lists rules in its own form, so only their number can be compared.
 	u.Check = fmt.Sprintf(`[ "$(%s list table inet %s 2>/dev/null | grep -c ' drop$')" = 2 ] || { echo 'nftables lacks rules of table inet %s'; exit 1; }`,
-		nftProgram, f.name, f.name)
+		nftProgram, f.name(), f.name())
 	// Before the programs of the role start.
 	m.State.Units = slices.Insert(m.State.Units, 0, u)
 }
