@@ -42,10 +42,8 @@ time on a machine with two cores.`,
 			return fmt.Errorf("--vcpus %d: a quota is a positive number", opts.VCPUs)
 		}
 		var err error
-		if machines != "" {
-			if opts.Machines, err = machine.ParseKind(machines); err != nil {
-				return fmt.Errorf("--machines: %w", err)
-			}
+		if opts.Machines, err = machine.ParseKind(machines); err != nil {
+			return fmt.Errorf("--machines: %w", err)
 		}
 		if opts.Daemon, err = c.again("daemon"); err != nil {
 			return err

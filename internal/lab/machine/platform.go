@@ -18,12 +18,10 @@ const (
 	VirtualMachine Kind = "vm"
 )
 
-// ParseKind returns the kind with a name. Empty means containers.
+// ParseKind returns the kind with a name. An empty one chooses none.
 func ParseKind(name string) (Kind, error) {
 	switch k := Kind(name); k {
-	case "":
-		return Container, nil
-	case Container, VirtualMachine:
+	case "", Container, VirtualMachine:
 		return k, nil
 	}
 	return "", fmt.Errorf("there are no machines of the kind %q: it is %s or %s", name, Container, VirtualMachine)
