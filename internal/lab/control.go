@@ -57,8 +57,9 @@ type Outside struct {
 
 // newControl adds the rest of the lab to the account's control endpoint: faults of the mirror, of the
 // package archive and of the line to the internet, the requests that the mirror, the archive and the web
-// server received, and the daemon. Without a mirror, in a bare lab, files is nil.
-func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon, publish func(release string) (string, error)) http.Handler {
+// server received, and the daemon.
+func newControl(account *cloud.Account, world *internet, self Daemon, publish func(release string) (string, error)) http.Handler {
+	files := world.files
 	bare := files == nil
 	if bare {
 		files = mirror.New("") // serves nothing

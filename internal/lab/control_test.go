@@ -28,7 +28,8 @@ func newOutside(t *testing.T) (*cloud.Account, *internet) {
 
 func TestControlOfTheOutside(t *testing.T) {
 	account, world := newOutside(t)
-	control := newControl(account, mirror.New(t.TempDir()), world, Daemon{}, nil)
+	world.files = mirror.New(t.TempDir())
+	control := newControl(account, world, Daemon{}, nil)
 	do := func(handler http.Handler, method, path, body string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		r.RemoteAddr = "203.0.113.9:4711"
@@ -85,7 +86,7 @@ func TestControlOfTheOutside(t *testing.T) {
 
 func TestBareLabHasNoMirror(t *testing.T) {
 	account, world := newOutside(t)
-	control := newControl(account, nil, world, Daemon{}, nil)
+	control := newControl(account, world, Daemon{}, nil)
 	for _, tc := range []struct {
 		method, path, body, says string
 	}{
@@ -105,7 +106,7 @@ func TestBareLabHasNoMirror(t *testing.T) {
 func TestToken(t *testing.T) {
 	account, world := newOutside(t)
 	handler := func(token string) http.Handler {
-		return withToken(token, newControl(account, mirror.New(t.TempDir()), world, Daemon{}, nil))
+		return withToken(token, newControl(account, world, Daemon{}, nil))
 	}
 	for _, tc := range []struct {
 		token, path, authorization string

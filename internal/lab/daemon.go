@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,18 +24,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
-)
-
-// Ports that the listeners get if they are free. The API gets any port.
-const (
-	preferredMirrorPort   = 8080
-	preferredRegistryPort = 5000
 )
 
 // vpcNetwork is the network, with the metadata service, DNS and DHCP in every VPC.
@@ -74,7 +65,9 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	if err != nil {
 		return err
 	}
-	s.Operator, s.Slice = slice.Operator, slice.Prefix
+	servers := slice.Servers()
+	archiveAt, webAt, insideAt := servers[0], servers[1], servers[2]
+	s.Operator, s.Slice, s.Artifacts = slice.Operator, slice.Prefix, servers[3]
 	net, err := network.Open(ctx, slice)
 	if err != nil {
 		return err
@@ -108,7 +101,6 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	if err := store.Ask(ctx, account.Authority(store.Key())); err != nil {
 		return err
 	}
-	archiveAt, webAt, insideAt := slice.Servers()[0], slice.Servers()[1], slice.Servers()[2]
 	vpcs.services = metadata.New(account.Instances(), net, outside.Names(archiveAt, webAt, insideAt), log)
 	defer vpcs.services.Close()
 	vpcs.names = func(ctx context.Context) error { return host.This().Names(ctx, l.dir, account.PublicNames()) }
@@ -118,6 +110,11 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	world, err := openInternet(ctx, net, archiveAt, webAt, insideAt, s.CacheDir, log)
 	if err != nil {
 		return err
+	}
+	if !s.Bare {
+		if err := world.addArtifacts(ctx, net, s); err != nil {
+			return err
+		}
 	}
 	return l.listen(ctx, s, machines, account, world, log, announce)
 }
@@ -156,52 +153,19 @@ func publish(l *Lab, s *settings, machines *machine.Manager, account *cloud.Acco
 	}
 }
 
-// served is a handler and where it listens.
-type served struct {
-	handler http.Handler
-	at      net.Listener
-}
-
-// listenArtifacts opens the mirror and the registry, and sets their ports.
-func listenArtifacts(ctx context.Context, s *settings, files *mirror.Handler) ([]served, error) {
-	images, err := registry.New(append([]string{s.ImagesDir}, s.MoreImages...)...) //nolint:contextcheck // reads local files only
-	if err != nil {
-		return nil, fmt.Errorf("image registry: %w", err)
-	}
-	operator := s.Operator.String()
-	mirrorAt, err := listenPort(ctx, operator, &s.MirrorPort, preferredMirrorPort)
-	if err != nil {
-		return nil, fmt.Errorf("artifact mirror: %w", err)
-	}
-	registryAt, err := listenPort(ctx, operator, &s.RegistryPort, preferredRegistryPort)
-	if err != nil {
-		return nil, fmt.Errorf("image registry: %w", err)
-	}
-	return []served{{files, mirrorAt}, {images, registryAt}}, nil
-}
-
-// listen serves the API, the internet's servers and, unless the lab is bare, the mirror and the
-// registry, until ctx ends.
+// listen serves the API and the internet's servers until ctx ends.
 func (l *Lab) listen(ctx context.Context, s settings, machines *machine.Manager, account *cloud.Account, world *internet, log *slog.Logger, announce func()) error {
-	var files *mirror.Handler
-	var servers []served
-	if !s.Bare {
-		files = mirror.New(s.MirrorDir)
-		var err error
-		if servers, err = listenArtifacts(ctx, &s, files); err != nil {
-			return err
-		}
-	}
-	apiAt, err := listenPort(ctx, "127.0.0.1", &s.APIPort, 0)
+	apiAt, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), s.APIPort).String())
 	if err != nil {
 		return fmt.Errorf("API: %w", err)
 	}
+	s.APIPort = apiAt.Addr().(*net.TCPAddr).AddrPort().Port()
 	if err := l.writeSettings(s); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	api := withToken(s.Token, newControl(account, files, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}, publish(l, &s, machines, account)))
-	servers = append(servers, served{world.archive, world.archiveListener}, served{outside.Web(&world.webLog), world.webListener})
+	api := withToken(s.Token, newControl(account, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}, publish(l, &s, machines, account)))
+	servers := slices.Concat([]served{{world.archive, world.archiveListener}, {outside.Web(&world.webLog), world.webListener}}, world.artifacts)
 	for n := range servers {
 		servers[n].handler = world.line.Handler(servers[n].handler)
 	}
@@ -228,24 +192,6 @@ func (l *Lab) listen(ctx context.Context, s settings, machines *machine.Manager,
 		return err
 	}
 	return nil
-}
-
-// listenPort listens on *port if it is set, else on the preferred port, else on any free one, and
-// sets *port.
-func listenPort(ctx context.Context, host string, port *int, preferred int) (net.Listener, error) {
-	var tcp net.ListenConfig
-	if *port != 0 {
-		return tcp.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(*port)))
-	}
-	at, err := tcp.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(preferred)))
-	if err != nil {
-		at, err = tcp.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
-	}
-	if err != nil {
-		return nil, err
-	}
-	*port = at.Addr().(*net.TCPAddr).Port
-	return at, nil
 }
 
 // bootID identifies the host's boot. No machine survives a reboot of the host.

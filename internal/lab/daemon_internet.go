@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"path/filepath"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 )
 
@@ -19,7 +22,21 @@ type internet struct {
 	line                                      outside.Line // between every client, also on this host, and all servers but the APIs
 	archiveListener, webListener, apiListener net.Listener
 	archiveLog, webLog                        outside.Log
+	files                                     *mirror.Handler // nil in a bare lab
+	artifacts                                 []served        // mirror and registry
 }
+
+// served is a handler and where it listens.
+type served struct {
+	handler http.Handler
+	at      net.Listener
+}
+
+// Ports of the artifact mirror and the image registry.
+const (
+	mirrorPort   = 8080
+	registryPort = 5000
+)
 
 // openInternet listens on the addresses of the archive, of the web server and of the AWS APIs. It does
 // not serve yet.
@@ -37,4 +54,24 @@ func openInternet(ctx context.Context, in *network.Manager, archive, web, api ne
 	}
 	world.archive = outside.NewArchive(filepath.Join(cacheDir, "archive"), sources.DebianMirror(), &world.archiveLog, log)
 	return &world, nil
+}
+
+// addArtifacts opens the mirror and the registry. They are in the internet, as releases and registries are, and
+// not on the host: a firewall of the host, which drops what comes in, does not stop them.
+func (w *internet) addArtifacts(ctx context.Context, in *network.Manager, s settings) error {
+	images, err := registry.New(append([]string{s.ImagesDir}, s.MoreImages...)...) //nolint:contextcheck // reads local files only
+	if err != nil {
+		return fmt.Errorf("image registry: %w", err)
+	}
+	mirrorAt, err := in.ListenInternet(ctx, netip.AddrPortFrom(s.Artifacts, mirrorPort))
+	if err != nil {
+		return fmt.Errorf("artifact mirror: %w", err)
+	}
+	registryAt, err := in.ListenInternet(ctx, netip.AddrPortFrom(s.Artifacts, registryPort))
+	if err != nil {
+		return fmt.Errorf("image registry: %w", err)
+	}
+	w.files = mirror.New(s.MirrorDir)
+	w.artifacts = []served{{w.files, mirrorAt}, {images, registryAt}}
+	return nil
 }

@@ -68,7 +68,7 @@ const (
 )
 
 // format is the version of the files of a lab. It changes with the meaning of any of them.
-const format = 2
+const format = 3
 
 // FormatError says that another version of this program has made a lab.
 type FormatError struct {
@@ -96,24 +96,23 @@ type settings struct {
 	Machines        machine.Kind    `json:"machines"`
 	VCPUs           int             `json:"vcpus,omitempty"` // quota; zero is EC2's default
 	Bare            bool            `json:"bare"`            // EC2 only, without mirror and registry
-	APIPort         int             `json:"api_port,omitempty"`
-	MirrorPort      int             `json:"mirror_port,omitempty"`
-	RegistryPort    int             `json:"registry_port,omitempty"`
+	APIPort         uint16          `json:"api_port,omitempty"`
 	Operator        netip.Addr      `json:"operator"`
+	Artifacts       netip.Addr      `json:"artifacts"` // of mirror and registry, in the lab's internet
 	Slice           netip.Prefix    `json:"slice"`
 }
 
 func (s settings) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", s.APIPort) }
 
 // mirror and registry are empty if the lab is bare.
-func (s settings) mirror() string   { return s.served(s.MirrorPort) }
-func (s settings) registry() string { return s.served(s.RegistryPort) }
+func (s settings) mirror() string   { return s.served(mirrorPort) }
+func (s settings) registry() string { return s.served(registryPort) }
 
-func (s settings) served(port int) string {
+func (s settings) served(port uint16) string {
 	if s.Bare {
 		return ""
 	}
-	return fmt.Sprintf("http://%s:%d", s.Operator, port)
+	return "http://" + netip.AddrPortFrom(s.Artifacts, port).String()
 }
 
 // readSettings returns settings without content if there is no lab. The error is a FormatError,

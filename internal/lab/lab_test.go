@@ -259,6 +259,26 @@ func TestLab(t *testing.T) {
 			}
 		}
 	})
+	// A computer with ufw or firewalld drops what others begin to send it.
+	t.Run("a firewall of the host", func(t *testing.T) {
+		slice := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(filepath.Join(lab.dir, "slice")))))
+		rules := "table inet k8s_lab_test {\n chain in {\n type filter hook input priority 0; policy accept;\n iifname kl" + slice + " tcp flags & (syn | ack) == syn drop\n }\n}\n"
+		load := exec.CommandContext(ctx, "nft", "-f", "-")
+		load.Stdin = strings.NewReader(rules)
+		if out, err := load.CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v\n%s", err, out)
+		}
+		defer func() {
+			if out, err := exec.CommandContext(context.WithoutCancel(ctx), "nft", "delete", "table", "inet", "k8s_lab_test").CombinedOutput(); err != nil {
+				t.Errorf("nft: %v\n%s", err, out)
+			}
+		}()
+		registry := must[process.Endpoints](t)(must[*process.Lab](t)(process.New(lab.dir, "", nil)).Endpoints()).Images
+		script := "for url in " + os.Getenv("K8S_ARTIFACT_MIRROR") + "/SHA256SUMS " + registry + "/v2/; do curl -s -m 5 -o /dev/null -w '%{http_code} ' $url || true; done"
+		if got := w.sh(t, *one.PublicIpAddress, script); got != "200 200" {
+			t.Errorf("mirror and registry answer %s", got)
+		}
+	})
 	t.Run("S3", func(t *testing.T) {
 		if out := lab.must(t, "bucket", "backups") + lab.must(t, "bucket", "backups"); strings.Count(out, "There is a bucket backups") != 2 {
 			t.Errorf("bucket says %q", out)

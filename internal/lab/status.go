@@ -194,11 +194,14 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 			t.row(describeFault(f))
 		}
 	}
-	if len(s.Host.Settings)+len(s.Host.Modules) > 0 {
+	if len(s.Host.Settings)+len(s.Host.Controllers)+len(s.Host.Modules) > 0 {
 		t.head("Changed on this host")
 	}
 	for _, c := range s.Host.Settings {
 		t.row(c.Path, fmt.Sprintf("%d, was %d", c.Now, c.Before), "put back when the last lab goes down")
+	}
+	for _, c := range s.Host.Controllers {
+		t.row(c.Path, "+"+c.Name, "disabled when the last lab goes down")
 	}
 	for _, m := range s.Host.Modules {
 		t.row("module "+m, "loaded", "stays until the host reboots")

@@ -14,7 +14,7 @@ import (
 
 func TestWriteStatus(t *testing.T) {
 	now := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := settings{Region: "us-east-1", APIPort: 4566, MirrorPort: 8080, RegistryPort: 5000, Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush", Format: format}
+	s := settings{Region: "us-east-1", APIPort: 4566, Artifacts: netip.MustParseAddr("203.0.113.62"), Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush", Format: format}
 	l := Lab{dir: t.TempDir()}
 	if err := l.writeSettings(s); err != nil {
 		t.Fatal(err)
@@ -39,15 +39,15 @@ func TestWriteStatus(t *testing.T) {
 	status := Status{
 		Dir: "/var/lib/k8s-lab/default", PID: 7, Started: now.Add(-time.Hour), Endpoints: endpoints, Account: o,
 		Faults: []map[string]any{{"kind": "capacity", "count": 2}},
-		Host:   host.Changes{Settings: []host.Setting{{Path: "/proc/sys/fs/limit", Before: 128, Now: 8192}}, Modules: []string{"overlay"}},
+		Host:   host.Changes{Settings: []host.Setting{{Path: "/proc/sys/fs/limit", Before: 128, Now: 8192}}, Controllers: []host.Controller{{Path: "/sys/fs/cgroup/cgroup.subtree_control", Name: "hugetlb"}}, Modules: []string{"overlay"}},
 	}
 	if err := status.Write(&got, now); err != nil {
 		t.Fatal(err)
 	}
 	want := `Local EC2 in /var/lib/k8s-lab/default, up 1h0m0s (pid 7)
   API        http://127.0.0.1:4566  us-east-1
-  artifacts  http://203.0.113.1:8080
-  images     http://203.0.113.1:5000
+  artifacts  http://203.0.113.62:8080
+  images     http://203.0.113.62:5000
   network    203.0.113.0/26  operator 203.0.113.1
 
 Instances
@@ -84,8 +84,9 @@ Faults
   capacity count=2
 
 Changed on this host
-  /proc/sys/fs/limit  8192, was 128  put back when the last lab goes down
-  module overlay      loaded         stays until the host reboots
+  /proc/sys/fs/limit                     8192, was 128  put back when the last lab goes down
+  /sys/fs/cgroup/cgroup.subtree_control  +hugetlb       disabled when the last lab goes down
+  module overlay                         loaded         stays until the host reboots
 `
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
@@ -164,7 +165,7 @@ func TestRegion(t *testing.T) {
 func TestMirrorsOfCilium(t *testing.T) {
 	for _, cilium := range []bool{false, true} {
 		l := &Lab{dir: t.TempDir()}
-		if err := l.writeSettings(settings{APIPort: 1, RegistryPort: 5000, Operator: netip.MustParseAddr("198.51.100.1"), Cilium: cilium}); err != nil {
+		if err := l.writeSettings(settings{APIPort: 1, Artifacts: netip.MustParseAddr("198.51.100.62"), Cilium: cilium}); err != nil {
 			t.Fatal(err)
 		}
 		v, err := l.Vars()

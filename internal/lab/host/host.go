@@ -33,6 +33,9 @@ type Changes struct {
 	Labs []string `json:"labs"`
 	// Settings are put back when the last of the labs ends.
 	Settings []Setting `json:"settings"`
+	// Controllers of control groups that were enabled below the root group (cgroup v2). They are disabled when
+	// the last of the labs ends.
+	Controllers []Controller `json:"controllers"`
 	// Modules are the kernel modules that a lab loaded. They stay.
 	Modules []string `json:"modules"`
 }
@@ -44,11 +47,18 @@ type Setting struct {
 	Now    int    `json:"now"`
 }
 
+// Controller is a controller of control groups that was enabled.
+type Controller struct {
+	Path string `json:"path"` // such as /sys/fs/cgroup/cgroup.subtree_control
+	Name string `json:"name"` // such as hugetlb
+}
+
 // Host is the host's settings and the record of what was changed.
 type Host struct {
 	dir    string         // of record and lock
 	hosts  string         // the file hosts
 	raised map[string]int // the least value of each setting, by path
+	groups []string       // where the root group of cgroup v2 may be
 }
 
 const (
@@ -65,7 +75,10 @@ const (
 // shares one limit, 128 by default. A worker's containerd, kubelet and pods take a dozen, and
 // without one containerd starts without its CRI service.
 func This() Host {
-	return Host{dir: "/run/k8s-lab-host", hosts: "/etc/hosts", raised: map[string]int{"/proc/sys/fs/inotify/max_user_instances": 8192}}
+	return Host{
+		dir: "/run/k8s-lab-host", hosts: "/etc/hosts", raised: map[string]int{"/proc/sys/fs/inotify/max_user_instances": 8192},
+		groups: []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"},
+	}
 }
 
 // Use raises the settings for the lab in a state directory, which exists, and records the kernel
@@ -86,6 +99,9 @@ func (h Host) Use(ctx context.Context, lab string, modules []string) error {
 			if err := os.WriteFile(path, []byte(strconv.Itoa(wanted)), 0o644); err != nil {
 				return fmt.Errorf("raising %s from %d to %d, which the machines need: %w", path, now, wanted, err)
 			}
+		}
+		if err := h.enableControllers(c); err != nil {
+			return err
 		}
 		if !slices.Contains(c.Labs, lab) {
 			c.Labs = append(c.Labs, lab)
@@ -121,7 +137,8 @@ func (h Host) Release(ctx context.Context, lab string) error {
 				return fmt.Errorf("putting back %s: %w", s.Path, err)
 			}
 		}
-		c.Settings = nil
+		disableControllers(c.Controllers)
+		c.Settings, c.Controllers = nil, nil
 		return nil
 	})
 }

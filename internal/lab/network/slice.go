@@ -41,7 +41,7 @@ const (
 	slicesOfRange = 4
 	sliceBits     = 26
 	// serverCount is how many of a slice's addresses are kept for servers in the internet.
-	serverCount = 3
+	serverCount = 4
 	// claimsDir records which lab has which slice. A reboot removes it, as it does a lab's network.
 	claimsDir = "/run/k8s-lab"
 	// sliceFile is the file in a state directory that has the index of its slice.

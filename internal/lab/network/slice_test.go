@@ -132,7 +132,7 @@ func TestSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 		addrs := s.PublicIPs()
-		if len(addrs) != 57 {
+		if len(addrs) != 56 {
 			t.Errorf("slice %d has %d public addresses", index, len(addrs))
 		}
 		for _, addr := range slices.Concat(addrs, s.Servers(), []netip.Addr{s.Operator, s.internet()}) {
