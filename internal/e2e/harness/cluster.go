@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -217,9 +218,25 @@ func (c *Cluster) Sh(t *testing.T, machine, script string) string {
 
 // TrySh is Sh, but returns the error. The output combines both streams.
 func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, error) {
+	out, err := c.run(ctx, machine, strings.NewReader(script), "sh -s")
+	if err != nil {
+		return out, fmt.Errorf("%s: %w\n%s\n%s", machine, err, script, out)
+	}
+	return out, nil
+}
+
+// Send runs a command as root on a machine, which reads what from gives.
+func (c *Cluster) Send(ctx context.Context, machine string, from io.Reader, command string) error {
+	if out, err := c.run(ctx, machine, from, command); err != nil {
+		return fmt.Errorf("%s: %s: %w\n%s", machine, command, err, out)
+	}
+	return nil
+}
+
+func (c *Cluster) run(ctx context.Context, machine string, stdin io.Reader, command string) (string, error) {
 	client, err := c.connect(ctx, machine)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", machine, err)
+		return "", err
 	}
 	defer func() { _ = client.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
@@ -228,12 +245,9 @@ func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, er
 	if err != nil {
 		return "", err
 	}
-	session.Stdin = strings.NewReader(script)
-	out, err := session.CombinedOutput("sudo -n sh -s")
-	if err != nil {
-		return string(out), fmt.Errorf("%s: %w\n%s\n%s", machine, err, script, out)
-	}
-	return string(out), nil
+	session.Stdin = stdin
+	out, err := session.CombinedOutput("sudo -n " + command)
+	return string(out), err
 }
 
 // connect logs in to a machine, through the bastion if there is one.
