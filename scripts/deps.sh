@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the local EC2 and the tests need, when they are missing; those of
-# virtual machines if the argument is vm.
+# virtual machines if the argument is vm or nested.
 set -eu
 need=()
 want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
@@ -18,10 +18,12 @@ want mkfs.ext4 e2fsprogs
 want gcc gcc
 want shellcheck shellcheck
 want gpg gnupg
-if [ "${1:-}" = vm ]; then
+case "${1:-}" in
+vm | nested)
   want qemu-system-x86_64 qemu-system-x86
   want qemu-img qemu-utils
-fi
+  ;;
+esac
 # Ubuntu has it beside debootstrap, not with it.
 [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || need+=(debian-archive-keyring)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)

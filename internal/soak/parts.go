@@ -57,6 +57,8 @@ var parts = []part{
 			{packages: []string{"../lab/machine"}, only: "^TestVirtualMachine$", env: []string{"K8S_VM=1"}},
 			{packages: []string{"virtual"}, env: []string{"K8S_VM=1"}},
 		}},
+	{name: "nested", shows: "the main job in a local EC2 of containers inside a virtual machine: cgroup v2, a firewall that drops what comes in, addresses in use, and nothing left",
+		steps: []step{{packages: []string{"nested"}, env: []string{"K8S_NESTED=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy, and with steps for which make test has no room", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}, env: []string{"K8S_E2E_LONG=1"}}}},
 	{name: "load-2", shows: "the other half", load: true,
