@@ -6,12 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/nsenter"
 )
 
 // netnsDir is where ip-netns(8) and nspawn look for named network namespaces.
@@ -26,44 +27,8 @@ func netnsPath(name string) string { return filepath.Join(netnsDir, name) }
 // sysctl is one setting below /proc/sys/net and its value.
 type sysctl struct{ key, value string }
 
-// within runs fn on a thread in a pinned namespace. Sockets that fn opens and processes that it
-// starts stay there; goroutines that it starts do not.
-func within(name string, fn func() error) error {
-	target, err := netns.GetFromPath(netnsPath(name))
-	if err != nil {
-		return fmt.Errorf("open network namespace %s: %w", name, err)
-	}
-	defer target.Close()
-	return onThread(func() error {
-		if err := netns.Set(target); err != nil {
-			return fmt.Errorf("enter network namespace %s: %w", name, err)
-		}
-		return fn()
-	})
-}
-
-// onThread runs fn on a locked thread, and then moves the thread back to the namespace it came
-// from. If that fails, the thread ends with its goroutine, so that no other goroutine runs in the
-// wrong namespace.
-func onThread(fn func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		origin, err := netns.Get()
-		if err != nil {
-			runtime.UnlockOSThread()
-			result <- fmt.Errorf("open the current network namespace: %w", err)
-			return
-		}
-		defer origin.Close()
-		err = fn()
-		if netns.Set(origin) == nil {
-			runtime.UnlockOSThread()
-		}
-		result <- err
-	}()
-	return <-result
-}
+// within is [nsenter.Run] in a pinned namespace.
+func within(name string, fn func() error) error { return nsenter.Run(netnsPath(name), fn) }
 
 // ensureNamespace creates a pinned namespace unless it exists, with its loopback up and IPv6 off,
 // and says whether it did. The settings are applied only to a new one, since a machine may have
@@ -98,7 +63,7 @@ func createNamespace(name string, settings []sysctl) error {
 		if err := os.WriteFile(path, nil, 0o444); err != nil {
 			return err
 		}
-		err := onThread(func() error {
+		err := nsenter.OnThread(func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 				return fmt.Errorf("unshare: %w", err)
 			}

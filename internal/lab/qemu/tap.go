@@ -3,11 +3,11 @@ package qemu
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/nsenter"
 )
 
 // An Interface is what a guest needs to know of the interface that it takes the place of.
@@ -21,7 +21,7 @@ type Interface struct {
 // address.
 func Connect(namespace, name string) (Interface, error) {
 	var found Interface
-	err := within(namespace, func() error {
+	err := nsenter.Run(namespace, func() error {
 		outer, err := netlink.LinkByName(name)
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", name, err)
@@ -65,7 +65,7 @@ func Connect(namespace, name string) (Interface, error) {
 
 // Disconnect undoes Connect. It is no error if nothing is connected, or if the namespace is gone.
 func Disconnect(namespace, name string) error {
-	err := within(namespace, func() error {
+	err := nsenter.Run(namespace, func() error {
 		outer, err := netlink.LinkByName(name)
 		if err == nil {
 			err = netlink.QdiscDel(ingress(outer))
@@ -118,24 +118,4 @@ func redirect(from, to netlink.Link) error {
 		Sel:     &netlink.TcU32Sel{Flags: netlink.TC_U32_TERMINAL, Nkeys: 1, Keys: []netlink.TcU32Key{{}}},
 		Actions: []netlink.Action{netlink.NewMirredAction(to.Attrs().Index)},
 	})
-}
-
-// within runs f on a thread in a network namespace.
-func within(namespace string, f func() error) error {
-	target, err := netns.GetFromPath(namespace)
-	if err != nil {
-		return err
-	}
-	defer target.Close()
-	result := make(chan error, 1)
-	go func() {
-		// The thread is not unlocked: it ends with the goroutine, and no other one runs in the namespace.
-		runtime.LockOSThread()
-		if err := netns.Set(target); err != nil {
-			result <- err
-			return
-		}
-		result <- f()
-	}()
-	return <-result
 }
