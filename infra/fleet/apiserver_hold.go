@@ -49,7 +49,7 @@ func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move f
 // apiServers returns those of the machines on which an API server runs. It also opens the SSH
 // connections that the hold needs.
 func apiServers(ctx context.Context, machines []*Machine) []*Machine {
-	ctx, cancel := context.WithTimeout(ctx, ProbeBudget)
+	ctx, cancel := Probing(ctx)
 	defer cancel()
 	var mu sync.Mutex
 	runs := map[string]bool{}

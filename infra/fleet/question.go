@@ -35,7 +35,7 @@ func FirstAnswer[T any](ctx context.Context, machines []*Machine, ask func(conte
 // connection, which a load balancer may give to another server. It ends with ctx or after
 // ProbeBudget.
 func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ProbeBudget, fmt.Errorf("not within %s", ProbeBudget))
+	ctx, cancel := Probing(ctx)
 	defer cancel()
 	once := Question[T]{endpoint, func(ctx context.Context) (none T, err error) {
 		c, err := a.connect(ctx, endpoint, a.dial)

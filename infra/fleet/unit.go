@@ -140,9 +140,10 @@ func (t Target) SSH(command string) string {
 	return strings.Join(append(parts, h.User+"@"+h.Address, command), " ")
 }
 
-// Within runs f with a deadline of its own. If the deadline ended it, the error says what was
+// Within runs f with a deadline of its own, see [Patience]. If the deadline ended it, the error says what was
 // waited for and how long.
 func Within(ctx context.Context, budget time.Duration, what string, f func(context.Context) error) error {
+	budget = Patience(ctx, budget)
 	patience := fmt.Errorf("%s: not within %s", what, budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, patience)
 	defer cancel()

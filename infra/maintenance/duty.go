@@ -73,7 +73,7 @@ var dutyUnits = []host.UnitFiles{
 // address.
 func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
 	d := &Duty{fleet: f, m: f.Machine(t), patience: fleet.RestoreBudget}
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+	ctx, cancel := fleet.Observing(ctx)
 	defer cancel()
 	var err error
 	if d.units, d.before, d.files, err = host.ReadNoted(ctx, d.m.Remote, deed.StopNote, dutyUnits...); err != nil {

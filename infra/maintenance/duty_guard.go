@@ -180,7 +180,7 @@ func (d *Duty) guardAPI(ctx context.Context, how going, leaving func(string) boo
 // otherAPIServers returns the addresses that API servers publish in the cluster, without this
 // machine's and those of leaving machines.
 func (d *Duty) otherAPIServers(ctx context.Context, c *kube.Client, leaving func(string) bool) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, fleet.ProbeBudget)
+	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
 	announced, err := c.Typed().DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})

@@ -73,7 +73,7 @@ func (r role) claimOn(ctx context.Context, m *fleet.Machine) (string, error) {
 // anothers reports whether a machine has another claim than the record. A record without a claim
 // owns what has none.
 func (o *operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+	ctx, cancel := fleet.Observing(ctx)
 	defer cancel()
 	claim, err := o.role.claimOn(ctx, m)
 	return claim != "" && claim != o.record.Claim, err

@@ -35,7 +35,7 @@ func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
 // systemDrift compares the objects that every cluster needs through the first API server that
 // answers. The report names the object.
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
+	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
 	drift, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.QuestionsFor(machinesOf(o.machines), o.systemObjectDrift))
 	if err != nil {

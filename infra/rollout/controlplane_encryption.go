@@ -141,7 +141,7 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	if under == "" || len(generations) < 2 {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
+	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
 	s, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) (sealing, error) {
 		c, err := o.storageFrom(ctx, m)

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -234,7 +233,7 @@ func (o *etcdOperation) contents(ctx context.Context, r *Report) {
 	if len(r.Unjudged) > 0 {
 		return // nobody answered the question before
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
+	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
 	held, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines),
 		func(ctx context.Context, m *fleet.Machine) (etcd.Contents, error) {
@@ -251,7 +250,7 @@ func (o *etcdOperation) contents(ctx context.Context, r *Report) {
 
 // membershipDrift compares the cluster's member list with the wanted members.
 func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
+	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
 	members, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines), o.membersBy))
 	if err != nil {

@@ -59,7 +59,7 @@ func (x EtcdBackup) maxAge() time.Duration {
 // own.
 func (x EtcdBackup) observe(ctx context.Context, o *operation) Report {
 	return o.report(ctx, func(ctx context.Context, r *Report) {
-		ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
+		ctx, cancel := fleet.Probing(ctx)
 		defer cancel()
 		r.Snapshots, r.Findings, r.Unjudged = x.judge(o.fleet.Now(), o.snapshots(ctx))
 	})

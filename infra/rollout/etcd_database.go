@@ -24,7 +24,7 @@ type databaseFacts struct {
 // databases adds alarms and databases to a report. A member that does not answer is left out: other
 // findings are about it.
 func (o *etcdOperation) databases(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeout(ctx, fleet.ProbeBudget)
+	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
 	var (
 		mu  sync.Mutex

@@ -58,7 +58,7 @@ func (o *etcdOperation) apiMachines(ctx context.Context) []*fleet.Machine {
 	if o.want.Controllers == nil {
 		return machines
 	}
-	finding, cancel := context.WithTimeout(ctx, fleet.ProbeBudget) // it may ask a cloud that does not answer
+	finding, cancel := fleet.Probing(ctx) // it may ask a cloud that does not answer
 	defer cancel()
 	targets, err := o.want.Controllers(finding)
 	if err != nil {

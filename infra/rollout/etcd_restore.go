@@ -106,7 +106,7 @@ func (o *etcdOperation) restoreFacts(ctx context.Context, r EtcdRestore) (restor
 // restored one, whose members refuse to talk to it, and the next apply removes them.
 func (o *etcdOperation) present(ctx context.Context) []*fleet.Machine {
 	away := fleet.EachAll(ctx, o.leavers, func(ctx context.Context, m *fleet.Machine) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+		ctx, cancel := fleet.Observing(ctx)
 		defer cancel()
 		return m.Remote.Ping(ctx)
 	})

@@ -69,7 +69,7 @@ func (e *Engine) inspect(ctx context.Context, targets []fleet.Target, traces com
 var ErrNoMachines = errors.New("there are no machines")
 
 func (e *Engine) read(ctx context.Context, t fleet.Target, traces component.Traces) (component.Found, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+	ctx, cancel := fleet.Observing(ctx)
 	defer cancel()
 	files, err := host.Read(ctx, e.Fleet.Machine(t).Remote, traces.Files, traces.Programs)
 	if err != nil {

@@ -69,7 +69,7 @@ func (o *operation) removeLeft(ctx context.Context) error {
 // observeLeft reports the machines that could not be reached when they left the role: as findings
 // if they answer, since the role must still be removed from them.
 func (o *operation) observeLeft(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+	ctx, cancel := fleet.Observing(ctx)
 	defer cancel()
 	silent := o.eachLeft(ctx, func(ctx context.Context, m *fleet.Machine, _ Leftover) error { return m.Remote.Ping(ctx) })
 	r.Left = map[string]error{}

@@ -63,8 +63,7 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		wait.Go(func() { more(ctx, &extra) })
 	}
 	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget,
-			fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+		ctx, cancel := fleet.Observing(ctx)
 		defer cancel()
 		err := o.observe(ctx, m)
 		if err != nil && ctx.Err() != nil && !fleet.Unreachable(err) {

@@ -112,7 +112,7 @@ func (a EtcdAlarm) String() string {
 // Status returns the state of a cluster. An unhealthy cluster is no error: Problems say what could
 // not be asked.
 func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
-	ctx, cancel := context.WithTimeout(remote.RememberUnreachable(ctx, rememberFor), fleet.ObserveBudget)
+	ctx, cancel := fleet.Observing(remote.RememberUnreachable(ctx, rememberFor))
 	defer cancel()
 	b := statusBuilder{fleet: e.Fleet, access: e.Fleet.Access(q.API.PKI)}
 	defer b.access.Close()

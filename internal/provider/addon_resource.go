@@ -68,7 +68,7 @@ var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstruct
 	},
 }
 
-var addonDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: roleTimeout, Delete: pkiTimeout}
+var addonDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: roleTimeout, Delete: pkiTimeout, Waits: true}
 
 // addonImportNeeds are the arguments that an import id must contain.
 var addonImportNeeds = []string{"name", "control_plane", "pki"}
@@ -262,7 +262,7 @@ func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	rec := r.apply(ctx, &plan, addonRecord{}, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -281,7 +281,7 @@ func (r *addonResource) Update(ctx context.Context, req resource.UpdateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	rec = r.apply(ctx, &plan, rec, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
@@ -332,7 +332,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	if state.off(ctx, &resp.Diagnostics) {
 		return
@@ -356,7 +356,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	if state.off(ctx, &resp.Diagnostics) {
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",

@@ -23,7 +23,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
 	defer cancel()
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot make machine "+m.Name.ValueString(), err) }
 
@@ -87,7 +87,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, ok := r.data.awsForRead(ctx, "Cannot refresh machine "+m.Name.ValueString(), &resp.Diagnostics)
 	if !ok {
@@ -183,7 +183,7 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 		fail(err)
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
 	defer cancel()
 	private, err = r.converge(ctx, client, &m, state, restart, private, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, holdingKey, private.holding, &resp.Diagnostics)
@@ -300,7 +300,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	if err == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
+		ctx, cancel = patiently(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
 		if err = client.DeleteMachine(ctx, m.ID.ValueString(), spec); err != nil {
 			left.undo(ctx, client, &resp.Diagnostics)

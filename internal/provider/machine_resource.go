@@ -36,7 +36,7 @@ var (
 	_ resource.ResourceWithImportState = (*machineResource)(nil)
 )
 
-var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: readTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout}
+var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: readTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout, Waits: true}
 
 // maxFurtherGroups is one less than the highest quota of groups for an interface.
 // https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html

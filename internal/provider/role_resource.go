@@ -112,7 +112,7 @@ func roleAttributes() map[string]schema.Attribute {
 	}
 }
 
-var roleDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: rollTimeout, Delete: roleTimeout}
+var roleDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: rollTimeout, Delete: roleTimeout, Waits: true}
 
 // roleResource is the Terraform resource of a role.
 type roleResource[M any, S rollout.Role] struct {
@@ -250,7 +250,7 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
 	var h holding
@@ -291,7 +291,7 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	h := readHolding(ctx, req.Private, r.role.common(&prior).Claim, &resp.Diagnostics)
 	off := r.power(ctx, req.Plan, &resp.Diagnostics).allOff()
@@ -386,7 +386,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	off := r.power(ctx, req.State, &resp.Diagnostics).allOff()
 	if r.data.sshUnknown && !off {
@@ -443,7 +443,7 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if !mayDelete(ctx, what, req.State, &resp.Diagnostics) {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := patiently(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
 	if r.data.elsewhere(ctx, what, h, &resp.Diagnostics); resp.Diagnostics.HasError() {

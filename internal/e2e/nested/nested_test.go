@@ -63,7 +63,7 @@ ip link set taken up
 
 // settings are what a slow computer needs.
 const settings = `
-timeout     = "90m"
+timeout     = "180m"
 etcd_flags  = { heartbeat-interval = "1000", election-timeout = "10000" }
 `
 

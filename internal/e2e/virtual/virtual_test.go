@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 const patience = `
 controllers = 1
 workers     = 1
-timeout     = "60m"
+timeout     = "180m"
 etcd_flags  = { heartbeat-interval = "1000", election-timeout = "10000" }
 `
 

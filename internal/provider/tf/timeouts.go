@@ -12,12 +12,20 @@ import (
 
 // Deadlines are the default time limits of a resource. The timeouts block has no attribute for an
 // operation whose limit is zero.
-type Deadlines struct{ Create, Read, Update, Delete time.Duration }
+type Deadlines struct {
+	Create, Read, Update, Delete time.Duration
+	// Waits says that a longer limit also lengthens the single waits of an operation.
+	Waits bool
+}
 
 // Block returns the timeouts block. Its descriptions say the defaults.
 func (d Deadlines) Block(ctx context.Context) schema.Block {
 	describe := func(operation string, limit time.Duration) string {
-		return fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`.", operation, ShortDuration(limit))
+		text := fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`.", operation, ShortDuration(limit))
+		if d.Waits {
+			text += " With more than that, each single wait may take longer in proportion."
+		}
+		return text
 	}
 	block := timeouts.Block(ctx, timeouts.Opts{
 		Create: d.Create > 0, CreateDescription: describe("creation", d.Create),
