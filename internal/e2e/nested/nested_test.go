@@ -63,6 +63,8 @@ ip link set taken up
 
 // settings are what a slow computer needs.
 const settings = `
+controllers = 1
+workers     = 1
 timeout     = "180m"
 etcd_flags  = { heartbeat-interval = "1000", election-timeout = "10000" }
 `
