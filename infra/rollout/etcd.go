@@ -26,6 +26,8 @@ type etcdOperation struct {
 	// leavers are the machines of members that are no longer wanted. Their health is checked while
 	// they are members. Only a restore changes them here: it puts their data aside.
 	leavers []*fleet.Machine
+	// former are the machines of members whose names other machines have now.
+	former []*fleet.Machine
 }
 
 // operate makes o an operation on this etcd cluster.
@@ -33,7 +35,10 @@ func (x Etcd) operate(o *operation, prior Role) *etcdOperation {
 	o.probes = []desired.Directory{{Path: etcdMemberDir}}
 	out := &etcdOperation{operation: o, want: x}
 	if before, ok := prior.(Etcd); ok {
-		out.leavers = o.fleet.Machines(leaving(x.Targets, before.Targets))
+		out.leavers = o.fleet.Machines(fleet.Leaving(x.Targets, before.Targets))
+		for _, t := range fleet.Superseded(x.Targets, before.Targets) {
+			out.former = append(out.former, o.fleet.Machine(t.Former()))
+		}
 		// Terraform keeps a role only once it was applied, so there is a cluster, also if no record
 		// says so (after an import). Empty members beside it would be another one.
 		o.record.Formed = true

@@ -42,7 +42,8 @@ func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 // cluster with a quorum, and no machine that leaves serves another one. A member that has left
 // serves nothing any more, once it has noticed.
 func (o *etcdOperation) guardCopies(ctx context.Context) error {
-	if len(o.leavers) == 0 {
+	leavers := slices.Concat(o.leavers, o.former)
+	if len(leavers) == 0 {
 		return nil
 	}
 	members, err := o.members(ctx, o.reached())
@@ -50,11 +51,11 @@ func (o *etcdOperation) guardCopies(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return &fleet.GuardError{Refused: "delete the data of etcd on " + fleet.List(namesOf(o.leavers)),
+		return &fleet.GuardError{Refused: "delete the data of etcd on " + fleet.List(namesOf(leavers)),
 			Reason: "no member that stays tells whether it has a copy: " + err.Error(), Advice: keepCopies}
 	}
 	serving, err := fleet.UntilNone(ctx, fleet.GateBudget, "the members that leave to end", func(ctx context.Context) []string {
-		return slices.Sorted(maps.Keys(fleet.EachAll(ctx, o.leavers, func(ctx context.Context, m *fleet.Machine) error {
+		return slices.Sorted(maps.Keys(fleet.EachAll(ctx, leavers, func(ctx context.Context, m *fleet.Machine) error {
 			c, err := o.access.Member(ctx, m)
 			if err != nil || c.Serves(ctx) != nil {
 				return nil //nolint:nilerr // it does not serve
@@ -65,7 +66,7 @@ func (o *etcdOperation) guardCopies(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return checkCopies(namesOf(o.leavers), members, o.health(ctx, members), serving)
+	return checkCopies(namesOf(leavers), members, o.health(ctx, members), serving)
 }
 
 var errServes = errors.New("it serves reads")

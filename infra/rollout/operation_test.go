@@ -112,16 +112,6 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-func TestLeaving(t *testing.T) {
-	at := func(name, address string) fleet.Target {
-		return fleet.Target{Host: remote.Host{Address: address}, Node: component.Node{Name: name}}
-	}
-	got := leaving([]fleet.Target{at("a", "1"), at("b", "2")}, []fleet.Target{at("a", "9"), at("b", "2"), at("c", "3")})
-	if len(got) != 1 || got[0].Node.Name != "c" {
-		t.Errorf("leaving = %v, wanted c: a machine replaced under the same name stays", got)
-	}
-}
-
 func TestJoinedWith(t *testing.T) {
 	wanted := []component.Node{{Name: "c", PrivateIP: netip.MustParseAddr("10.0.0.3")}}
 	members := []etcd.Member{

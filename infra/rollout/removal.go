@@ -26,15 +26,33 @@ func (o *operation) remove(ctx context.Context) error {
 
 // removeLeaving removes the role from machines that are in prior and no longer in the role.
 func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
+	return o.removeTargets(ctx, prior, departing(o.role.targets, prior.role().targets))
+}
+
+// removeTargets removes the role, as it is in prior, from machines that leave it.
+func (o *operation) removeTargets(ctx context.Context, prior Role, targets []fleet.Target) error {
 	left := prior.role()
-	left.targets = leaving(o.role.targets, left.targets)
+	left.targets = targets
 	gone, err := newOperation(o.fleet, left, o.result())
 	if err != nil {
 		return err
 	}
 	defer gone.access.Close()
+	for _, m := range gone.machines {
+		if o.byName(m.Name()) != nil {
+			m.Machine = o.fleet.Machine(m.Former())
+		}
+	}
 	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
-		return gone.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), false)
+		if o.isWanted(m.Target) { // under another name, or another machine took its address
+			return nil
+		}
+		err := gone.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), false)
+		if replaced(err) {
+			m.Say("%s: another machine answers in its place, nothing is left to remove", o.role.name)
+			return nil
+		}
+		return err
 	})
 	for _, m := range gone.machines {
 		if errs[m.Name()] == nil {
@@ -86,18 +104,30 @@ func (o *operation) observeLeft(ctx context.Context, r *Report) {
 	r.Record = o.result()
 }
 
-// eachLeft does something with every machine that is left over. One that is wanted again is none.
+// eachLeft does something with every machine that is left over. One that is wanted again is none. If another
+// machine has its name, it stays left over, unless it has an ID: then its end is somebody else's.
 func (o *operation) eachLeft(ctx context.Context, do func(context.Context, *fleet.Machine, Leftover) error) map[string]error {
 	var machines []*fleet.Machine
 	left := o.result().Left
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		if o.byName(name) != nil {
+		l := left[name]
+		if named := o.byName(name); named != nil || o.isWanted(l.Target) {
 			o.leave(name, nil)
-			continue
+			if l.Target.ID != "" || o.isWanted(l.Target) {
+				continue
+			}
+			l.Target = l.Target.Former()
+			left[l.Target.Name()] = l
+			o.leave(l.Target.Name(), &l)
 		}
-		machines = append(machines, o.fleet.Machine(left[name].Target))
+		machines = append(machines, o.fleet.Machine(l.Target))
 	}
 	return fleet.EachAll(ctx, machines, func(ctx context.Context, m *fleet.Machine) error { return do(ctx, m, left[m.Name()]) })
+}
+
+// isWanted reports whether a target is a machine of the role.
+func (o *operation) isWanted(t fleet.Target) bool {
+	return slices.ContainsFunc(o.machines, func(m *convergence) bool { return m.SameMachine(t) })
 }
 
 // leave records that a machine is left over, or is no longer if l is nil.

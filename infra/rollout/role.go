@@ -177,11 +177,9 @@ func (x LoadBalancer) role() role {
 		}}
 }
 
-// leaving returns the targets of prior that are no longer wanted.
-func leaving(want, prior []fleet.Target) []fleet.Target {
-	return slices.DeleteFunc(slices.Clone(prior), func(p fleet.Target) bool {
-		return slices.ContainsFunc(want, func(t fleet.Target) bool { return t.Node.Name == p.Node.Name })
-	})
+// departing returns the targets of prior whose machines do not belong to the role any more.
+func departing(want, prior []fleet.Target) []fleet.Target {
+	return slices.Concat(fleet.Leaving(want, prior), fleet.Superseded(want, prior))
 }
 
 // files lists what a role puts on its machines, with what is known of each file beforehand: its

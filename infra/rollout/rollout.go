@@ -52,8 +52,9 @@ type Removal struct {
 }
 
 // Apply brings a role to the wanted state, behind health gates where it is in use. prior is the
-// role as it was wanted before, of the same kind, nil on creation; targets that are only in prior
-// leave the role, unless they have another claim. The record is valid also with an error: it says
+// role as it was wanted before, of the same kind, nil on creation; machines that are only in prior
+// leave the role, unless they have another claim. Machines are told by their names; one whose name another
+// machine has now leaves too, unless its target has an ID. The record is valid also with an error: it says
 // what was done until then. Machines that cannot be reached are left as they are and named by a
 // [fleet.SkippedError]. Those among them that leave the role are no error; they are in the record
 // (Left).
@@ -71,7 +72,7 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	}
 	if prior != nil {
 		targets := prior.role().targets
-		prior = prior.with(withoutTargets(targets, o.others(ctx, leaving(o.role.targets, targets))))
+		prior = prior.with(withoutTargets(targets, o.others(ctx, departing(o.role.targets, targets))))
 	}
 	left := len(rec.Left) > 0
 	err = want.apply(ctx, o, prior)

@@ -94,13 +94,18 @@ func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 	if err != nil {
 		return err
 	}
+	before, changed := prior.(Workers)
+	if !changed {
+		return o.converge(ctx)
+	}
+	// Two kubelets of one name would take turns at its Node object.
+	if err := o.removeNodes(ctx, before, fleet.Superseded(x.Targets, before.Targets)); err != nil {
+		return err
+	}
 	if err := o.converge(ctx); err != nil {
 		return err
 	}
-	if before, changed := prior.(Workers); changed {
-		return o.removeNodes(ctx, before)
-	}
-	return nil
+	return o.removeNodes(ctx, before, fleet.Leaving(x.Targets, before.Targets))
 }
 
 func (o *workerOperation) converge(ctx context.Context) error {
@@ -144,6 +149,15 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	return o.skipped()
 }
 
+// nodes returns the nodes of the cluster, once an API server is ready.
+func (o *workerOperation) nodes(ctx context.Context) ([]kube.Node, error) {
+	err := fleet.Within(ctx, fleet.GateBudget, "API server", func(ctx context.Context) error { return o.api.WaitReady(ctx, fleet.Poll, nil) })
+	if err != nil {
+		return nil, err
+	}
+	return o.api.Nodes(ctx)
+}
+
 // registerAgain restarts running kubelets whose Node objects were deleted: a kubelet registers its
 // node only when it starts.
 func (o *workerOperation) registerAgain(ctx context.Context) error {
@@ -151,11 +165,7 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 	if len(running) == 0 {
 		return nil
 	}
-	err := fleet.Within(ctx, fleet.GateBudget, "API server", func(ctx context.Context) error { return o.api.WaitReady(ctx, fleet.Poll, nil) })
-	if err != nil {
-		return err
-	}
-	nodes, err := o.api.Nodes(ctx)
+	nodes, err := o.nodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -218,17 +228,18 @@ func (o *workerOperation) nodeReady(ctx context.Context, m *convergence, runs no
 	return nil
 }
 
-// removeNodes removes nodes that are no longer wanted: it drains them if their kubelet runs,
-// deletes their Node objects and removes the role from their machines.
-func (o *workerOperation) removeNodes(ctx context.Context, prior Workers) error {
-	leavers := leaving(o.want.Targets, prior.Targets)
+// removeNodes removes nodes that are no longer wanted, or whose names other machines get: it drains them if
+// their kubelet runs, deletes their Node objects and removes the role from their machines.
+func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leavers []fleet.Target) error {
 	if len(leavers) == 0 {
 		return nil
 	}
-	nodes, err := o.api.Nodes(ctx)
+	nodes, err := o.nodes(ctx)
 	if err != nil {
 		return err
 	}
+	taken := o.taken(leavers, nodes)
+	nodes = slices.DeleteFunc(nodes, func(n kube.Node) bool { return slices.Contains(taken, n.Name) })
 	reasons := o.withoutKubelet(ctx, leavers, nodes)
 	// All are cordoned before the first is drained, so that pods do not move from one to the next.
 	for _, n := range nodes {
@@ -255,19 +266,36 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers) error 
 		}
 	}
 	// The kubelet stops first: while it runs it would register its node again.
-	if err := o.removeLeaving(ctx, prior); err != nil {
+	if err := o.removeTargets(ctx, prior, leavers); err != nil {
 		return err
 	}
-	for _, name := range o.kept {
-		if err := o.api.Uncordon(ctx, name); err != nil {
+	for _, t := range leavers {
+		if !slices.Contains(o.kept, t.Name()) && !slices.Contains(o.kept, t.Former().Name()) {
+			continue
+		}
+		taken = append(taken, t.Name())
+		if err := o.api.Uncordon(ctx, t.Name()); err != nil {
 			return err
 		}
 	}
-	return o.deleteNodes(ctx, withoutTargets(leavers, o.kept))
+	return o.deleteNodes(ctx, withoutTargets(leavers, taken))
+}
+
+// taken returns the names of leavers whose Node objects are those of other machines: an apply that stopped
+// halfway has installed these.
+func (o *workerOperation) taken(leavers []fleet.Target, nodes []kube.Node) []string {
+	var out []string
+	for _, t := range leavers {
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == t.Name() })
+		if i >= 0 && o.byName(t.Name()) != nil && nodes[i].InternalIP != t.Node.PrivateIP.String() {
+			out = append(out, t.Name())
+		}
+	}
+	return out
 }
 
 // withoutKubelet returns the nodes without a kubelet that could end pods, and why: the node is not
-// ready, or its machine does not answer, which the API server may not have noticed yet.
+// ready, or its machine does not answer or another one answers, which the API server may not have noticed yet.
 func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
 	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
@@ -277,7 +305,7 @@ func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Ta
 		if !nodes[i].Ready {
 			return fmt.Errorf("its node is not ready: %s", nodes[i].Reason)
 		}
-		if err := m.Remote.Ping(ctx); fleet.Unreachable(err) {
+		if err := m.Remote.Ping(ctx); fleet.Unreachable(err) || replaced(err) {
 			return err
 		}
 		return nil

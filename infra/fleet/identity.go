@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// SameMachine reports whether two targets are one machine, as far as targets tell: by their IDs, or else by
+// their addresses or SSH host keys. A machine that was installed again at its address counts as the same.
+func (t Target) SameMachine(o Target) bool {
+	if t.ID != "" && o.ID != "" {
+		return t.ID == o.ID
+	}
+	return t.Host.Address == o.Host.Address && cmp.Or(t.Host.Port, 22) == cmp.Or(o.Host.Port, 22) || t.sharesKey(o)
+}
+
+func (t Target) sharesKey(o Target) bool {
+	return slices.ContainsFunc(t.Host.HostKeys, func(key string) bool {
+		key = withoutComment(key)
+		return key != "" && slices.ContainsFunc(o.Host.HostKeys, func(other string) bool { return withoutComment(other) == key })
+	})
+}
+
+// withoutComment returns the type and the key of a public key.
+func withoutComment(key string) string {
+	fields := strings.Fields(key)
+	return strings.Join(fields[:min(len(fields), 2)], " ")
+}
+
+// Former returns the target under a name that no machine has. It is for a machine whose name is another
+// one's now.
+func (t Target) Former() Target {
+	t.Node.Name = fmt.Sprintf("%s at %s", t.Node.Name, t.Host.Address)
+	t.Host.Name = t.Node.Name
+	return t
+}
+
+// Leaving returns the targets of prior whose names are not wanted any more.
+func Leaving(want, prior []Target) []Target {
+	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool { return named(want, p.Name()) >= 0 })
+}
+
+// Superseded returns the targets of prior that are no machines of want, and whose names are those of others
+// there. A target with an ID is none: whoever has given the ID ends the machine.
+func Superseded(want, prior []Target) []Target {
+	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool {
+		return p.ID != "" || named(want, p.Name()) < 0 || slices.ContainsFunc(want, p.SameMachine)
+	})
+}
+
+func named(targets []Target, name string) int {
+	return slices.IndexFunc(targets, func(t Target) bool { return t.Name() == name })
+}
+
+// Rename is a machine that would get another name.
+type Rename struct{ From, To Target }
+
+// Renamed returns the machines of prior that have other names in want. The sign is the same ID, or the same
+// host key. If several machines have one key, which those that were copied with their disks do, the private
+// address must be the same too.
+func Renamed(want, prior []Target) []Rename {
+	var out []Rename
+	for _, to := range want {
+		for _, from := range prior {
+			if from.Name() != to.Name() && from.Name() != "" && to.Name() != "" && identical(from, to, want, prior) {
+				out = append(out, Rename{from, to})
+			}
+		}
+	}
+	return out
+}
+
+func identical(a, b Target, lists ...[]Target) bool {
+	switch {
+	case a.ID != "" && b.ID != "":
+		return a.ID == b.ID
+	case !a.sharesKey(b):
+		return false
+	}
+	copied := slices.ContainsFunc(lists, func(list []Target) bool {
+		n := 0
+		for _, t := range list {
+			if t.sharesKey(a) {
+				n++
+			}
+		}
+		return n > 1
+	})
+	return !copied || a.Node.PrivateIP.IsValid() && a.Node.PrivateIP == b.Node.PrivateIP
+}

@@ -1,0 +1,152 @@
+package rollout
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
+)
+
+// poolOf is a worker pool that a test can remove.
+func poolOf(t *testing.T, ref pki.Ref, targets ...fleet.Target) Workers {
+	t.Helper()
+	catalog, err := artifact.NewCatalog("", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, _ := catalog.WorkerSet("1.36.4", "", "", "", true)
+	return Workers{Targets: targets, Endpoint: "https://192.0.2.1:6443", Spec: component.WorkerSpec{
+		Cluster: component.Cluster{Name: "demo", Domain: "cluster.local", PKI: ref, DNSIP: netip.MustParseAddr("10.32.0.10"),
+			PodCIDR: netip.MustParsePrefix("10.200.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.32.0.0/24")},
+		Version: "1.36.4", ControlPlaneEndpoint: "https://192.0.2.1:6443", Artifacts: programs}}
+}
+
+// TestSuperseded: when another machine gets the name of a worker, the role is removed from the former one,
+// which is known by its address and host key. Its node goes first, and only if it is still that machine's.
+func TestSuperseded(t *testing.T) {
+	t.Parallel()
+	const old, now = "192.0.2.20", "192.0.2.21"
+	for _, tt := range []struct {
+		name, nodeAt, id string
+		away             bool
+		want             []string
+		left             string
+	}{
+		{"it answers", old, "", false, []string{"PATCH /api/v1/nodes/worker-0", "removed", "DELETE /api/v1/nodes/worker-0"}, ""},
+		{"it does not", old, "", true, []string{"PATCH /api/v1/nodes/worker-0", "DELETE /api/v1/nodes/worker-0"}, "worker-0 at 127.0.0.1"},
+		{"the new one has the node already", now, "", false, []string{"removed"}, ""},
+		{"an instance, which ends otherwise", old, "i-1", false, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var done []string
+			note := func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				done = append(done, what)
+			}
+			s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+				node := fmt.Sprintf(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"worker-0"},"status":{"addresses":[{"type":"InternalIP","address":%q}],
+					"conditions":[{"type":"Ready","status":"True"}]}}`, tt.nodeAt)
+				if r.Method != http.MethodGet {
+					note(r.Method + " " + r.URL.Path)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				switch r.URL.Path {
+				case "/api/v1/nodes":
+					_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","items":[%s]}`, node)
+				case "/api/v1/nodes/worker-0":
+					_, _ = w.Write([]byte(node))
+				case "/api/v1/pods":
+					_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[]}`))
+				}
+			})
+			machine := func(what string) *remotetest.Machine {
+				return remotetest.New(t, "worker-0", func(script string) (string, int) {
+					if strings.Contains(script, "remove_units") {
+						note(what)
+					}
+					return "", 0
+				})
+			}
+			former, next := machine("removed"), machine("removed from the new one")
+			node := component.Node{Name: "worker-0", PrivateIP: netip.MustParseAddr(old), PodCIDR: netip.MustParsePrefix("10.200.0.0/24")}
+			was := fleet.Target{Host: former.Host, Node: node, ID: tt.id}
+			node.PrivateIP = netip.MustParseAddr(now)
+			prior, want := poolOf(t, s.ref, was), poolOf(t, s.ref, fleet.Target{Host: next.Host, Node: node})
+			if tt.away {
+				former.Leave()
+			}
+			base, err := s.engine.newOperation(want, Record{Machines: map[string]MachineRecord{"worker-0": {}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer base.access.Close()
+			o, err := want.operate(t.Context(), base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.removeNodes(t.Context(), prior, fleet.Superseded(want.Targets, prior.Targets)); err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(slices.Compact(done), tt.want) {
+				t.Errorf("done: %q, wanted %q", done, tt.want)
+			}
+			rec := o.result()
+			if _, kept := rec.Machines["worker-0"]; !kept {
+				t.Error("the record of the machine that has the name was dropped")
+			}
+			if l, ok := rec.Left[tt.left]; len(rec.Left) > 1 || ok != (tt.left != "") || ok && l.Target.Name() != tt.left {
+				t.Errorf("left over: %v, wanted %q", rec.Left, tt.left)
+			}
+		})
+	}
+}
+
+// TestLeftoverOfAName: a machine that was left over stays so when another machine gets its name, and is none
+// when it is wanted again under any name.
+func TestLeftoverOfAName(t *testing.T) {
+	t.Parallel()
+	s := newServers(t, serves)
+	removed := 0
+	away := remotetest.New(t, "worker-1", func(script string) (string, int) {
+		if strings.Contains(script, "remove_units") {
+			removed++
+		}
+		return "", 0
+	})
+	other := remotetest.New(t, "worker-1", nil)
+	at := func(name string, m *remotetest.Machine) fleet.Target {
+		return fleet.Target{Host: m.Host, Node: component.Node{Name: name}}
+	}
+	rec := Record{Left: map[string]Leftover{"worker-1": {Target: at("worker-1", away)}}}
+	start := func(wanted fleet.Target) *operation {
+		return &operation{fleet: s.engine.Fleet, role: role{name: "worker"}, record: rec.clone(), machines: []*convergence{{Machine: s.engine.Fleet.Machine(wanted)}}}
+	}
+	away.Leave()
+	o := start(at("worker-1", other))
+	if err := o.removeLeft(t.Context()); err != nil || o.result().Left["worker-1 at 127.0.0.1"].Target.Name() == "" || len(o.result().Left) != 1 {
+		t.Errorf("while it is away: %v, %v", err, o.result().Left)
+	}
+	away.Return()
+	o = start(at("worker-7", away))
+	if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) > 0 || removed > 0 {
+		t.Errorf("wanted under another name: %v, %v, removed %d times", err, o.result().Left, removed)
+	}
+	o = start(at("worker-1", other))
+	if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) > 0 || removed != 1 {
+		t.Errorf("when it is back: %v, %v, removed %d times", err, o.result().Left, removed)
+	}
+}
