@@ -162,6 +162,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	r.role.settings.toSpec(ctx, &plan, &s)
 	power := r.power(ctx, req.Plan, &resp.Diagnostics)
 	r.checkPower(ctx, req, power, &resp.Diagnostics)
+	r.checkNamesStay(ctx, req, &resp.Diagnostics)
 	addFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
 	if r.role.guard != nil && req.Private != nil {
 		known := knowledge{tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics), r.data.isGone}

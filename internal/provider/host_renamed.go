@@ -1,0 +1,86 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// identities returns the role's hosts in a plan or a state as targets, as far as they are known, without how
+// to reach them.
+func (r *roleResource[M, S]) identities(ctx context.Context, from attributes, diags *diag.Diagnostics) (out []fleet.Target) {
+	var hosts []hostModel
+	for name := range r.role.attributes {
+		switch name {
+		case "host":
+			var one types.Object
+			diags.Append(from.GetAttribute(ctx, path.Root(name), &one)...)
+			if h, known := hostRef.Read(ctx, one, diags); known {
+				hosts = append(hosts, h)
+			}
+		case "hosts", "standbys":
+			var list types.List
+			diags.Append(from.GetAttribute(ctx, path.Root(name), &list)...)
+			known, _ := hostsFrom(ctx, list, diags)
+			hosts = append(hosts, known...)
+		}
+	}
+	for _, h := range hosts {
+		out = append(out, fleet.Target{ID: h.InstanceID.ValueString(), Node: h.node(),
+			Host: remote.Host{Address: h.Address.ValueString(), Port: int(h.Port.ValueInt64()), HostKeys: []string{h.HostKey.ValueString()}}})
+	}
+	return out
+}
+
+// checkNamesStay refuses a plan that gives machines of the role other names: what runs on a machine under its
+// former name would stay there.
+func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	if req.State.Raw.IsNull() {
+		return
+	}
+	prior, want := r.identities(ctx, req.State, diags), r.identities(ctx, req.Plan, diags)
+	renamed := fleet.Renamed(want, prior)
+	if len(renamed) == 0 {
+		return
+	}
+	slices.SortFunc(renamed, func(a, b fleet.Rename) int { return strings.Compare(a.From.Name(), b.From.Name()) })
+	var moves, named []string
+	for _, m := range renamed {
+		moves = append(moves, fmt.Sprintf("%s at %s would become %s", m.From.Name(), m.From.Host.Address, m.To.Name()))
+		named = append(named, m.From.Name())
+	}
+	leaves := "."
+	if gone := withoutMachines(prior, want); len(gone) > 0 {
+		leaves = fmt.Sprintf(": here %s.", strings.Join(gone, ", "))
+	}
+	at := "hosts"
+	if _, one := r.role.attributes["host"]; one {
+		at = "host"
+	}
+	diags.AddAttributeError(path.Root(at), "Machines would get other names",
+		fmt.Sprintf("The machines of the %s keep their names, since what runs on them has these names too, and this plan changes them: %s.\n\n"+
+			"Names that are positions in a list do that when a machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names. "+
+			"The host to remove is the one of the machine that leaves%s\n\n"+
+			"To rename a machine, remove it in one apply, and add it under its new name in the next one. To go on here, give back the present names: %s.",
+			r.role.title, strings.Join(moves, "; "), leaves, strings.Join(named, ", ")))
+}
+
+// withoutMachines returns the targets of prior whose machines are not in want, for people.
+func withoutMachines(prior, want []fleet.Target) []string {
+	var out []string
+	for _, p := range prior {
+		if !slices.ContainsFunc(want, p.SameMachine) {
+			out = append(out, fmt.Sprintf("%s (%s)", p.Name(), p.Host.Address))
+		}
+	}
+	return out
+}
