@@ -79,6 +79,36 @@ func TestWorkerChanges(t *testing.T) {
 	}
 }
 
+// TestSplitReloads: a list that a unit only reads again takes no node down. If the unit restarts anyway, or
+// does not keep what it has set up, the list is a change as any other.
+func TestSplitReloads(t *testing.T) {
+	const routes, list, script = "routes.service", "/etc/routes", "/usr/local/sbin/routes"
+	units := []desired.Unit{
+		{Name: routes, Active: true, RestartOn: []string{script}, ReloadOn: []string{list}, Undoes: true},
+		{Name: "server.service", Active: true, ReloadOn: []string{"/etc/server.yaml"}},
+	}
+	kubelet := change(finding.File, "kubelet.yaml", component.KubeletUnit)
+	for _, tt := range []struct {
+		name    string
+		changes []host.Change
+		want    []string
+	}{
+		{"the list", []host.Change{change(finding.File, list, routes)}, []string{list}},
+		{"beside a restart of others", []host.Change{kubelet, change(finding.File, list, routes)}, []string{list}},
+		{"with the script", []host.Change{change(finding.File, list, routes), change(finding.File, script, routes)}, nil},
+		{"with the unit, which is not there yet", []host.Change{change(finding.File, list, routes), change(finding.Unit, routes)}, nil},
+		{"lost routes", []host.Change{change(finding.Unit, routes, routes)}, nil},
+		{"a list of a unit that undoes nothing", []host.Change{change(finding.File, "/etc/server.yaml", "server.service")}, nil},
+		{"a list that restarts something too", []host.Change{change(finding.File, list, routes, component.KubeletUnit)}, nil},
+		{"nothing to read", []host.Change{change(finding.File, "hosts.toml")}, nil},
+	} {
+		reloads, rest := splitReloads(units, tt.changes)
+		if got := targetsOf(reloads); !slices.Equal(got, tt.want) || len(reloads)+len(rest) != len(tt.changes) {
+			t.Errorf("%s: %q, and %q; wanted %q", tt.name, got, targetsOf(rest), tt.want)
+		}
+	}
+}
+
 // TestWithout checks that held changes are not verified yet, and everything else is.
 func TestWithout(t *testing.T) {
 	s := desired.State{

@@ -36,6 +36,8 @@ const (
 	ActionInstall Action = "install"
 	// ActionQuiet applies changes that restart nothing.
 	ActionQuiet Action = "apply without restart"
+	// ActionReload applies changes of lists that units take over while they keep what they have set up.
+	ActionReload Action = "reload"
 	// ActionRoll applies changes that restart something.
 	ActionRoll Action = "apply with restart"
 	// ActionRollManagers is ActionRoll for the changes that concern only a controller manager or

@@ -473,6 +473,18 @@ func TestPlanWorkers(t *testing.T) {
 1. b: apply without restart
 2. a: apply with restart, when all others healthy, then wait: node Ready, a pod started
 `},
+		{"a node more, so routes to it", []workerFacts{up("a", workerFacts{running: true, reloads: true}), up("b", workerFacts{changes: true, reloads: true}), {name: "c", running: true, reloads: true}}, `
+1. a: reload
+2. b: install (kubelet is not running)
+`},
+		{"a node more, and an upgrade", []workerFacts{up("a", workerFacts{running: true, reloads: true, changes: true, rolls: true, drain: true}), up("b", workerFacts{running: true, reloads: true})}, `
+1. a: reload
+1. b: reload
+2. a: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
+`},
+		{"routes on a node without a kubelet", []workerFacts{up("a", workerFacts{reloads: true})}, `
+1. a: install (kubelet is not running)
+`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := "\n" + planWorkers(tt.workers).String(); got != tt.want {

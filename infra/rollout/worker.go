@@ -120,9 +120,10 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	}
 	var facts []workerFacts
 	for _, m := range o.machines {
+		reloads, rest := splitReloads(m.state.Units, m.changes)
 		facts = append(facts, workerFacts{
 			name: m.Name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit), unproven: m.unproven,
-			changes: len(m.changes) > 0, rolls: rollsNode(m.changes), drain: disturbsPods(m.changes),
+			reloads: len(reloads) > 0, changes: len(rest) > 0, rolls: rollsNode(rest), drain: disturbsPods(rest),
 		})
 	}
 	plan := planWorkers(facts)

@@ -12,26 +12,31 @@ type workerFacts struct {
 	reachable bool
 	running   bool // its kubelet is active
 	unproven  bool // ... and no pod is known to have started since its units did
-	changes   bool
-	rolls     bool // ... and some of the changes concern all pods of the node
+	reloads   bool // some changes are only lists to take over, such as that of routes
+	changes   bool // there are others
+	rolls     bool // ... and some of those concern all pods of the node
 	drain     bool // ... and some interrupt pods
 }
 
-// planWorkers orders the work on the workers: machines whose kubelet does not run, all at once;
-// changes that concern no pods, all at once; then the rest, at most Workers.MaxUnavailable at a
-// time. Of these, nodes on which pods may be unable to start come first, because they have the
+// planWorkers orders the work on the workers: lists such as that of routes, which also lead to nodes that
+// come, all at once; machines whose kubelet does not run, all at once; changes that concern no pods, all at
+// once; then the rest, at most Workers.MaxUnavailable at a time. Of these, nodes on which pods may be unable to start come first, because they have the
 // least to lose.
 func planWorkers(workers []workerFacts) Plan {
-	var first, quiet, rolls []Step
+	var reloads, first, quiet, rolls []Step
 	rank := map[string]int{}
 	for _, w := range workers {
 		if !w.unproven {
 			rank[w.name] = 1
 		}
+		if w.reachable && w.running && w.reloads {
+			reloads = append(reloads, Step{Machine: w.name, Action: ActionReload})
+		}
 		switch {
-		case !w.reachable || !w.changes:
-		case !w.running:
+		case !w.reachable:
+		case !w.running && (w.changes || w.reloads):
 			first = append(first, Step{Machine: w.name, Action: ActionInstall, Why: "kubelet is not running"})
+		case !w.changes:
 		case w.drain:
 			rolls = append(rolls, Step{Machine: w.name, Action: ActionDrainRoll, Gate: fleet.GateOthers, Then: fleet.GateNodeReady})
 		case w.rolls:
@@ -41,5 +46,5 @@ func planWorkers(workers []workerFacts) Plan {
 		}
 	}
 	slices.SortStableFunc(rolls, func(a, b Step) int { return rank[a.Machine] - rank[b.Machine] })
-	return Plan{}.parallel(first...).parallel(quiet...).parallel(rolls...)
+	return Plan{}.parallel(reloads...).parallel(first...).parallel(quiet...).parallel(rolls...)
 }

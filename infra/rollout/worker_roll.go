@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -23,6 +24,30 @@ func rollsNode(changes []host.Change) bool {
 	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool {
 		return c.Kind == finding.Binary || c.Kind == finding.Unit && c.Problem == finding.NotWanted
 	})
+}
+
+// splitReloads splits changes into those of lists that units only read again, while what they have set up by
+// them stays, and the rest. A unit that something else restarts as well reads its list then.
+func splitReloads(units []desired.Unit, changes []host.Change) (reloads, rest []host.Change) {
+	reads := func(unit, list string) bool {
+		return slices.ContainsFunc(units, func(u desired.Unit) bool {
+			return u.Name == unit && u.Undoes && slices.Contains(u.ReloadOn, list)
+		})
+	}
+	for _, c := range changes {
+		only := len(c.Restarts) > 0 && c.Kind == finding.File
+		for _, unit := range c.Restarts {
+			only = only && reads(unit, c.Target) && !slices.ContainsFunc(changes, func(o host.Change) bool {
+				return o.Target == unit || slices.Contains(o.Restarts, unit) && !reads(unit, o.Target)
+			})
+		}
+		if only {
+			reloads = append(reloads, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	return reloads, rest
 }
 
 func restartsAny(changes []host.Change) bool {
@@ -97,7 +122,11 @@ func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) erro
 	if s.Action == ActionInstall {
 		return o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
 	}
-	if err := o.applyWithin(ctx, m, m.changes, fleet.NodeBudget, component.KubeletUnit); err != nil {
+	changes := m.changes
+	if s.Action == ActionReload {
+		changes, _ = splitReloads(m.state.Units, m.changes)
+	}
+	if err := o.applyWithin(ctx, m, changes, fleet.NodeBudget, component.KubeletUnit); err != nil {
 		return err
 	}
 	if s.Then == fleet.GateNodeReady {
