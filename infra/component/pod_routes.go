@@ -17,17 +17,18 @@ import (
 //go:embed pod_routes.sh
 var podRoutesScript []byte
 
-// podRoutes is one role's part in the routes to pods: its names on the machine, and the number that
-// marks its routes in the kernel. A controller that is a node has both, so they differ in all of it. The
-// numbers are not in use (iproute2, etc/iproute2/rt_protos).
+// podRoutes is one role's part in the routes to pods: its names on the machine, the number that marks its
+// routes in the kernel, and their metric. A controller that is a node has the routes of both, so they differ in
+// all of it: whichever role comes or goes, those of the other stay. The numbers are not in use (iproute2,
+// etc/iproute2/rt_protos).
 type podRoutes struct {
-	name     string
-	protocol int
+	name             string
+	protocol, metric int
 }
 
 var (
-	nodePodRoutes       = podRoutes{"k8s-pod-routes", 114}
-	controllerPodRoutes = podRoutes{"k8s-controller-pod-routes", 115}
+	nodePodRoutes       = podRoutes{"k8s-pod-routes", 114, 0}
+	controllerPodRoutes = podRoutes{"k8s-controller-pod-routes", 115, 1}
 )
 
 func (r podRoutes) unit() string   { return r.name + ".service" }
@@ -53,26 +54,20 @@ func (w *worker) addPodRoutes() error {
 	return nil
 }
 
-// addPodRoutes adds the routes of a controller: none if it is a node, which has those of a worker. Then the
-// empty list removes what it had before it was one.
+// addPodRoutes adds the routes of a controller.
 func (c *controller) addPodRoutes() error {
-	cluster := c.spec.Cluster
-	if cluster.PodRoutes == nil {
+	if c.spec.Cluster.PodRoutes == nil {
 		c.m.State.Retired = append(c.m.State.Retired, controllerPodRoutes.retired())
 		return nil
 	}
-	list := cluster.podRoutesFrom(c.node)
-	if slices.Contains(slices.Collect(maps.Values(cluster.PodRoutes)), c.node.PrivateIP) {
-		list = []byte{}
-	}
 	c.m.State.Packages = slices.Clone(routesPackages)
-	controllerPodRoutes.addTo(&c.m, list)
+	controllerPodRoutes.addTo(&c.m, c.spec.Cluster.podRoutesFrom(c.node))
 	return nil
 }
 
 // command returns the call of the script for an action.
 func (r podRoutes) command(action string) string {
-	return fmt.Sprintf("%s %s %s %d", r.script(), action, r.list(), r.protocol)
+	return fmt.Sprintf("%s %s %s %d %d", r.script(), action, r.list(), r.protocol, r.metric)
 }
 
 // retired ends the routes that earlier settings have set.
@@ -127,8 +122,7 @@ func (c Cluster) routedPods() []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(c.PodRoutes), netip.Prefix.Compare)
 }
 
-// readPodRoutes sets the routes found on a controller, unless there are some. A controller that is a node
-// has none to be found.
+// readPodRoutes sets the routes found on a controller, unless there are some.
 func (c *Cluster) readPodRoutes(f Found) {
 	if c.PodRoutes != nil {
 		return

@@ -1,8 +1,9 @@
 #!/bin/sh
-# pod-routes set|unset|check FILE PROTOCOL
+# pod-routes set|unset|check FILE PROTOCOL METRIC
 #
 # FILE has a line "NETWORK via ADDRESS" for the pods of each other node. PROTOCOL
-# is a number that marks these routes in the kernel.
+# is a number that marks these routes in the kernel. METRIC lets others with the
+# same networks stay beside them.
 #
 # "set" makes the routes of FILE, and removes others that have the mark. "unset"
 # removes all that have it. "check" changes nothing; when something is wrong it
@@ -11,6 +12,7 @@ set -u
 action=$1
 file=$2
 protocol=$3
+metric=$4
 
 # marked prints the routes that have the mark, in the form of FILE.
 marked() {
@@ -29,7 +31,7 @@ case $action in
 set)
 	status=0
 	while read -r network _ address; do
-		ip -4 route replace "$network" via "$address" proto "$protocol" && continue
+		ip -4 route replace "$network" via "$address" proto "$protocol" metric "$metric" && continue
 		echo "cannot set the route to $network: is $address in a network of this machine?" >&2
 		status=1
 	done <"$file"

@@ -43,11 +43,10 @@ func TestPodRoutes(t *testing.T) {
 	}
 	golden(t, "pod-routes.service", []byte(fileOf(t, w, unitPath(nodePodRoutes.unit()))))
 	u := unitOf(t, w, nodePodRoutes.unit())
-	if !slices.Contains(u.ReloadOn, nodePodRoutes.list()) || u.Check != "/usr/local/sbin/k8s-pod-routes check /etc/kubernetes/k8s-pod-routes 114" {
+	if !slices.Contains(u.ReloadOn, nodePodRoutes.list()) || u.Check != "/usr/local/sbin/k8s-pod-routes check /etc/kubernetes/k8s-pod-routes 114 0" {
 		t.Errorf("unit %+v", u)
 	}
-	// The routes to a controller that is a node are those of a worker, and an empty list of its own removes
-	// what it had before.
+	// A controller that is a node has both, so that neither role takes the other's away when it comes or goes.
 	node := controllers[0]
 	node.PodCIDR = netip.MustParsePrefix("10.200.9.0/24")
 	ws.Cluster.PodRoutes[node.PodCIDR] = node.PrivateIP
@@ -56,7 +55,7 @@ func TestPodRoutes(t *testing.T) {
 	if got := fileOf(t, w, nodePodRoutes.list()); got != own+other {
 		t.Errorf("routes of a controller as a node: %q", got)
 	}
-	if got := fileOf(t, c, controllerPodRoutes.list()); got != "" {
+	if got := fileOf(t, c, controllerPodRoutes.list()); got != own+other {
 		t.Errorf("routes of a controller that is a node: %q", got)
 	}
 	if err := desired.Merge(w.State, c.State).Validate(); err != nil {
@@ -121,14 +120,14 @@ set -u
 cd "$(dirname "$0")"
 shift # -4
 case "$1 $2" in
-"route show") sed -n "s/ proto $4\$/ dev eth0/p" table ;;
+"route show") sed -n "s/ proto $4 metric .*\$/ dev eth0/p" table ;;
 "route replace")
 	[ "$5" != 192.0.2.99 ] || { echo "Error: Nexthop has invalid gateway." >&2; exit 2; }
-	grep -v "^$3 " table >table.new
-	echo "$3 via $5 proto $7" >>table.new
+	grep -v "^$3 .* metric $9\$" table >table.new
+	echo "$3 via $5 proto $7 metric $9" >>table.new
 	mv table.new table
 	;;
-"route del") grep -vxF "$3 via $5 proto $7" table >table.new; mv table.new table ;;
+"route del") grep -v "^$3 via $5 proto $7 metric " table >table.new; mv table.new table ;;
 *) exit 9 ;;
 esac
 `
@@ -153,10 +152,10 @@ func TestPodRoutesScript(t *testing.T) {
 	}
 	write("ip", fakeIP)
 	write("script", string(podRoutesScript))
-	const foreign = "10.9.0.0/24 via 192.0.2.1 proto static\n"
+	const foreign = "10.9.0.0/24 via 192.0.2.1 proto static metric 0\n10.200.1.0/24 via 192.0.2.21 proto 115 metric 1\n"
 	write("table", foreign)
 	run := func(action string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), path("script"), action, path("list"), "114")
+		cmd := exec.CommandContext(t.Context(), path("script"), action, path("list"), "114", "0")
 		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 		out, err := cmd.CombinedOutput()
 		return strings.Join(strings.Fields(string(out)), " "), err
@@ -168,7 +167,7 @@ func TestPodRoutesScript(t *testing.T) {
 		}
 	}
 	const a, b = "10.200.1.0/24 via 192.0.2.21\n", "10.200.2.0/24 via 192.0.2.22\n"
-	mark := func(line string) string { return strings.TrimSuffix(line, "\n") + " proto 114\n" }
+	mark := func(line string) string { return strings.TrimSuffix(line, "\n") + " proto 114 metric 0\n" }
 
 	write("list", a+b)
 	expect("check before", "check", "no route to 10.200.1.0/24 via 192.0.2.21; no route to 10.200.2.0/24 via 192.0.2.22", true)
@@ -180,7 +179,7 @@ func TestPodRoutesScript(t *testing.T) {
 
 	write("table", foreign+mark(a))
 	expect("a missing route", "check", "no route to 10.200.2.0/24 via 192.0.2.22", true)
-	write("table", foreign+mark(a)+"10.200.2.0/24 via 192.0.2.23 proto 114\n")
+	write("table", foreign+mark(a)+"10.200.2.0/24 via 192.0.2.23 proto 114 metric 0\n")
 	expect("another gateway", "check", "no route to 10.200.2.0/24 via 192.0.2.22; unwanted route to 10.200.2.0/24 via 192.0.2.23", true)
 	expect("set over it", "set", "", false)
 	expect("check again", "check", "", false)
