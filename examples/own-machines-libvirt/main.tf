@@ -144,13 +144,14 @@ output "machines" {
   description = "Variables of examples/own-machines."
   value = {
     network = local.network
-    controllers = [for name in ["controller-0"] : {
+    controllers = { for name in ["controller-0"] : name => {
       address  = local.machines[name].address
       host_key = trimspace(tls_private_key.host[name].public_key_openssh)
-    }]
-    workers = [for name in ["worker-0", "worker-1"] : {
+    } }
+    workers = { for i, name in ["worker-0", "worker-1"] : name => {
+      index    = i
       address  = local.machines[name].address
       host_key = trimspace(tls_private_key.host[name].public_key_openssh)
-    }]
+    } }
   }
 }

@@ -11,24 +11,24 @@ provider "k8s" {
 }
 
 locals {
-  controllers = [for i, m in var.controllers : {
-    name       = "controller-${i}"
+  controllers = [for name, m in var.controllers : {
+    name       = name
     address    = m.address
     private_ip = m.address
     host_key   = m.host_key
   }]
-  load_balancers = [for i, m in var.load_balancers : {
-    name       = "lb-${i}"
+  load_balancers = [for name, m in var.load_balancers : {
+    name       = name
     address    = m.address
     private_ip = m.address
     host_key   = m.host_key
   }]
-  workers = [for i, m in var.workers : {
-    name       = "worker-${i}"
+  workers = [for name, m in var.workers : {
+    name       = name
     address    = m.address
     private_ip = m.address
     host_key   = m.host_key
-    pod_cidr   = provider::k8s::pod_cidr("10.200.0.0/16", i)
+    pod_cidr   = provider::k8s::pod_cidr("10.200.0.0/16", m.index)
   }]
 }
 

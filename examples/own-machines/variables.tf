@@ -1,18 +1,18 @@
 variable "controllers" {
-  type = list(object({
+  type = map(object({
     address  = string
     host_key = string
   }))
-  description = "The machines of the control plane, one or three: the address of each in the network, and its SSH host key as in /etc/ssh/ssh_host_ed25519_key.pub."
+  description = "The machines of the control plane by name, one or three: the address of each in the network, and its SSH host key as in /etc/ssh/ssh_host_ed25519_key.pub."
 }
 
 variable "load_balancers" {
-  type = list(object({
+  type = map(object({
     address  = string
     host_key = string
   }))
-  default     = []
-  description = "Machines in front of several controllers. Two of them share virtual_ip."
+  default     = {}
+  description = "Machines in front of several controllers, by name. Two of them share virtual_ip."
 }
 
 variable "virtual_ip" {
@@ -22,12 +22,13 @@ variable "virtual_ip" {
 }
 
 variable "workers" {
-  type = list(object({
+  type = map(object({
+    index    = number
     address  = string
     host_key = string
   }))
-  default     = []
-  description = "The machines that run pods. Their names are their positions: remove only the last one."
+  default     = {}
+  description = "The machines that run pods, by name. The index of each is the number of its pod network: no other worker has it, and it stays."
 }
 
 variable "network" {

@@ -41,9 +41,9 @@ func TestSuperseded(t *testing.T) {
 		want             []string
 		left             string
 	}{
-		{"it answers", old, "", false, []string{"PATCH /api/v1/nodes/worker-0", "removed", "DELETE /api/v1/nodes/worker-0"}, ""},
-		{"it does not", old, "", true, []string{"PATCH /api/v1/nodes/worker-0", "DELETE /api/v1/nodes/worker-0"}, "worker-0 at 127.0.0.1"},
-		{"the new one has the node already", now, "", false, []string{"removed"}, ""},
+		{"it answers", old, "", false, []string{"PATCH /api/v1/nodes/worker-0", "POST /api/v1/namespaces/default/pods/web/eviction", "removed", "DELETE /api/v1/nodes/worker-0"}, ""},
+		{"it does not", old, "", true, []string{"PATCH /api/v1/nodes/worker-0", "POST /api/v1/namespaces/default/pods/web/eviction", "DELETE /api/v1/nodes/worker-0"}, "worker-0 at 127.0.0.1"},
+		{"the new one has the node already", now, "", false, []string{"removed"}, ""}, // and its pods stay
 		{"an instance, which ends otherwise", old, "i-1", false, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -68,7 +68,12 @@ func TestSuperseded(t *testing.T) {
 				case "/api/v1/nodes/worker-0":
 					_, _ = w.Write([]byte(node))
 				case "/api/v1/pods":
-					_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[]}`))
+					_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"web","namespace":"default","uid":"1"}}]}`))
+				case "/api/v1/namespaces/default/pods/web/eviction":
+					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+				case "/api/v1/namespaces/default/pods/web":
+					w.WriteHeader(http.StatusNotFound)
+					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
 				}
 			})
 			machine := func(what string) *remotetest.Machine {

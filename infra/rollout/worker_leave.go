@@ -1,0 +1,116 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+// removeNodes removes nodes that are no longer wanted, or whose names other machines get: it drains them if
+// their kubelet runs, deletes their Node objects and removes the role from their machines.
+func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leavers []fleet.Target) error {
+	if len(leavers) == 0 {
+		return nil
+	}
+	nodes, err := o.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	taken, others := o.taken(leavers, nodes), slices.ContainsFunc(nodes, func(n kube.Node) bool { return !isOne(leavers, n) })
+	nodes = slices.DeleteFunc(nodes, func(n kube.Node) bool { return slices.Contains(taken, n.Name) })
+	reasons := o.withoutKubelet(ctx, leavers, nodes)
+	for _, n := range nodes {
+		// The machine that gets its name is no node before it has left.
+		if !others && o.byName(n.Name) != nil && reasons[n.Name] == nil {
+			reasons[n.Name] = errors.New("there is no other node to which they could go")
+		}
+	}
+	// All are cordoned before the first is drained, so that pods do not move from one to the next.
+	for _, n := range nodes {
+		if isOne(leavers, n) {
+			if err := o.api.Cordon(ctx, n.Name); err != nil {
+				return err
+			}
+		}
+	}
+	group, evicting := errgroup.WithContext(ctx)
+	for name, why := range reasons {
+		o.fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
+		// No kubelet ends these pods; what matters is that their replacements start elsewhere.
+		group.Go(func() error { _ = o.api.Drain(evicting, name, fleet.EvictBudget, nil); return nil })
+	}
+	_ = group.Wait()
+	for _, t := range leavers {
+		known := slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == t.Node.Name })
+		if !known || reasons[t.Node.Name] != nil {
+			continue
+		}
+		if err := o.drain(ctx, t.Node.Name); err != nil {
+			return &fleet.StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
+		}
+	}
+	// The kubelet stops first: while it runs it would register its node again.
+	if err := o.removeTargets(ctx, prior, leavers); err != nil {
+		return err
+	}
+	for _, t := range leavers {
+		if !slices.Contains(o.kept, t.Name()) && !slices.Contains(o.kept, t.Former().Name()) {
+			continue
+		}
+		taken = append(taken, t.Name())
+		if err := o.api.Uncordon(ctx, t.Name()); err != nil {
+			return err
+		}
+	}
+	return o.deleteNodes(ctx, withoutTargets(leavers, taken))
+}
+
+func isOne(targets []fleet.Target, n kube.Node) bool {
+	return slices.ContainsFunc(targets, func(t fleet.Target) bool { return t.Name() == n.Name })
+}
+
+// taken returns the names of leavers whose Node objects are those of other machines: an apply that stopped
+// halfway has installed these.
+func (o *workerOperation) taken(leavers []fleet.Target, nodes []kube.Node) []string {
+	var out []string
+	for _, t := range leavers {
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == t.Name() })
+		if i >= 0 && o.byName(t.Name()) != nil && nodes[i].InternalIP != t.Node.PrivateIP.String() {
+			out = append(out, t.Name())
+		}
+	}
+	return out
+}
+
+// withoutKubelet returns the nodes without a kubelet that could end pods, and why: the node is not
+// ready, or its machine does not answer or another one answers, which the API server may not have noticed yet.
+func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
+	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
+		if i < 0 {
+			return nil
+		}
+		if !nodes[i].Ready {
+			return fmt.Errorf("its node is not ready: %s", nodes[i].Reason)
+		}
+		if err := m.Remote.Ping(ctx); fleet.Unreachable(err) || replaced(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+func (o *workerOperation) deleteNodes(ctx context.Context, targets []fleet.Target) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fleet.ParallelMachines)
+	for _, t := range targets {
+		group.Go(func() error { return o.api.DeleteNode(ctx, t.Node.Name) })
+	}
+	return group.Wait()
+}
