@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
@@ -50,6 +51,7 @@ func TestSuperseded(t *testing.T) {
 			t.Parallel()
 			var mu sync.Mutex
 			var done []string
+			var evicted atomic.Bool
 			note := func(what string) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -68,12 +70,14 @@ func TestSuperseded(t *testing.T) {
 				case "/api/v1/nodes/worker-0":
 					_, _ = w.Write([]byte(node))
 				case "/api/v1/pods":
-					_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"web","namespace":"default","uid":"1"}}]}`))
+					pods := `{"metadata":{"name":"web","namespace":"default","uid":"1"}}`
+					if evicted.Load() {
+						pods = ""
+					}
+					_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","items":[%s]}`, pods)
 				case "/api/v1/namespaces/default/pods/web/eviction":
+					evicted.Store(true)
 					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
-				case "/api/v1/namespaces/default/pods/web":
-					w.WriteHeader(http.StatusNotFound)
-					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
 				}
 			})
 			machine := func(what string) *remotetest.Machine {

@@ -28,13 +28,12 @@ func onOwnMachines(t *testing.T, example string, machines map[string]lanMachine,
 	t.Helper()
 	ws := suite.Workspace(t, example, suite.CLI, filepath.Join(suite.Root, "examples", example))
 	withoutAWS(ws)
-	text, err := json.Marshal(vars)
-	if err != nil {
-		t.Fatal(err)
+	for _, kind := range []string{"controllers", "load_balancers", "workers"} {
+		if list, ok := vars[kind].([]lanMachine); ok {
+			vars[kind] = named(machines, list)
+		}
 	}
-	if err := ws.WriteFile("own.auto.tfvars.json", string(text)); err != nil {
-		t.Fatal(err)
-	}
+	writeOwn(t, ws, vars)
 	c := suite.Cluster(ws)
 	c.Addresses, c.HostKeys = map[string]string{}, map[string]string{}
 	for name, m := range machines {
@@ -47,6 +46,35 @@ func onOwnMachines(t *testing.T, example string, machines map[string]lanMachine,
 		})
 	}
 	return c
+}
+
+// ownMachine is a machine as the variables of the example describe it.
+type ownMachine struct {
+	lanMachine
+	Index int `json:"index"` // only of workers
+}
+
+// named returns machines by their names. The index of each is its position.
+func named(machines map[string]lanMachine, list []lanMachine) map[string]ownMachine {
+	out := map[string]ownMachine{}
+	for name, m := range machines {
+		if i := slices.Index(list, m); i >= 0 {
+			out[name] = ownMachine{m, i}
+		}
+	}
+	return out
+}
+
+// writeOwn writes the variables of the example.
+func writeOwn(t *testing.T, ws *workspace.Workspace, vars map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.WriteFile("own.auto.tfvars.json", string(text)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // withoutAWS takes all that AWS clients read from the environment of a workspace. There is no home
@@ -74,10 +102,11 @@ func TestOwnMachines(t *testing.T) {
 	inSoak(t)
 	l := newLAN(t)
 	machines := map[string]lanMachine{"controller-0": l.start(1, "controller-0", 2560), "worker-0": l.start(2, "worker-0", 2048), "worker-1": l.start(3, "worker-1", 2048)}
-	c := onOwnMachines(t, "own-machines", machines, map[string]any{
+	vars := map[string]any{
 		"network": lanNetwork, "controllers": []lanMachine{machines["controller-0"]}, "workers": []lanMachine{machines["worker-0"], machines["worker-1"]},
 		"kubernetes_version": harness.KubernetesVersion, // the local EC2 has no older one
-	})
+	}
+	c := onOwnMachines(t, "own-machines", machines, vars)
 	names := slices.Sorted(maps.Keys(machines))
 	step := harness.Steps(t)
 	before := map[string]string{}
@@ -131,22 +160,37 @@ func TestOwnMachines(t *testing.T) {
 		podsReached(t, c, 3*time.Minute, names...)
 		c.NoChanges(t)
 	})
-	step("a node less", func(t *testing.T) {
-		main, err := os.ReadFile(filepath.Join(c.WS.Dir, "main.tf"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		one := strings.Replace(string(main), "for i, m in var.workers :", "for i, m in slice(var.workers, 0, 1) :", 1)
-		if err := c.WS.WriteFile("main.tf", one); err != nil {
-			t.Fatal(err)
-		}
+	step("the first node less", func(t *testing.T) {
+		vars["workers"] = map[string]ownMachine{"worker-0": {machines["worker-1"], 0}}
+		writeOwn(t, c.WS, vars)
+		_, _, err := c.WS.Plan(t.Context())
+		harness.Refused(t, err, "Machines would get other names", "worker-1 at 192.168.77.13 would become worker-0", "here worker-0 (192.168.77.12)")
+		vars["workers"] = map[string]ownMachine{"worker-1": {machines["worker-1"], 1}}
+		writeOwn(t, c.WS, vars)
 		c.Apply(t)
 		c.NoChanges(t)
-		if out := c.Sh(t, "controller-0", "ip -4 route show proto 115"); strings.Count(out, " via ") != 1 || !strings.Contains(out, "10.200.0.0/24 via 192.168.77.12") {
+		onlyNode(t, c, "worker-1", machines["worker-1"].Address)
+		if after := c.Sh(t, "worker-0", ownState); after != before["worker-0"] {
+			t.Errorf("worker-0 had\n%s\nand has\n%s", before["worker-0"], after)
+		}
+		if out := c.Sh(t, "controller-0", "ip -4 route show proto 115"); strings.Count(out, " via ") != 1 || !strings.Contains(out, "10.200.1.0/24 via 192.168.77.13") {
 			t.Errorf("routes of the controller: %s", out)
 		}
 		if out := c.Sh(t, "worker-0", "ip -4 route show proto 114") + c.Sh(t, "worker-1", "ip -4 route show proto 114"); strings.TrimSpace(out) != "" {
 			t.Errorf("routes of the workers: %s", out)
+		}
+	})
+	step("another machine gets its name", func(t *testing.T) {
+		vars["workers"] = map[string]ownMachine{"worker-1": {machines["worker-0"], 1}}
+		writeOwn(t, c.WS, vars)
+		c.Apply(t)
+		c.NoChanges(t)
+		onlyNode(t, c, "worker-1", machines["worker-0"].Address)
+		if after := c.Sh(t, "worker-1", ownState); after != before["worker-1"] {
+			t.Errorf("the former worker-1 had\n%s\nand has\n%s", before["worker-1"], after)
+		}
+		if out := c.Sh(t, "worker-1", "pgrep -l kubelet || true"); out != "" {
+			t.Errorf("on the former worker-1 runs %s", out)
 		}
 	})
 	step("destroy leaves nothing", func(t *testing.T) {
@@ -157,6 +201,15 @@ func TestOwnMachines(t *testing.T) {
 			}
 		}
 	})
+}
+
+// onlyNode checks that the cluster has one node, which is at an address.
+func onlyNode(t *testing.T, c *harness.Cluster, name, address string) {
+	t.Helper()
+	const form = `jsonpath={range .items[*]}{.metadata.name} {.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}`
+	if out := strings.TrimSpace(c.Kubectl(t, "get", "nodes", "-o", form)); out != name+" "+address {
+		t.Errorf("nodes: %s", out)
+	}
 }
 
 // podsReached waits until both pods of harness.Web, which are on different nodes, answer at their addresses to
