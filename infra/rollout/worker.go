@@ -100,10 +100,7 @@ func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 	if err := o.removeNodes(ctx, before, fleet.Superseded(x.Targets, before.Targets)); err != nil {
 		return err
 	}
-	if err := o.converge(ctx); err != nil {
-		return err
-	}
-	return o.removeNodes(ctx, before, fleet.Leaving(x.Targets, before.Targets))
+	return o.convergeAndLeave(ctx, before)
 }
 
 func (o *workerOperation) converge(ctx context.Context) error {

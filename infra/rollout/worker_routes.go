@@ -1,0 +1,65 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+)
+
+// untilGone returns the pool with the routes that prior has to the pods of leavers, and whether those are any:
+// others reach the pods until they are evicted. A network that is in use again has its new route.
+func (x Workers) untilGone(prior Workers, leavers []fleet.Target) (Workers, bool) {
+	routes := maps.Clone(x.Spec.Cluster.PodRoutes)
+	if routes == nil {
+		return x, false
+	}
+	for pods, via := range prior.Spec.Cluster.PodRoutes {
+		leaves := slices.ContainsFunc(leavers, func(t fleet.Target) bool { return t.Node.PrivateIP == via })
+		used := slices.ContainsFunc(slices.Collect(maps.Keys(routes)), func(p netip.Prefix) bool { return p.Overlaps(pods) })
+		if leaves && !used {
+			routes[pods] = via
+		}
+	}
+	kept := len(routes) > len(x.Spec.Cluster.PodRoutes)
+	x.Spec.Cluster.PodRoutes = routes
+	return x, kept
+}
+
+// wantInstead makes a pool with other settings the wanted one.
+func (o *workerOperation) wantInstead(x Workers) error {
+	for _, m := range o.machines {
+		var err error
+		if m.want, err = component.Worker(x.Spec, m.Node); err != nil {
+			return fmt.Errorf("%s on %s: %w", o.role.name, m.Name(), err)
+		}
+	}
+	o.want = x
+	return nil
+}
+
+// convergeAndLeave brings the pool to the wanted state and removes nodes that leave. The routes to these go last.
+func (o *workerOperation) convergeAndLeave(ctx context.Context, prior Workers) error {
+	x := o.want
+	leavers := fleet.Leaving(x.Targets, prior.Targets)
+	meanwhile, kept := x.untilGone(prior, leavers)
+	if kept {
+		if err := o.wantInstead(meanwhile); err != nil {
+			return err
+		}
+	}
+	if err := o.converge(ctx); err != nil {
+		return err
+	}
+	if err := o.removeNodes(ctx, prior, leavers); err != nil || !kept {
+		return err
+	}
+	if err := o.wantInstead(x); err != nil {
+		return err
+	}
+	return o.converge(ctx)
+}
