@@ -5,14 +5,15 @@
 provider "k8s" {}
 
 module "cluster" {
-  source      = "../modules/cluster"
-  providers   = { k8s = k8s, k8s.direct = k8s }
-  cluster     = "demo"
-  admin_cidrs = var.admin_cidrs
-  controllers = 1
-  cni         = var.cni
-  kube_proxy  = var.kube_proxy
-  elsewhere   = local.elsewhere
+  source           = "../modules/cluster"
+  providers        = { k8s = k8s, k8s.direct = k8s }
+  cluster          = "demo"
+  admin_cidrs      = var.admin_cidrs
+  controllers      = 1
+  controller_nodes = var.controller_nodes
+  cni              = var.cni
+  kube_proxy       = var.kube_proxy
+  elsewhere        = local.elsewhere
 }
 
 # What `helm template` has made of the chart and values.yaml. CoreDNS, in the module, is available once nodes have

@@ -9,6 +9,12 @@ variable "cni" {
   description = "Network of the pods: none, or bridge before a migration."
 }
 
+variable "controller_nodes" {
+  type        = bool
+  default     = false
+  description = "Whether pods that tolerate the taint of controllers run there."
+}
+
 variable "kube_proxy" {
   type        = bool
   default     = false

@@ -63,22 +63,6 @@ spec:
       - {name: sleep, image: "k8s-lab/toolbox:1", command: ["sleep", "infinity"], ports: [{containerPort: 8080, hostPort: 18080}]}
 `
 
-// webhook is asked about ConfigMaps with a label. Its service is harness.Web, which answers HTTP and not HTTPS: an
-// API server that reaches it says so.
-const webhook = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: plain.example.com}
-webhooks:
-- name: plain.example.com
-  clientConfig: {service: {name: web, namespace: default, path: /, port: 80}}
-  objectSelector: {matchLabels: {asks: webhook}}
-  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
-  admissionReviewVersions: [v1]
-  sideEffects: None
-  timeoutSeconds: 10
-`
-
 // cilium is a cluster whose network is Cilium, and what renders its chart.
 type cilium struct {
 	*harness.Cluster
@@ -145,11 +129,11 @@ func (c cilium) network(t *testing.T, cni string, kubeProxy bool) {
 // clean waits until the agents of all nodes report that all is well, and that they reach each other's nodes and
 // pods. An agent probes each address once in one to two minutes, so that a failure of its first minute is shown for
 // long.
-func (c cilium) clean(t *testing.T, routing string) {
+func (c cilium) clean(t *testing.T, routing string, nodes int) {
 	t.Helper()
 	harness.Eventually(t, 6*time.Minute, "cilium status is clean", func() error {
 		pods := strings.Fields(c.Kubectl(t, "--namespace", "kube-system", "get", "pods", "--selector", "k8s-app=cilium", "--output", "name"))
-		if len(pods) != 2 {
+		if len(pods) != nodes {
 			return fmt.Errorf("agents: %v", pods)
 		}
 		for _, pod := range pods {
@@ -159,7 +143,7 @@ func (c cilium) clean(t *testing.T, routing string) {
 			}
 			healthy, _, _ := strings.Cut(strings.TrimSpace(field(status, "Controller Status")), " ")
 			done, all, _ := strings.Cut(healthy, "/")
-			for name, want := range map[string]string{"Cilium": "Ok", "Kubernetes": "Ok", "KubeProxyReplacement": "True", "Routing": "Network: " + routing, "Cluster health": "2/2 reachable"} {
+			for name, want := range map[string]string{"Cilium": "Ok", "Kubernetes": "Ok", "KubeProxyReplacement": "True", "Routing": "Network: " + routing, "Cluster health": fmt.Sprintf("%d/%d reachable", nodes, nodes)} {
 				if got := field(status, name); !strings.HasPrefix(got, want) {
 					return fmt.Errorf("%s: %s is %q, wanted %q", pod, name, got, want)
 				}
@@ -230,22 +214,7 @@ func (c cilium) carries(t *testing.T) {
 	both("friend", true)
 	c.Kubectl(t, "delete", "networkpolicy/only-friends")
 	c.Kubectl(t, "delete", "pod", "--selector", "friend", "--force")
-	c.webhook(t)
-}
-
-// webhook checks that API servers reach the pods of a webhook through its service.
-func (c cilium) webhook(t *testing.T) {
-	t.Helper()
-	c.Create(t, webhook)
-	defer c.Kubectl(t, "delete", "validatingwebhookconfiguration/plain.example.com")
-	harness.Eventually(t, 30*time.Second, "the API server asks the webhook", func() error {
-		const asking = "{apiVersion: v1, kind: ConfigMap, metadata: {name: asking, namespace: default, labels: {asks: webhook}}}"
-		_, err := suite.Kubectl(t.Context(), c.Kubeconfig, strings.NewReader(asking), "create", "--dry-run=server", "--filename", "-")
-		if err == nil || !strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
-			return fmt.Errorf("the API server says: %w", err)
-		}
-		return nil
-	})
+	asksWebhook(t, c.Cluster)
 }
 
 // TestCilium makes a cluster with Cilium from the beginning: VXLAN and then native routing.
@@ -263,7 +232,8 @@ func TestCilium(t *testing.T) {
 		c.Create(t, harness.Web)
 		c.Create(t, webService)
 		c.Create(t, string(harness.Must[[]byte](t)(os.ReadFile(filepath.Join(suite.Root, "examples/cilium/metadata.yaml")))))
-		c.clean(t, "Tunnel [vxlan]")
+		installWebhook(t, c.Cluster)
+		c.clean(t, "Tunnel [vxlan]", 2)
 		c.carries(t)
 	})
 	step("no kube-proxy", func(t *testing.T) { c.noKubeProxy(t) })
@@ -271,7 +241,7 @@ func TestCilium(t *testing.T) {
 		c.render(t, nil)
 		c.Apply(t)
 		c.Kubectl(t, "--namespace", "kube-system", "rollout", "status", "daemonset/cilium", "--timeout=180s")
-		c.clean(t, "Native")
+		c.clean(t, "Native", 2)
 		c.carries(t)
 	})
 	step("a kube-proxy that somebody starts is drift", func(t *testing.T) {
@@ -284,6 +254,25 @@ func TestCilium(t *testing.T) {
 		c.Apply(t)
 		c.NoChanges(t)
 		c.noKubeProxy(t)
+	})
+	step("the controller becomes a node", func(t *testing.T) {
+		if err := c.WS.WriteFile("nodes.auto.tfvars", "controller_nodes = true\n"); err != nil {
+			t.Fatal(err)
+		}
+		c.Apply(t)
+		c.NoChanges(t)
+		c.Create(t, edge)
+		c.Kubectl(t, "rollout", "status", "daemonset/edge", "--timeout=180s")
+		c.clean(t, "Native", 3)
+		ip := strings.TrimSpace(c.Kubectl(t, "get", "pods", "--selector", "app=edge", "--output", "jsonpath={.items[*].status.podIP}"))
+		harness.Eventually(t, time.Minute, "a pod on a worker reaches one on the controller", func() error {
+			out, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "exec", "deployment/web", "--", "timeout", "5", "wget", "-q", "-O", "-", "http://"+ip+":8080/")
+			if err == nil && !strings.Contains(out, "served by edge-") {
+				err = errors.New(out)
+			}
+			return err
+		})
+		c.carries(t) // also a webhook, from an API server that has Cilium on its machine now
 	})
 	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
@@ -316,6 +305,7 @@ func TestCiliumMigration(t *testing.T) {
 		c.Create(t, harness.Web)
 		c.Create(t, webService)
 		c.Create(t, kept)
+		installWebhook(t, c.Cluster)
 		c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=120s")
 		c.Kubectl(t, "rollout", "status", "daemonset/kept", "--timeout=120s")
 		for _, worker := range harness.Numbered("worker", 2) {
@@ -363,7 +353,7 @@ func TestCiliumMigration(t *testing.T) {
 		c.NoChanges(t)
 		c.Create(t, string(harness.Must[[]byte](t)(os.ReadFile(filepath.Join(suite.Root, "examples/cilium/metadata.yaml")))))
 		c.Kubectl(t, "--namespace", "kube-system", "rollout", "status", "daemonset/cilium", "--timeout=180s")
-		c.clean(t, "Native")
+		c.clean(t, "Native", 2)
 		c.carries(t)
 	})
 	suite.PermitDestroy(t)
