@@ -124,6 +124,48 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
+// TestSupersededElsewhere: other roles leave a machine whose name another one gets too, and not the one that
+// gets it. A former member of etcd is asked, as one that leaves, before its data is deleted.
+func TestSupersededElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newServers(t, serves)
+	var mu sync.Mutex
+	var removed []string
+	machine := func(what string) *remotetest.Machine {
+		return remotetest.New(t, "lb-0", func(script string) (string, int) {
+			if strings.Contains(script, "remove_units") {
+				mu.Lock()
+				defer mu.Unlock()
+				removed = append(removed, what)
+			}
+			return "", 0
+		})
+	}
+	at := func(m *remotetest.Machine, ip string) []fleet.Target {
+		return []fleet.Target{{Host: m.Host, Node: component.Node{Name: "lb-0", PrivateIP: netip.MustParseAddr(ip)}}}
+	}
+	former, next := at(machine("the former"), "192.0.2.20"), at(machine("the next"), "192.0.2.21")
+	x := LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: component.Cluster{Name: "demo", PKI: s.ref},
+		Backends: []component.Node{{Name: "controller-0", PrivateIP: netip.MustParseAddr("192.0.2.10")}}}}
+	o, err := s.engine.newOperation(x.with(next), Record{Machines: map[string]MachineRecord{"lb-0": {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.access.Close()
+	if err := o.removeLeaving(t.Context(), x.with(former)); err != nil || !slices.Equal(removed, []string{"the former"}) || len(o.result().Machines) != 1 {
+		t.Errorf("removed from %q, %v, record %v", removed, err, o.result())
+	}
+
+	e := Etcd{Targets: next}.operate(&operation{fleet: s.engine.Fleet}, Etcd{Targets: former})
+	if len(e.leavers) > 0 || len(e.former) != 1 || e.former[0].Name() != "lb-0 at 127.0.0.1" {
+		t.Errorf("leavers %v, former members %v", namesOf(e.leavers), namesOf(e.former))
+	}
+	err = e.guardCopies(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "delete the data of etcd on lb-0 at 127.0.0.1") {
+		t.Errorf("the data of the former member may be deleted without asking: %v", err)
+	}
+}
+
 // TestLeftoverOfAName: a machine that was left over stays so when another machine gets its name, and is none
 // when it is wanted again under any name.
 func TestLeftoverOfAName(t *testing.T) {
