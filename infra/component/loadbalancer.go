@@ -21,6 +21,8 @@ type LoadBalancerSpec struct {
 	StatsSocket string // empty means HAProxyStatsSocket
 	// VirtualIP moves between Machines, of which the first has it first; zero means that there is none.
 	VirtualIP netip.Addr
+	// FormerIPs are on the machine that has VirtualIP too, for clients that do not know VirtualIP yet.
+	FormerIPs []netip.Addr
 	RouterID  int    // of VRRP; zero means DefaultRouterID
 	Machines  []Node // of the load balancer
 	// AllowedCIDRs are the networks that may reach the port; nil means that everybody may.

@@ -12,7 +12,6 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 //go:embed virtual_address.bash
@@ -96,7 +95,16 @@ func (s LoadBalancerSpec) keepalivedConfig(n Node) []byte {
 		}
 		line("    }")
 	}
-	line("    virtual_ipaddress {\n        %s/32 dev @INTERFACE@\n    }\n    track_script {\n        haproxy\n    }\n}", s.VirtualIP)
+	line("    virtual_ipaddress {\n        %s/32 dev @INTERFACE@\n    }", s.VirtualIP)
+	if len(s.FormerIPs) > 0 {
+		// Announcements have room for few addresses, and name these not at all.
+		line("    virtual_ipaddress_excluded {")
+		for _, ip := range s.FormerIPs {
+			line("        %s/32 dev @INTERFACE@", ip)
+		}
+		line("    }")
+	}
+	line("    track_script {\n        haproxy\n    }\n}")
 	return []byte(b.String())
 }
 
@@ -117,50 +125,23 @@ var (
 	routerIDLine  = regexp.MustCompile(`(?m)^\s*virtual_router_id (\d+)$`)
 )
 
-// readVirtualAddress sets the virtual address found on a machine.
+// readVirtualAddress sets the virtual addresses found on a machine.
 func (s *LoadBalancerSpec) readVirtualAddress(f Found) {
 	config := f.Files[VirtualAddressConfig]
-	if m := virtualIPLine.FindSubmatch(config); m != nil && !s.VirtualIP.IsValid() {
-		s.VirtualIP, _ = netip.ParseAddr(string(m[1]))
+	var found []netip.Addr
+	for _, m := range virtualIPLine.FindAllSubmatch(config, -1) {
+		if ip, err := netip.ParseAddr(string(m[1])); err == nil {
+			found = append(found, ip)
+		}
+	}
+	if len(found) > 0 && !s.VirtualIP.IsValid() {
+		s.VirtualIP = found[0]
+	}
+	if len(found) > 1 && s.FormerIPs == nil {
+		s.FormerIPs = found[1:]
 	}
 	if m := routerIDLine.FindSubmatch(config); m != nil && s.RouterID == 0 {
 		s.RouterID, _ = strconv.Atoi(string(m[1]))
 	}
 	s.RouterID = s.routerID()
-}
-
-// CheckMachines reports machines of a load balancer that cannot share its virtual address. machines are those
-// of the fields host and standbys; any reports whether standbys are given, though they may not be known.
-func (s LoadBalancerSpec) CheckMachines(machines []Host, any bool) (errs invalid.Fields) {
-	if any && !s.VirtualIP.IsValid() {
-		errs.Miss("virtual_ip", "Standbys without a virtual address", "standbys need virtual_ip: without it nothing sends anybody to them.")
-	}
-	if !s.VirtualIP.IsValid() {
-		return errs
-	}
-	if s.Port == haproxyAlivePort {
-		errs.Say("port", "Port in use", "HAProxy uses port %d itself with virtual_ip: choose another one.", haproxyAlivePort)
-	}
-	for i, h := range append(slices.Clone(machines), hostsOf(s.Backends)...) {
-		field := "host.private_ip"
-		if i > 0 {
-			field = hostField("standbys", i-1, "private_ip")
-		}
-		if h.PrivateIP == s.VirtualIP {
-			errs.Say("virtual_ip", "Address of a machine", "%s is the private_ip of %s: the virtual address is one that no machine has.", s.VirtualIP, h.Name)
-		}
-		for _, other := range machines[:min(i, len(machines))] {
-			if i < len(machines) && (h.Name != "" && h.Name == other.Name || h.PrivateIP.IsValid() && h.PrivateIP == other.PrivateIP) {
-				errs.Say(field, "Duplicate host", "%s is listed twice: give each machine once, as host or among standbys.", h.Name)
-			}
-		}
-	}
-	return errs
-}
-
-func hostsOf(nodes []Node) (out []Host) {
-	for _, n := range nodes {
-		out = append(out, Host{Node: n})
-	}
-	return out
 }

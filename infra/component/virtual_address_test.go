@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -90,21 +91,52 @@ func TestVirtualAddressScript(t *testing.T) {
 	}
 }
 
+// TestFormerVirtualAddresses are beside the virtual address, and are read back.
+func TestFormerVirtualAddresses(t *testing.T) {
+	spec := loadBalancerSpec()
+	spec.VirtualIP, spec.Machines = virtualIP, []Node{lb0, lb1}
+	spec.FormerIPs = []netip.Addr{netip.MustParseAddr("10.240.0.8"), netip.MustParseAddr("10.240.0.7")}
+	m := must(t)(LoadBalancer(spec, lb0))
+	const want = `    virtual_ipaddress {
+        10.240.0.9/32 dev @INTERFACE@
+    }
+    virtual_ipaddress_excluded {
+        10.240.0.8/32 dev @INTERFACE@
+        10.240.0.7/32 dev @INTERFACE@
+    }
+`
+	if got := fileOf(t, m, VirtualAddressConfig); !strings.Contains(got, want) {
+		t.Errorf("configuration\n%s", got)
+	}
+	if found, err := loadBalancerSpec().Read(foundOf(m)); err != nil || found.VirtualIP != virtualIP || !slices.Equal(found.FormerIPs, spec.FormerIPs) {
+		t.Errorf("read %s and %s (%v)", found.VirtualIP, found.FormerIPs, err)
+	}
+}
+
 // TestCheckVirtualAddress checks the rules for machines that share an address.
 func TestCheckVirtualAddress(t *testing.T) {
+	onController := node("lb-1", "10.240.0.11", "", "")
 	for name, tt := range map[string]struct {
-		vip, field, want string
-		port             int
-		standby          Node
+		vip, former, field, want string
+		port                     int
+		standby                  Node
+		address                  string
 	}{
-		"fine":            {vip: "10.240.0.9", standby: lb1},
-		"no address":      {field: "virtual_ip", want: "standbys need virtual_ip", standby: lb1},
-		"of the machine":  {vip: "10.240.0.40", field: "virtual_ip", want: "is the private_ip of lb-0", standby: lb1},
-		"of the standby":  {vip: "10.240.0.41", field: "virtual_ip", want: "is the private_ip of lb-1", standby: lb1},
-		"of a controller": {vip: "10.240.0.11", field: "virtual_ip", want: "is the private_ip of controller-1", standby: lb1},
-		"twice":           {vip: "10.240.0.9", field: "standbys[0].private_ip", want: "lb-0 is listed twice", standby: lb0},
-		"the port in use": {vip: "10.240.0.9", port: 8405, field: "port", want: "choose another one", standby: lb1},
-		"not all known":   {vip: "10.240.0.9", standby: Node{}},
+		"fine":              {vip: "10.240.0.9", former: "10.240.0.8", standby: lb1},
+		"no address":        {field: "virtual_ip", want: "standbys need virtual_ip", standby: lb1},
+		"of the machine":    {vip: "10.240.0.40", field: "virtual_ip", want: "is the private_ip of lb-0", standby: lb1},
+		"of the standby":    {vip: "10.240.0.41", field: "virtual_ip", want: "is the private_ip of lb-1", standby: lb1},
+		"its SSH address":   {vip: "10.240.0.41", field: "virtual_ip", want: "is the address of lb-1", standby: Node{Name: "lb-1"}, address: "10.240.0.41"},
+		"of a controller":   {vip: "10.240.0.11", field: "virtual_ip", want: "is the private_ip of controller-1", standby: lb1},
+		"of no machine":     {vip: "224.0.0.18", field: "virtual_ip", want: "not an address that a machine can have", standby: lb1},
+		"former of one":     {vip: "10.240.0.9", former: "10.240.0.41", field: "former_virtual_ips[0]", want: "is the private_ip of lb-1", standby: lb1},
+		"former is present": {vip: "10.240.0.9", former: "10.240.0.9", field: "former_virtual_ips[0]", want: "given twice", standby: lb1},
+		"twice":             {vip: "10.240.0.9", field: "standbys[0].private_ip", want: "lb-0 is listed twice", standby: lb0},
+		"the port in use":   {vip: "10.240.0.9", port: 8405, field: "port", want: "choose another one", standby: lb1},
+		"on a controller":   {vip: "10.240.0.9", field: "port", want: "lb-1, 10.240.0.11, is the machine of the controller controller-1, which uses port 6443 itself", standby: onController},
+		"its manager":       {vip: "10.240.0.9", port: 10257, field: "port", want: "uses port 10257 itself", standby: onController},
+		"another port":      {vip: "10.240.0.9", port: 7443, standby: onController},
+		"not all known":     {vip: "10.240.0.9", standby: Node{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := loadBalancerSpec()
@@ -112,7 +144,10 @@ func TestCheckVirtualAddress(t *testing.T) {
 			if tt.vip != "" {
 				spec.VirtualIP = netip.MustParseAddr(tt.vip)
 			}
-			errs := spec.CheckMachines([]Host{{Node: lb0}, {Node: tt.standby}}, true)
+			if tt.former != "" {
+				spec.FormerIPs = []netip.Addr{netip.MustParseAddr(tt.former)}
+			}
+			errs := spec.CheckMachines([]Host{{Node: lb0}, {Node: tt.standby, Address: tt.address}}, true)
 			if tt.want == "" && len(errs) == 0 {
 				return
 			}
@@ -120,5 +155,10 @@ func TestCheckVirtualAddress(t *testing.T) {
 				t.Errorf("got %v", errs.Err())
 			}
 		})
+	}
+	alone := loadBalancerSpec()
+	alone.FormerIPs = []netip.Addr{virtualIP}
+	if errs := alone.CheckMachines([]Host{{Node: lb0}}, false); len(errs) != 1 || !errs[0].Missing {
+		t.Errorf("a former address alone: %v", errs.Err())
 	}
 }

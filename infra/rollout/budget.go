@@ -22,6 +22,11 @@ const (
 	reachBudget = 5 * time.Second
 	// portBudget is how long HAProxy may take to listen after its start.
 	portBudget = 30 * time.Second
+	// addressBudget is how long the virtual address may take to be on one machine and answer.
+	addressBudget = 45 * time.Second
+	// addressSteady is how long it must be so to count: a machine that hears no other takes the address after
+	// four seconds, and its HAProxy must have answered twice.
+	addressSteady = 7 * time.Second
 )
 
 const (

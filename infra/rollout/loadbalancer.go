@@ -13,13 +13,19 @@ import (
 
 func (x LoadBalancer) observe(ctx context.Context, o *operation) Report { return o.report(ctx, nil) }
 
-// apply waits until HAProxy's port answers. It does not wait for a healthy API server behind it,
-// because the load balancer is installed first.
+// apply waits until HAProxy's port answers, on each machine and at the virtual address. It does not wait for a
+// healthy API server behind it, because the load balancer is installed first.
 func (x LoadBalancer) apply(ctx context.Context, o *operation, prior Role) error {
-	if err := o.balance(ctx, x.port()); err != nil || prior == nil {
+	if err := x.balance(ctx, o); err != nil {
 		return err
 	}
-	return o.removeLeaving(ctx, prior)
+	if prior != nil {
+		// A machine that leaves may have the virtual address until then.
+		if err := o.removeLeaving(ctx, prior); err != nil {
+			return err
+		}
+	}
+	return x.waitAddress(ctx, o.reached())
 }
 
 func (x LoadBalancer) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
@@ -31,15 +37,18 @@ func (x LoadBalancer) port() int {
 	return x.Spec.Port
 }
 
-func (o *operation) balance(ctx context.Context, port int) error {
+func (x LoadBalancer) balance(ctx context.Context, o *operation) error {
 	if err := o.observeAndFill(ctx); err != nil {
+		return err
+	}
+	if err := x.checkInterfaces(ctx, o); err != nil {
 		return err
 	}
 	one := func(ctx context.Context, m *convergence) error {
 		if err := o.apply(ctx, m, m.changes); err != nil {
 			return err
 		}
-		return waitPort(ctx, m.Machine, port)
+		return waitPort(ctx, m.Machine, x.port())
 	}
 	if err := eachInTurn(ctx, o.reachable(), one); err != nil {
 		return err

@@ -173,6 +173,27 @@ func hostsFrom(ctx context.Context, l types.List, diags *diag.Diagnostics) ([]ho
 	return tf.Objects[hostModel](ctx, l, diags)
 }
 
+// controllersValue returns the private addresses of hosts by name, unknown if a name is.
+func controllersValue(ctx context.Context, l types.List, diags *diag.Diagnostics) types.Map {
+	hosts, known := hostsFrom(ctx, l, diags)
+	if !known {
+		return types.MapUnknown(types.StringType)
+	}
+	return privateIPs(hosts)
+}
+
+// privateIPs is controllersValue of hosts that are known.
+func privateIPs(hosts []hostModel) types.Map {
+	out := map[string]attr.Value{}
+	for _, h := range hosts {
+		if h.Name.IsUnknown() {
+			return types.MapUnknown(types.StringType)
+		}
+		out[h.Name.ValueString()] = h.PrivateIP.StringValue
+	}
+	return types.MapValueMust(types.StringType, out)
+}
+
 // componentHosts returns hosts as the library checks them. Null or unknown attributes are zero.
 func componentHosts(hosts []hostModel) []component.Host {
 	var out []component.Host

@@ -43,6 +43,7 @@ type lbModel struct {
 	AllowedCIDRs    types.Set           `tfsdk:"allowed_cidrs"`
 	Public          types.Bool          `tfsdk:"public"`
 	VirtualIP       iptypes.IPv4Address `tfsdk:"virtual_ip"`
+	FormerIPs       types.List          `tfsdk:"former_virtual_ips"`
 	RouterID        types.Int64         `tfsdk:"virtual_router_id"`
 	Adopt           types.Bool          `tfsdk:"adopt"`
 	Tags            types.Map           `tfsdk:"tags"`
@@ -115,8 +116,9 @@ func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 			func(m *lbModel, s *rollout.LoadBalancer) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
-		"virtual_ip":        virtualIPSetting(),
-		"virtual_router_id": routerIDSetting(),
+		"virtual_ip":         virtualIPSetting(),
+		"former_virtual_ips": formerIPsSetting(),
+		"virtual_router_id":  routerIDSetting(),
 	}
 }
 
@@ -159,6 +161,7 @@ func checkLB(ctx context.Context, plan, prior *lbModel, s rollout.LoadBalancer, 
 		errs = component.CheckControllers("controllers", componentHosts(hosts))
 	}
 	errs = append(errs, checkVirtualIP(ctx, plan, s, diags)...)
+	warnOfLostAddress(plan, prior, diags)
 	errs = append(errs, component.CheckSameCluster(component.Part{Field: "cluster", Cluster: plan.Cluster.ValueString()},
 		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()})...)
 	return errs
@@ -212,7 +215,7 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	public := m.publicHost(private)
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags),
-		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: namesValue(public, private, machine)})
+		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine)})
 }
 
 // namesValue returns the different ones of names, unknown if one of them is.
@@ -227,20 +230,6 @@ func namesValue(names ...types.String) types.List {
 		}
 	}
 	return types.ListValueMust(types.StringType, out)
-}
-
-// controllersValue returns the private addresses of hosts by name, unknown if a name is.
-func controllersValue(ctx context.Context, l types.List, diags *diag.Diagnostics) types.Map {
-	hosts, known := hostsFrom(ctx, l, diags)
-	out := map[string]attr.Value{}
-	for _, h := range hosts {
-		known = known && !h.Name.IsUnknown()
-		out[h.Name.ValueString()] = h.PrivateIP.StringValue
-	}
-	if !known {
-		return types.MapUnknown(types.StringType)
-	}
-	return types.MapValueMust(types.StringType, out)
 }
 
 func urlOf(host types.String, port types.Int64) types.String {

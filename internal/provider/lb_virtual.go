@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -18,6 +20,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // The virtual address of a load balancer on several machines.
@@ -32,11 +35,56 @@ func virtualIPSetting() setting[lbModel, rollout.LoadBalancer] {
 	return newSetting(schema.StringAttribute{
 		Optional: true, CustomType: iptypes.IPv4AddressType{},
 		MarkdownDescription: "Address of the API server that no machine has of its own. keepalived, which is installed with it, gives it to `host` or to one of `standbys`. All of them are in one layer-2 network with it, " +
-			"and pass VRRP (IP protocol 112) to one another. It is the address of both endpoints. Not for EC2 instances: a VPC does not follow such an address. " +
-			"A change is made in place, and clients need the new address. Default: none; the address of `host` is that of the endpoints.",
+			"and pass VRRP (IP protocol 112) to one another. An apply fails unless one machine has it and it answers all of them there. It is the address of both endpoints. Not for EC2 instances: a VPC does not follow such an address. " +
+			"A change is made in place, and clients need the new address: see `former_virtual_ips`. Default: none; the address of `host` is that of the endpoints.",
 	}, address, func(m *lbModel, s *rollout.LoadBalancer) (*iptypes.IPv4Address, *netip.Addr) {
 		return &m.VirtualIP, &s.Spec.VirtualIP
 	})
+}
+
+func formerIPsSetting() setting[lbModel, rollout.LoadBalancer] {
+	return newSetting(schema.ListAttribute{
+		Optional: true, ElementType: iptypes.IPv4AddressType{},
+		MarkdownDescription: "Earlier values of `virtual_ip`, which the machines keep beside it, and the API servers' certificates too. With the old address here, a change of `virtual_ip` cuts nobody off. " +
+			"Take it out in a later apply, when the workers and kubeconfigs have the new one. Changed in place. Default: none.",
+		Validators: []validator.List{listvalidator.SizeBetween(1, 8), listvalidator.ValueStringsAre(tf.IPv4())},
+	}, addresses, func(m *lbModel, s *rollout.LoadBalancer) (*types.List, *[]netip.Addr) {
+		return &m.FormerIPs, &s.Spec.FormerIPs
+	})
+}
+
+// warnOfLostAddress warns if the machines leave the address at which workers reach the API while their
+// kubeconfigs still have it.
+func warnOfLostAddress(plan, prior *lbModel, diags *diag.Diagnostics) {
+	if prior == nil || prior.VirtualIP.IsNull() || plan.VirtualIP.IsUnknown() || plan.VirtualIP.Equal(prior.VirtualIP) || plan.FormerIPs.IsUnknown() {
+		return
+	}
+	old := prior.VirtualIP.ValueString()
+	kept := slices.ContainsFunc(plan.FormerIPs.Elements(), func(v attr.Value) bool {
+		ip, _ := v.(iptypes.IPv4Address)
+		return ip.IsUnknown() || ip.ValueString() == old
+	})
+	if kept {
+		return
+	}
+	said := "The machines of the load balancer leave " + old + " at once. Workers use it until this apply has changed their kubeconfigs, one worker after the other, after the API servers' certificates. " +
+		"If that takes longer than 40 seconds, the nodes become NotReady, and services send nothing to their pods. Kubeconfigs of people that name it do not work any more."
+	if !plan.VirtualIP.IsNull() {
+		said += fmt.Sprintf("\n\nTo change it without an outage, set former_virtual_ips = [%q] for this apply, and take it out in a later one.", old)
+	}
+	diags.AddAttributeWarning(path.Root("virtual_ip"), "Workers cannot reach the API until they are changed", said)
+}
+
+// names returns the names and addresses of the endpoints, and the former addresses.
+func (m *lbModel) names(now ...types.String) types.List {
+	if m.FormerIPs.IsUnknown() {
+		return types.ListUnknown(types.StringType)
+	}
+	for _, v := range m.FormerIPs.Elements() {
+		ip, _ := v.(iptypes.IPv4Address)
+		now = append(now, ip.StringValue)
+	}
+	return namesValue(now...)
 }
 
 func routerIDSetting() setting[lbModel, rollout.LoadBalancer] {

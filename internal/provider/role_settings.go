@@ -89,9 +89,15 @@ var (
 		}
 		return []byte(v.ValueString())
 	}, func(b []byte) types.String { return tf.OptionalString(string(b)) })
-	prefix  = plainConversion(tf.Prefix, tf.OptionalPrefix)
-	address = plainConversion(tf.Addr, tf.OptionalAddr)
-	number  = plainConversion(func(v types.Int64) int { return int(v.ValueInt64()) }, func(n int) types.Int64 {
+	prefix    = plainConversion(tf.Prefix, tf.OptionalPrefix)
+	address   = plainConversion(tf.Addr, tf.OptionalAddr)
+	addresses = plainConversion(tf.Addrs, func(list []netip.Addr) types.List {
+		if len(list) == 0 {
+			return types.ListNull(iptypes.IPv4AddressType{})
+		}
+		return tf.AddrsValue(list)
+	})
+	number = plainConversion(func(v types.Int64) int { return int(v.ValueInt64()) }, func(n int) types.Int64 {
 		if n == 0 {
 			return types.Int64Null()
 		}

@@ -165,6 +165,28 @@ func StringsValue(list []string) types.List {
 	return types.ListValueMust(types.StringType, elements)
 }
 
+// Addrs returns the known elements of a list of addresses.
+func Addrs(l types.List) []netip.Addr {
+	var out []netip.Addr
+	for _, e := range l.Elements() {
+		if v, ok := e.(iptypes.IPv4Address); ok {
+			if a := Addr(v); a.IsValid() {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// AddrsValue is the inverse of Addrs; nil becomes an empty list.
+func AddrsValue(addresses []netip.Addr) types.List {
+	elements := make([]attr.Value, 0, len(addresses))
+	for _, a := range addresses {
+		elements = append(elements, OptionalAddr(a))
+	}
+	return types.ListValueMust(iptypes.IPv4AddressType{}, elements)
+}
+
 // Prefixes returns the known elements of a set of networks, sorted by their text.
 func Prefixes(s types.Set) []netip.Prefix {
 	var out []netip.Prefix
