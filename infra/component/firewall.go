@@ -144,11 +144,12 @@ func (f firewall) allowed(found Found) (out []netip.Prefix) {
 	return out
 }
 
-// CheckAllowed reports machines that must reach a role's ports and may not. Everybody may if allowed is nil.
-func CheckAllowed(allowed []netip.Prefix, hosts []Host, what string) (errs invalid.Fields) {
+// CheckAllowed reports, on a field, machines that must reach a role's ports and may not. Everybody may if allowed
+// is nil.
+func CheckAllowed(field string, allowed []netip.Prefix, hosts []Host, what string) (errs invalid.Fields) {
 	for _, h := range hosts {
 		if allowed != nil && h.PrivateIP.IsValid() && !slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(h.PrivateIP) }) {
-			errs.Say("allowed_cidrs", "Machine shut out", "%s, %s, is in none of the allowed networks: add its network, since %s.", h.Name, h.PrivateIP, what)
+			errs.Say(field, "Machine shut out", "%s, %s, is in none of the allowed networks: add its network, since %s.", h.Name, h.PrivateIP, what)
 		}
 	}
 	return errs

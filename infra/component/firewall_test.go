@@ -80,11 +80,11 @@ func TestFirewall(t *testing.T) {
 func TestCheckAllowed(t *testing.T) {
 	hosts := []Host{{Node: controllers[0]}, {Node: Node{Name: "not known yet"}}}
 	for _, fine := range [][]netip.Prefix{nil, networks("10.240.0.0/24"), networks("0.0.0.0/0")} {
-		if errs := CheckAllowed(fine, hosts, "x"); len(errs) > 0 {
+		if errs := CheckAllowed("allowed_cidrs", fine, hosts, "x"); len(errs) > 0 {
 			t.Errorf("%v: %v", fine, errs.Err())
 		}
 	}
-	errs := CheckAllowed(networks("198.51.100.0/24"), hosts, "members reach one another")
+	errs := CheckAllowed("allowed_cidrs", networks("198.51.100.0/24"), hosts, "members reach one another")
 	if len(errs) != 1 || errs[0].Field != "allowed_cidrs" || !strings.Contains(errs[0].Err.Error(), "controller-0, 10.240.0.10, is in none of the allowed networks") {
 		t.Errorf("got %v", errs.Err())
 	}

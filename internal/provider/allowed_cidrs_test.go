@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -39,5 +40,25 @@ func TestAllowedCIDRs(t *testing.T) {
 	if got := c.instance("k8s_etcd_cluster").plan(with(c.etcd, values{"allowed_cidrs": []any{"198.51.100.0/24"}})).failure(); !strings.HasPrefix(got, `"allowed_cidrs"`) ||
 		!strings.Contains(got, "controller-0, 10.240.0.10, is in none of the allowed networks") {
 		t.Errorf("a member that is shut out: %q", got)
+	}
+	shut := []any{"198.51.100.0/24"}
+	etcd, balancer := c.controlPlane["etcd"].(values), c.controlPlane["lb"].(values)
+	machines := values{"machines": values{"lb-0": "10.240.0.30", "lb-1": "198.51.100.31"}}
+	for what, test := range map[string]struct {
+		more values
+		want string
+	}{
+		"etcd shuts a controller out":   {values{"etcd": with(etcd, values{"allowed_cidrs": shut})}, `"etcd"): Machine shut out: controller-0, 10.240.0.10, is in none of the allowed networks`},
+		"etcd lets it in":               {values{"etcd": with(etcd, values{"allowed_cidrs": []any{"10.240.0.0/28"}})}, ""},
+		"the load balancer is shut out": {values{"lb": with(balancer, machines), "allowed_cidrs": shut}, `"allowed_cidrs"): Machine shut out: lb-0, 10.240.0.30, is in none of the allowed networks`},
+		"the load balancers are let in": {values{"lb": with(balancer, machines), "allowed_cidrs": []any{"10.240.0.30/32", "198.51.100.31/32"}}, ""},
+		"load balancers without a list": {values{"allowed_cidrs": shut}, ""},
+	} {
+		if got := c.instance("k8s_control_plane").plan(with(c.controlPlane, test.more)).failure(); (test.want == "") != (got == "") || !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	if ref := c.applied("k8s_etcd_cluster", with(c.etcd, values{"allowed_cidrs": []any{"10.240.0.0/24"}})).get("ref").(values); fmt.Sprint(ref["allowed_cidrs"]) != "[10.240.0.0/24]" {
+		t.Errorf("reference %v", ref)
 	}
 }

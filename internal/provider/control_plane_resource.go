@@ -244,7 +244,9 @@ func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags 
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if known {
 		errs = append(errs, component.CheckBalanced(lb.backends(), componentHosts(hosts))...)
+		errs = append(errs, component.CheckAllowed("etcd", allPrefixes(etcd.AllowedCIDRs), componentHosts(hosts), "its API server needs etcd (allowed_cidrs of k8s_etcd_cluster)")...)
 	}
+	errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), lb.machines(), "the load balancer there reaches the API servers")...)
 	if !plan.Hosts.IsUnknown() {
 		errs = append(errs, component.CheckBalancer(len(plan.Hosts.Elements()), !plan.LB.IsNull())...)
 	}

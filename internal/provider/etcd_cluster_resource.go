@@ -123,7 +123,7 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if known {
 		errs = append(errs, component.CheckEtcdHosts("hosts", componentHosts(hosts))...)
-		errs = append(errs, component.CheckAllowed(allPrefixes(plan.AllowedCIDRs), componentHosts(hosts), "members reach one another")...)
+		errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), componentHosts(hosts), "members reach one another")...)
 	}
 	errs = append(errs, checkEtcdRestore(ctx, plan, hosts, diags)...)
 	if prior == nil {
@@ -274,7 +274,7 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 		}
 		endpoints = types.ListValueMust(types.StringType, urls)
 	}
-	m.Ref = etcdRef.Value(ctx, etcdRefModel{Cluster: m.ID, Version: m.Version, Endpoints: endpoints})
+	m.Ref = etcdRef.Value(ctx, etcdRefModel{Cluster: m.ID, Version: m.Version, Endpoints: endpoints, AllowedCIDRs: m.AllowedCIDRs})
 }
 
 func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {

@@ -214,7 +214,7 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	}
 	public := m.publicHost(private)
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
-	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags),
+	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags), Machines: m.machines(ctx, diags),
 		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine)})
 }
 

@@ -87,6 +87,16 @@ func (m *lbModel) names(now ...types.String) types.List {
 	return namesValue(now...)
 }
 
+// machines returns the private addresses of the load balancer's own machines by name, unknown if a name is.
+func (m *lbModel) machines(ctx context.Context, diags *diag.Diagnostics) types.Map {
+	host, known := hostRef.Read(ctx, m.Host, diags)
+	standbys, all := hostsFrom(ctx, m.Standbys, diags)
+	if !known || !all && !m.Standbys.IsNull() {
+		return types.MapUnknown(types.StringType)
+	}
+	return privateIPs(append([]hostModel{host}, standbys...))
+}
+
 func routerIDSetting() setting[lbModel, rollout.LoadBalancer] {
 	return newSetting(schema.Int64Attribute{
 		Optional: true, Computed: true, Default: int64default.StaticInt64(component.DefaultRouterID),

@@ -94,7 +94,7 @@ func TestVirtualIPChanges(t *testing.T) {
 		}
 	}
 	both := c.applied("k8s_lb", with(before, values{"virtual_ip": "10.240.0.8", "former_virtual_ips": []any{"10.240.0.9"}}))
-	if ref := fmt.Sprint(both.get("ref").(values)["names"]); ref != "[10.240.0.8 10.240.0.40 10.240.0.9]" {
-		t.Errorf("names %s", ref)
+	if ref := fmt.Sprint(both.get("ref").(values)["names"], both.get("ref").(values)["machines"]); ref != "[10.240.0.8 10.240.0.40 10.240.0.9] map[lb-0:10.240.0.40 lb-1:10.240.0.41]" {
+		t.Errorf("names and machines %s", ref)
 	}
 }

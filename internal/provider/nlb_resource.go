@@ -254,7 +254,7 @@ func (m *nlbModel) outputs(ctx context.Context, diags *diag.Diagnostics) {
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, port), urlOf(private, port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{
 		Cluster: m.ID, Controllers: controllersValue(ctx, m.Controllers, diags), Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint,
-		Names: namesValue(public, private), NoticeSeconds: types.Int64Value(int64(infraaws.NoticeDelay.Seconds())),
+		Names: namesValue(public, private), Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(infraaws.NoticeDelay.Seconds())),
 	})
 }
 

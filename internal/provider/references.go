@@ -2,7 +2,9 @@ package provider
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -177,6 +179,7 @@ type lbRefModel struct {
 	Endpoint        types.String `tfsdk:"endpoint"`
 	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
 	Names           types.List   `tfsdk:"names"`
+	Machines        types.Map    `tfsdk:"machines"`
 	NoticeSeconds   types.Int64  `tfsdk:"notice_seconds"`
 }
 
@@ -190,6 +193,10 @@ var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
 	"private_endpoint": required(privateEndpoint),
 	"names": schema.ListAttribute{
 		Required: true, ElementType: types.StringType, MarkdownDescription: "Names and addresses in the endpoints' URLs. They are in the API servers' certificates.",
+	},
+	"machines": schema.MapAttribute{
+		Optional: true, ElementType: types.StringType,
+		MarkdownDescription: "Private addresses of its own machines, by name. `allowed_cidrs` of the control plane must have them. Default: not checked.",
 	},
 	"notice_seconds": schema.Int64Attribute{
 		Optional: true, MarkdownDescription: "Seconds within which the load balancer notices that an API server is not ready. So long does an API server still serve when it is stopped. Default: 3.",
@@ -206,7 +213,7 @@ func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbR
 	m, ok := lbRef.Read(ctx, o, diags)
 	if !ok {
 		unknown := types.StringUnknown()
-		return lbRefModel{unknown, types.MapUnknown(types.StringType), unknown, unknown, types.ListUnknown(types.StringType), types.Int64Unknown()}
+		return lbRefModel{unknown, types.MapUnknown(types.StringType), unknown, unknown, types.ListUnknown(types.StringType), types.MapUnknown(types.StringType), types.Int64Unknown()}
 	}
 	return m
 }
@@ -214,11 +221,24 @@ func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbR
 // backends returns the addresses of the controllers by name, zero where they are unknown; nil if
 // nothing is known of them.
 func (m lbRefModel) backends() map[string]netip.Addr {
-	if m.Controllers.IsNull() || m.Controllers.IsUnknown() {
+	return addressesByName(m.Controllers)
+}
+
+// machines returns the load balancer's own machines, as far as they are known.
+func (m lbRefModel) machines() (out []component.Host) {
+	byName := addressesByName(m.Machines)
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		out = append(out, component.Host{Node: component.Node{Name: name, PrivateIP: byName[name]}})
+	}
+	return out
+}
+
+func addressesByName(m types.Map) map[string]netip.Addr {
+	if m.IsNull() || m.IsUnknown() {
 		return nil
 	}
 	out := map[string]netip.Addr{}
-	for name, v := range m.Controllers.Elements() {
+	for name, v := range m.Elements() {
 		ip, _ := v.(types.String)
 		out[name], _ = netip.ParseAddr(ip.ValueString())
 	}
@@ -227,15 +247,20 @@ func (m lbRefModel) backends() map[string]netip.Addr {
 
 // etcdRefModel is k8s_etcd_cluster.x.ref.
 type etcdRefModel struct {
-	Cluster   types.String `tfsdk:"cluster"`
-	Version   types.String `tfsdk:"version"`
-	Endpoints types.List   `tfsdk:"endpoints"`
+	Cluster      types.String `tfsdk:"cluster"`
+	Version      types.String `tfsdk:"version"`
+	Endpoints    types.List   `tfsdk:"endpoints"`
+	AllowedCIDRs types.Set    `tfsdk:"allowed_cidrs"`
 }
 
 var etcdRef = tf.NewReference[etcdRefModel](map[string]schema.Attribute{
 	"cluster":   schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. Default: not checked."},
 	"version":   required("etcd release."),
 	"endpoints": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "URLs at which clients reach the members."},
+	"allowed_cidrs": schema.SetAttribute{
+		Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
+		MarkdownDescription: "Networks that may reach the members. They must have the controllers. Default: everybody may.",
+	},
 })
 
 // controlPlaneRefModel is k8s_control_plane.x.ref.
