@@ -16,7 +16,7 @@ func (x LoadBalancer) observe(ctx context.Context, o *operation) Report { return
 // apply waits until HAProxy's port answers, on each machine and at the virtual address. It does not wait for a
 // healthy API server behind it, because the load balancer is installed first.
 func (x LoadBalancer) apply(ctx context.Context, o *operation, prior Role) error {
-	if err := x.balance(ctx, o); err != nil {
+	if err := x.balance(ctx, o, prior); err != nil {
 		return err
 	}
 	if prior != nil {
@@ -37,11 +37,14 @@ func (x LoadBalancer) port() int {
 	return x.Spec.Port
 }
 
-func (x LoadBalancer) balance(ctx context.Context, o *operation) error {
+func (x LoadBalancer) balance(ctx context.Context, o *operation, prior Role) error {
 	if err := o.observeAndFill(ctx); err != nil {
 		return err
 	}
 	if err := x.checkInterfaces(ctx, o); err != nil {
+		return err
+	}
+	if err := x.checkFree(ctx, o, prior); err != nil {
 		return err
 	}
 	one := func(ctx context.Context, m *convergence) error {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -48,17 +50,17 @@ func addressTrouble(address netip.AddrPort, router int, views []addressView) err
 	return nil
 }
 
-// addressLook asks the machine whether it has the virtual address.
-const addressLook = "ip -4 -o address show to "
-
 // viewAddress asks one machine. One that the packet filter of the others does not let in is not asked to connect.
-func (x LoadBalancer) viewAddress(ctx context.Context, m *fleet.Machine, address netip.AddrPort) (addressView, error) {
-	v := addressView{machine: m.Name()}
-	out, err := m.Remote.Run(ctx, remote.Command{Script: addressLook + address.Addr().String()})
+func (x LoadBalancer) viewAddress(ctx context.Context, m *fleet.Machine, address netip.AddrPort) (v addressView, err error) {
+	v.machine = m.Name()
+	found, known, err := host.AddressNetwork(ctx, m.Remote, address.Addr())
+	if err == nil && !known {
+		err = errors.New("the machine has no working program ip")
+	}
 	if err != nil {
 		return v, err
 	}
-	v.holds = strings.TrimSpace(string(out.Stdout)) != ""
+	v.holds = found.IsValid()
 	if !v.holds && x.Spec.AllowedCIDRs != nil && !slices.ContainsFunc(x.Spec.AllowedCIDRs, func(p netip.Prefix) bool { return p.Contains(m.Node.PrivateIP) }) {
 		return v, nil
 	}
@@ -154,16 +156,12 @@ func (x LoadBalancer) checkInterfaces(ctx context.Context, o *operation) error {
 		if len(m.changes) == 0 {
 			return nil
 		}
-		out, err := m.Remote.Run(ctx, remote.Command{Script: addressLook + m.Node.PrivateIP.String()})
-		var failed *remote.ExitError
-		if errors.As(err, &failed) {
-			return nil
-		}
-		if err != nil {
+		own, known, err := host.AddressNetwork(ctx, m.Remote, m.Node.PrivateIP)
+		if err != nil || !known {
 			return err
 		}
-		for _, ip := range append([]netip.Addr{x.Spec.VirtualIP}, x.Spec.FormerIPs...) {
-			if err := checkInterface(ip, m.Node.PrivateIP, string(out.Stdout)); err != nil {
+		for _, ip := range x.addresses() {
+			if err := checkInterface(ip, m.Node.PrivateIP, own); err != nil {
 				return &fleet.StepError{Machine: m.Name(), Step: "check the virtual address " + ip.String(), Err: fmt.Errorf("%w; nothing has been changed", err),
 					Next: m.SSH("ip -4 address")}
 			}
@@ -172,17 +170,59 @@ func (x LoadBalancer) checkInterfaces(ctx context.Context, o *operation) error {
 	})
 }
 
-// checkInterface returns why a machine cannot take a virtual address. listed is the line of ip about the
-// machine's own address: "2: ens5    inet 10.240.0.40/24 brd 10.240.0.255 scope global ens5".
-func checkInterface(ip, own netip.Addr, listed string) error {
-	fields := strings.Fields(listed)
-	i := slices.Index(fields, "inet")
-	if i < 0 || i+1 >= len(fields) {
+// addresses are the virtual addresses.
+func (x LoadBalancer) addresses() []netip.Addr {
+	if !x.Spec.VirtualIP.IsValid() {
+		return nil
+	}
+	return append([]netip.Addr{x.Spec.VirtualIP}, x.Spec.FormerIPs...)
+}
+
+// checkFree checks, before anything is changed, that no other machine of the network has a new virtual address.
+// One that drops packets to the port is not noticed.
+func (x LoadBalancer) checkFree(ctx context.Context, o *operation, prior Role) error {
+	before, _ := prior.(LoadBalancer)
+	if len(o.reachable()) < len(o.machines) {
+		return nil // the others may have it
+	}
+	for _, ip := range x.addresses() {
+		if slices.Contains(before.addresses(), ip) {
+			continue
+		}
+		ours := false
+		for _, m := range o.machines {
+			found, _, err := host.AddressNetwork(ctx, m.Remote, ip)
+			if err != nil {
+				return err
+			}
+			ours = ours || found.IsValid()
+		}
+		if m := o.machines[0]; !ours && occupied(ctx, m.Machine, netip.AddrPortFrom(ip, uint16(x.port()))) { //nolint:gosec // a port
+			return &fleet.StepError{Machine: m.Name(), Step: "check the virtual address " + ip.String(),
+				Err:  fmt.Errorf("another machine in the network has %s already: choose a free address; nothing has been changed", ip),
+				Next: m.SSH("ip -4 neighbour show " + ip.String())}
+		}
+	}
+	return nil
+}
+
+// occupied reports whether something answers the machine at an address, if only with a refusal.
+func occupied(ctx context.Context, m *fleet.Machine, address netip.AddrPort) bool {
+	ctx, cancel := context.WithTimeout(ctx, reachBudget)
+	defer cancel()
+	conn, err := m.Remote.Dial(ctx, "tcp", address.String())
+	if err == nil {
+		_ = conn.Close()
+		return true
+	}
+	var denied *ssh.OpenChannelError
+	return errors.As(err, &denied) && remote.NothingListens(denied)
+}
+
+// checkInterface returns why a machine cannot take a virtual address. found is its own one on its interface.
+func checkInterface(ip, own netip.Addr, found netip.Prefix) error {
+	if !found.IsValid() {
 		return fmt.Errorf("no interface of the machine has its private_ip %s", own)
 	}
-	network, err := netip.ParsePrefix(fields[i+1])
-	if err != nil {
-		return fmt.Errorf("the interface with %s has no network: %w", own, err)
-	}
-	return component.CheckInterface(ip, network)
+	return component.CheckInterface(ip, found)
 }

@@ -79,20 +79,20 @@ func TestSteady(t *testing.T) {
 
 // TestCheckInterface: a virtual address lies in the network of the machine's own one.
 func TestCheckInterface(t *testing.T) {
-	const line = "2: ens5    inet 10.240.0.40/24 brd 10.240.0.255 scope global ens5\\       valid_lft forever"
 	for name, tt := range map[string]struct {
-		ip, line string
-		want     []string
+		ip, found string
+		want      []string
 	}{
-		"fine":          {"10.240.0.9", line, nil},
-		"another one":   {"10.240.1.9", line, []string{"10.240.1.9 does not lie in 10.240.0.0/24", "10.240.0.40"}},
-		"the network":   {"10.240.0.0", line, []string{"address of the network 10.240.0.0/24 itself"}},
-		"the broadcast": {"10.240.0.255", line, []string{"broadcast address of the network 10.240.0.0/24"}},
+		"fine":          {"10.240.0.9", "10.240.0.40/24", nil},
+		"another one":   {"10.240.1.9", "10.240.0.40/24", []string{"10.240.1.9 does not lie in 10.240.0.0/24", "10.240.0.40"}},
+		"the network":   {"10.240.0.0", "10.240.0.40/24", []string{"address of the network 10.240.0.0/24 itself"}},
+		"the broadcast": {"10.240.0.255", "10.240.0.40/24", []string{"broadcast address of the network 10.240.0.0/24"}},
 		"no interface":  {"10.240.0.9", "", []string{"no interface of the machine has its private_ip 10.240.0.40"}},
-		"a host route":  {"10.240.0.9", "2: ens5    inet 10.240.0.40/32 scope global ens5", []string{"does not lie in 10.240.0.40/32"}},
+		"a host route":  {"10.240.0.9", "10.240.0.40/32", []string{"does not lie in 10.240.0.40/32"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			says(t, checkInterface(netip.MustParseAddr(tt.ip), netip.MustParseAddr("10.240.0.40"), tt.line), tt.want...)
+			found, _ := netip.ParsePrefix(tt.found)
+			says(t, checkInterface(netip.MustParseAddr(tt.ip), netip.MustParseAddr("10.240.0.40"), found), tt.want...)
 		})
 	}
 }
@@ -125,6 +125,15 @@ func TestVirtualAddressOnMachines(t *testing.T) {
 	says(t, x.checkInterfaces(t.Context(), o))
 
 	address := netip.MustParseAddrPort("192.168.1.3:6443")
+	// A new address that somebody else has is refused, and one that was the cluster's before is not.
+	interfaces = ""
+	says(t, x.checkFree(t.Context(), o, nil), "another machine in the network has 192.168.1.3 already", "nothing has been changed")
+	says(t, x.checkFree(t.Context(), o, x))
+	free := server.Dial
+	server.Dial = func(string) (net.Conn, error) { return nil, errors.New("No route to host") }
+	says(t, x.checkFree(t.Context(), o, nil))
+	interfaces, server.Dial, dialled = "2: ens5    inet 192.168.1.3/32 scope global ens5\n", free, nil
+	says(t, x.checkFree(t.Context(), o, nil))
 	v, err := x.viewAddress(t.Context(), m, address)
 	if err != nil || !v.holds || v.err == nil || len(dialled) != 1 || dialled[0] != "192.168.1.3:6443" || !strings.Contains(scripts[len(scripts)-1], "address show to 192.168.1.3") {
 		t.Errorf("view %+v, %v, dialled %q, scripts %q", v, err, dialled, scripts)
