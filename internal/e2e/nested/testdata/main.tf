@@ -19,12 +19,12 @@ resource "k8s_network" "this" {
 
 resource "k8s_machine" "host" {
   name             = "worker-0"
-  cluster          = "nested"
   role             = "worker"
   network          = k8s_network.this.ref
   instance_type    = "r6i.large"
   root_volume_size = 40
-  timeouts = {
+
+  timeouts {
     create = "40m"
   }
 }
