@@ -12,28 +12,42 @@ import (
 )
 
 const (
-	ownVirtualIP = "192.168.77.9"
+	ownVirtualIP   = "192.168.77.9"
+	otherVirtualIP = "192.168.77.8"
 	// movedAddressWanted is how long the API may be silent while its address moves: three announcements a second
 	// apart, and what clients take to notice.
 	movedAddressWanted = 20 * time.Second
+	// lostControllerWanted is how long it may be silent when a controller is lost: HAProxy notices after two
+	// checks, and etcd may have to elect a leader.
+	lostControllerWanted = 20 * time.Second
 )
 
-// TestOwnLoadBalancers moves the virtual address of two load balancers on machines without EC2.
+// TestOwnLoadBalancers has three API servers behind the virtual address of two load balancers, on machines without
+// EC2. It moves the address, loses a controller as well, and changes the address.
 func TestOwnLoadBalancers(t *testing.T) {
 	inSoak(t)
 	l := newLAN(t)
-	machines := map[string]lanMachine{"controller-0": l.start(1, "controller-0", 2560), "lb-0": l.start(4, "lb-0", 512), "lb-1": l.start(5, "lb-1", 512)}
+	machines := map[string]lanMachine{"controller-0": l.start(1, "controller-0", 2560), "controller-1": l.start(2, "controller-1", 2560), "controller-2": l.start(3, "controller-2", 2560),
+		"lb-0": l.start(4, "lb-0", 512), "lb-1": l.start(5, "lb-1", 512)}
 	c := onOwnMachines(t, "own-machines", machines, map[string]any{
-		"network": lanNetwork, "controllers": []lanMachine{machines["controller-0"]}, "load_balancers": []lanMachine{machines["lb-0"], machines["lb-1"]},
+		"network": lanNetwork, "controllers": []lanMachine{machines["controller-0"], machines["controller-1"], machines["controller-2"]}, "load_balancers": []lanMachine{machines["lb-0"], machines["lb-1"]},
 		"virtual_ip": ownVirtualIP, "kubernetes_version": harness.KubernetesVersion,
 	})
 	names := slices.Sorted(maps.Keys(machines))
 	step := harness.Steps(t)
 	before := map[string]string{}
-	step("apply", func(t *testing.T) {
+	step("wrong addresses are refused before anything changes", func(t *testing.T) {
 		for _, name := range names {
 			before[name] = c.Sh(t, name, ownState)
 		}
+		testWrongAddresses(t, c)
+		for _, name := range names {
+			if after := c.Sh(t, name, ownState); after != before[name] {
+				t.Errorf("%s had\n%s\nand has\n%s", name, before[name], after)
+			}
+		}
+	})
+	step("apply", func(t *testing.T) {
 		c.Apply(t)
 		learnOwn(t, c)
 		var endpoint string
@@ -44,7 +58,7 @@ func TestOwnLoadBalancers(t *testing.T) {
 	step("second plan is empty", c.NoChanges)
 	holder := ""
 	step("one machine has the address", func(t *testing.T) {
-		holder = addressHolder(t, c, "lb-0", "lb-1")
+		holder = addressHolder(t, c, ownVirtualIP, "lb-0", "lb-1")
 		c.Kubectl(t, "get", "namespaces")
 	})
 	other := map[string]string{"lb-0": "lb-1", "lb-1": "lb-0"}
@@ -52,19 +66,36 @@ func TestOwnLoadBalancers(t *testing.T) {
 		traffic := c.Traffic(t, c.Kubeconfig)
 		time.Sleep(3 * time.Second) // of undisturbed traffic
 		l.cut(t, holder)
-		if now := addressHolder(t, c, other[holder]); now != other[holder] {
+		if now := addressHolder(t, c, ownVirtualIP, other[holder]); now != other[holder] {
 			t.Errorf("%s has the address", now)
 		}
-		harness.Eventually(t, time.Minute, "the API answers", func() error {
-			_, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "get", "namespaces", "--request-timeout=5s")
-			return err
-		})
+		answers(t, c)
 		time.Sleep(2 * time.Second)
 		gap := traffic.Gap(t)
 		t.Logf("figures: load balancer lost: longest gap of the API %s", gap.Round(100*time.Millisecond))
 		if gap > movedAddressWanted {
 			t.Errorf("the API was silent for %s", gap)
 		}
+	})
+	lost := ""
+	step("and so does the controller with the leader of etcd", func(t *testing.T) {
+		lost = etcdLeader(t, c, "controller-0", "controller-1", "controller-2")
+		traffic := c.Traffic(t, c.Kubeconfig)
+		time.Sleep(3 * time.Second)
+		l.cut(t, lost)
+		time.Sleep(10 * time.Second)
+		answers(t, c)
+		time.Sleep(2 * time.Second)
+		gap := traffic.Gap(t)
+		t.Logf("figures: a load balancer and %s lost: longest gap of the API %s", lost, gap.Round(100*time.Millisecond))
+		if gap > lostControllerWanted {
+			t.Errorf("the API was silent for %s", gap)
+		}
+		l.boot(t, lost)
+		harness.Eventually(t, 2*time.Minute, lost+" is back", func() error {
+			_, err := c.TrySh(t.Context(), lost, "curl --silent --fail --insecure https://127.0.0.1:6443/readyz")
+			return err
+		})
 	})
 	step("it does not take the address back", func(t *testing.T) {
 		l.boot(t, holder)
@@ -73,7 +104,7 @@ func TestOwnLoadBalancers(t *testing.T) {
 			return err
 		})
 		time.Sleep(6 * time.Second) // in which it would
-		if now := addressHolder(t, c, "lb-0", "lb-1"); now != other[holder] {
+		if now := addressHolder(t, c, ownVirtualIP, "lb-0", "lb-1"); now != other[holder] {
 			t.Errorf("%s has the address", now)
 		}
 		c.NoChanges(t)
@@ -100,6 +131,8 @@ func TestOwnLoadBalancers(t *testing.T) {
 		c.Apply(t)
 		c.NoChanges(t)
 	})
+	step("two machines that do not hear each other are an error", func(t *testing.T) { testDeaf(t, c) })
+	step("the address changes and keeps clients", func(t *testing.T) { testOtherAddress(t, c) })
 	step("destroy leaves nothing", func(t *testing.T) {
 		c.Destroy(t)
 		for _, name := range names {
@@ -111,16 +144,16 @@ func TestOwnLoadBalancers(t *testing.T) {
 }
 
 // addressHolder waits until exactly one of the machines has the virtual address, and returns it.
-func addressHolder(t *testing.T, c *harness.Cluster, machines ...string) (holder string) {
+func addressHolder(t *testing.T, c *harness.Cluster, address string, machines ...string) (holder string) {
 	t.Helper()
 	harness.Eventually(t, 30*time.Second, "one machine has the virtual address", func() error {
 		var holders []string
 		for _, m := range machines {
-			out, err := c.TrySh(t.Context(), m, "ip -4 -o address show to "+ownVirtualIP)
+			out, err := c.TrySh(t.Context(), m, "ip -4 -o address show to "+address)
 			if err != nil {
 				return err
 			}
-			if strings.Contains(out, ownVirtualIP) {
+			if strings.Contains(out, address) {
 				holders = append(holders, m)
 			}
 		}
