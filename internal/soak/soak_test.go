@@ -51,7 +51,9 @@ func TestParts(t *testing.T) {
 			}
 		}
 	}
-	want := slices.DeleteFunc(slices.Clone(all), func(pkg string) bool { return slices.Contains([]string{"drills", "topologies", "virtual", "nested"}, pkg) })
+	want := slices.DeleteFunc(slices.Clone(all), func(pkg string) bool {
+		return slices.Contains([]string{"drills", "topologies", "virtual", "nested"}, pkg)
+	})
 	if slices.Sort(loaded); !slices.Equal(loaded, want) {
 		t.Errorf("under load run %v, want %v", loaded, want)
 	}
