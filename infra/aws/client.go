@@ -275,6 +275,16 @@ type credentialsError struct{ error }
 
 func (e *credentialsError) Unwrap() error { return e.error }
 
+// Unconfigured reports whether AWS was not asked, for want of a region or of credentials.
+func Unconfigured(err error) bool {
+	if errors.Is(err, ErrNoRegion) {
+		return true
+	}
+	// A role that cannot be assumed is an answer of AWS, and has a code.
+	unavailable := (*credentialsError)(nil)
+	return errors.As(err, &unavailable) && ErrorCode(err) == "" && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
 // Caller returns the account and the ARN the credentials belong to.
 func (c *Client) Caller(ctx context.Context) (account, arn string, err error) {
 	out, err := c.STS.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})

@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -31,10 +30,7 @@ func Advice(err error) string {
 	}
 	switch code := ErrorCode(err); code {
 	case "":
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			return ""
-		}
-		if unavailable := (*credentialsError)(nil); errors.As(err, &unavailable) {
+		if Unconfigured(err) && !errors.Is(err, ErrNoRegion) { // whose text says what to set
 			return "No AWS credentials were found: set access_key and secret_key, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile."
 		}
 		return ""

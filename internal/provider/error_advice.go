@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,8 +45,12 @@ func advice(err error) string {
 		return "Set ssh.agent_key of the provider, or K8S_SSH_AGENT_KEY, to the fingerprint (SHA256:...) of the key to use; `ssh-add -l` prints them. " +
 			"New machines authorise this key only, and no other key is offered to machines."
 	}
-	if errors.Is(err, infraaws.ErrNoRegion) || errors.Is(err, errNoKey) {
+	if errors.Is(err, errNoKey) {
 		return "Nothing was changed."
+	}
+	if infraaws.Unconfigured(err) {
+		return cmp.Or(infraaws.Advice(err), "Nothing was changed.") +
+			" With several provider blocks, provider of the resource, or providers of its module, says which provider configuration it uses."
 	}
 	if next := ownershipAdvice(err); next != "" {
 		return next

@@ -42,6 +42,7 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 		{&remote.UnreachableError{Machine: "worker-0", Tunnel: "EC2 Instance Connect Endpoint", Err: errors.New("no answer")}, "lets tcp 22 in from the security group of the EC2 Instance Connect Endpoint"},
 		{&remote.WayError{Machine: "worker-0", Err: &infraaws.NoEndpointError{VPCID: "vpc-1"}}, "Set instance_connect_endpoint of k8s_network"},
 		{&fleet.StepError{Machine: "worker-0", Step: "download", Err: errors.New("it ended")}, ""},
+		{fmt.Errorf("find images: %w", infraaws.ErrNoRegion), "Nothing was changed. With several provider blocks, provider of the resource"},
 	} {
 		if got := advice(tt.err); (tt.says == "") != (got == "") || !strings.Contains(got, tt.says) {
 			t.Errorf("%v\nadvises %q, wanted %q", tt.err, got, tt.says)

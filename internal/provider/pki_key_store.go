@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
@@ -168,4 +169,16 @@ func (r *pkiResource) importHolding(ctx context.Context, store pki.Store) (holdi
 		return holding{}, err
 	}
 	return r.data.imported(ctx, client, owner)
+}
+
+// addKeysError adds the error of keys that were not made. It is on key_store if that is in AWS and there is nothing to
+// ask AWS with.
+func addKeysError(m pkiModel, diags *diag.Diagnostics, err error) {
+	summary := "Cannot make the keys of cluster " + m.Cluster.ValueString()
+	if m.KeyStore.ValueString() != pki.StoreSSM || !infraaws.Unconfigured(err) {
+		addError(diags, summary, err)
+		return
+	}
+	diags.AddAttributeError(path.Root("key_store"), summary, errorText(err)+
+		"\n\nThe key store \"ssm\", which is the default, is in AWS. key_store = \"state\" needs no AWS: then whoever reads the state is an administrator of the cluster.")
 }

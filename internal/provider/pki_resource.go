@@ -208,7 +208,7 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if err != nil {
 		// Nothing goes into the state. The next apply continues with what is in the key store,
 		// whereas Terraform would delete the keys of a tainted resource.
-		addError(&resp.Diagnostics, "Cannot make the keys of cluster "+m.Cluster.ValueString(), err)
+		addKeysError(m, &resp.Diagnostics, err)
 		return
 	}
 	warnOfOtherName(from, m.Cluster.ValueString(), &resp.Diagnostics)
