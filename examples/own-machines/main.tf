@@ -4,37 +4,34 @@
 # One controller is the address of the API itself. In front of several there are load balancers, of which two
 # share an address.
 
-provider "k8s" {
-  ssh {
-    user = var.ssh_user
-  }
-}
-
 locals {
   controllers = [for name, m in var.controllers : {
     name       = name
     address    = m.address
     private_ip = m.address
     host_key   = m.host_key
+    user       = var.ssh_user
   }]
   load_balancers = [for name, m in var.load_balancers : {
     name       = name
     address    = m.address
     private_ip = m.address
     host_key   = m.host_key
+    user       = var.ssh_user
   }]
   workers = [for name, m in var.workers : {
     name       = name
     address    = m.address
     private_ip = m.address
     host_key   = m.host_key
+    user       = var.ssh_user
     pod_cidr   = provider::k8s::pod_cidr("10.200.0.0/16", m.index)
   }]
 }
 
 # The private keys are in Terraform's state, which must be kept like a key: encrypted, for few people.
 resource "k8s_pki" "this" {
-  cluster   = "demo"
+  cluster   = var.cluster
   key_store = "state"
 }
 
@@ -46,7 +43,7 @@ resource "k8s_etcd_cluster" "this" {
 
 resource "k8s_lb" "this" {
   count       = length(local.load_balancers) > 0 ? 1 : 0
-  cluster     = "demo"
+  cluster     = var.cluster
   host        = local.load_balancers[0]
   standbys    = slice(local.load_balancers, 1, length(local.load_balancers))
   virtual_ip  = var.virtual_ip

@@ -1,3 +1,9 @@
+variable "cluster" {
+  type        = string
+  default     = "demo"
+  description = "Name of the cluster."
+}
+
 variable "controllers" {
   type = map(object({
     address  = string
