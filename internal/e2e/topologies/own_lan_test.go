@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +31,8 @@ import (
 type lan struct {
 	t       *testing.T
 	manager *machine.Manager
-	image   machine.Image
-	names   []string // of the namespaces
+	images  map[string]string // ids, by release of Debian
+	names   []string          // of the namespaces
 	specs   map[string]machine.Spec
 }
 
@@ -52,7 +51,7 @@ type lanMachine struct {
 // newLAN makes the switch and puts this computer on it, until the test ends.
 func newLAN(t *testing.T) *lan {
 	t.Helper()
-	l := &lan{t: t, specs: map[string]machine.Spec{}}
+	l := &lan{t: t, images: map[string]string{}, specs: map[string]machine.Spec{}}
 	// This computer must not lose a network of its own.
 	for _, part := range []string{"match", "root"} {
 		out, err := exec.CommandContext(t.Context(), "ip", "-4", "route", "show", part, lanNetwork).Output()
@@ -65,17 +64,16 @@ func newLAN(t *testing.T) *lan {
 			}
 		}
 	}
-	asked := cmp.Or(os.Getenv("K8S_E2E_DEBIAN"), machine.Releases[0].Version)
-	i := slices.IndexFunc(machine.Releases, func(r machine.Release) bool { return r.Version == asked })
-	if i < 0 {
-		t.Fatalf("there is no image of Debian %q", asked)
+	var images []machine.Image
+	for _, r := range machine.Releases {
+		image, err := machine.EnsureImage(t.Context(), cache.DefaultDir(), r, machine.Container, progress.To(func(s string) { t.Log(s) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.images[r.Version], images = image.ID, append(images, image)
 	}
 	var err error
-	if l.image, err = machine.EnsureImage(t.Context(), cache.DefaultDir(), machine.Releases[i], machine.Container, progress.To(func(s string) { t.Log(s) })); err != nil {
-		t.Fatal(err)
-	}
-	state := filepath.Join(suite.Dir, "lan")
-	if l.manager, err = machine.NewManager(state, machine.Container, []machine.Image{l.image}); err != nil {
+	if l.manager, err = machine.NewManager(filepath.Join(suite.Dir, "lan"), machine.Container, images); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.down)
@@ -138,9 +136,20 @@ func (l *lan) archive() {
 	l.t.Cleanup(func() { _ = server.Close() })
 }
 
-// start boots a machine with a static address, whose user admin the suite's key opens.
+// start boots a machine with a static address, whose user admin the suite's key opens. It has Debian 13, or the
+// release of K8S_E2E_DEBIAN.
 func (l *lan) start(port int, name string, memoryMiB int) lanMachine {
 	l.t.Helper()
+	return l.startDebian(cmp.Or(os.Getenv("K8S_E2E_DEBIAN"), machine.Releases[0].Version), port, name, memoryMiB)
+}
+
+// startDebian is start with a release of Debian.
+func (l *lan) startDebian(release string, port int, name string, memoryMiB int) lanMachine {
+	l.t.Helper()
+	image := l.images[release]
+	if image == "" {
+		l.t.Fatalf("there is no image of Debian %q", release)
+	}
 	address := fmt.Sprintf("192.168.77.%d", 10+port)
 	l.plug(port)
 	l.namespace(name)
@@ -154,7 +163,7 @@ func (l *lan) start(port int, name string, memoryMiB int) lanMachine {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	s := machine.Spec{ID: lanPrefix + name, Image: l.image.ID, Hostname: name, Netns: "/run/netns/" + lanPrefix + name, VCPUs: 2, Cores: 1, MemoryMiB: memoryMiB,
+	s := machine.Spec{ID: lanPrefix + name, Image: image, Hostname: name, Netns: "/run/netns/" + lanPrefix + name, VCPUs: 2, Cores: 1, MemoryMiB: memoryMiB,
 		Files: map[string]string{
 			"etc/cloud/cloud.cfg.d/99-own.cfg":     "datasource_list: [NoCloud]\nmanage_etc_hosts: false\nnetwork: {config: disabled}\n",
 			"var/lib/cloud/seed/nocloud/meta-data": "instance-id: " + name + "\nlocal-hostname: " + name + "\n",

@@ -40,10 +40,7 @@ func onOwnMachines(t *testing.T, example string, machines map[string]lanMachine,
 		c.Addresses[name], c.HostKeys[name] = m.Address, m.HostKey
 	}
 	for name := range machines {
-		harness.Eventually(t, 2*time.Minute, name+" lets us in", func() error {
-			_, err := c.TrySh(t.Context(), name, "cloud-init status --wait >/dev/null; true")
-			return err
-		})
+		booted(t, c, name)
 	}
 	return c
 }
@@ -77,6 +74,15 @@ func writeOwn(t *testing.T, ws *workspace.Workspace, vars map[string]any) {
 	}
 }
 
+// booted waits until a machine of the LAN lets us in, and cloud-init has ended there.
+func booted(t *testing.T, c *harness.Cluster, name string) {
+	t.Helper()
+	harness.Eventually(t, 2*time.Minute, name+" lets us in", func() error {
+		_, err := c.TrySh(t.Context(), name, "cloud-init status --wait >/dev/null; true")
+		return err
+	})
+}
+
 // withoutAWS takes all that AWS clients read from the environment of a workspace. There is no home
 // directory with configuration files either.
 func withoutAWS(ws *workspace.Workspace) {
@@ -101,10 +107,11 @@ func learnOwn(t *testing.T, c *harness.Cluster) {
 func TestOwnMachines(t *testing.T) {
 	inSoak(t)
 	l := newLAN(t)
-	machines := map[string]lanMachine{"controller-0": l.start(1, "controller-0", 2560), "worker-0": l.start(2, "worker-0", 2048), "worker-1": l.start(3, "worker-1", 2048)}
+	debian := map[string]string{"controller-0": "13", "worker-0": "13", "worker-1": "12"}
+	machines := map[string]lanMachine{"controller-0": l.startDebian(debian["controller-0"], 1, "controller-0", 2560)}
+	machines["worker-0"], machines["worker-1"] = l.startDebian(debian["worker-0"], 2, "worker-0", 2048), l.startDebian(debian["worker-1"], 3, "worker-1", 2048)
 	vars := map[string]any{
 		"network": lanNetwork, "controllers": []lanMachine{machines["controller-0"]}, "workers": []lanMachine{machines["worker-0"], machines["worker-1"]},
-		"kubernetes_version": harness.KubernetesVersion, // the local EC2 has no older one
 	}
 	c := onOwnMachines(t, "own-machines", machines, vars)
 	names := slices.Sorted(maps.Keys(machines))
@@ -120,6 +127,18 @@ func TestOwnMachines(t *testing.T) {
 		learnOwn(t, c)
 	})
 	step("second plan is empty", c.NoChanges)
+	step("the releases are those that were asked for", func(t *testing.T) {
+		for node := range strings.FieldsSeq(c.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.nodeInfo.kubeletVersion} {end}`)) {
+			if _, got, _ := strings.Cut(node, "="); got != "v"+ownKubernetesVersion {
+				t.Errorf("node %s, wanted %s", node, ownKubernetesVersion)
+			}
+		}
+		for name, want := range debian {
+			if got := strings.TrimSpace(c.Sh(t, name, `. /etc/os-release && echo "$ID $VERSION_ID"`)); got != "debian "+want {
+				t.Errorf("%s has %s, wanted Debian %s", name, got, want)
+			}
+		}
+	})
 	step("pods reach one another, and everybody reaches them", func(t *testing.T) {
 		c.Create(t, harness.Web)
 		c.Create(t, webService)

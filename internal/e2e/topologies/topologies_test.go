@@ -25,13 +25,16 @@ import (
 
 var suite *harness.Suite
 
+// ownKubernetesVersion is the release of examples/own-machines.
+const ownKubernetesVersion = "1.35.8"
+
 // everything is set by make soak.
 var everything = os.Getenv("K8S_TOPOLOGIES") != ""
 
 func TestMain(m *testing.M) {
 	var up []string
 	if everything {
-		up = append(up, "--cilium")
+		up = append(up, "--cilium", "--kubernetes", "v"+ownKubernetesVersion+",v"+harness.KubernetesVersion)
 	}
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, up...))
 }
