@@ -7,9 +7,11 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/nsenter"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
@@ -32,6 +35,7 @@ type lan struct {
 	t       *testing.T
 	manager *machine.Manager
 	images  map[string]string // ids, by release of Debian
+	mirror  string            // address of the lab's mirror and registry
 	names   []string          // of the namespaces
 	specs   map[string]machine.Spec
 }
@@ -39,7 +43,8 @@ type lan struct {
 const (
 	lanNetwork = "192.168.77.0/24"
 	lanRouter  = "192.168.77.1"
-	lanPrefix  = "klan-" // of names on this computer
+	lanServer  = "192.168.77.2" // the way to the lab's mirror of releases and its registry
+	lanPrefix  = "klan-"        // of names on this computer
 )
 
 // lanMachine is a machine as its owner would describe it.
@@ -84,6 +89,7 @@ func newLAN(t *testing.T) *lan {
 	l.ip("address", "add", lanRouter+"/24", "dev", lanPrefix+"0")
 	l.ip("link", "set", lanPrefix+"0", "up")
 	l.archive()
+	l.artifacts()
 	return l
 }
 
@@ -136,6 +142,54 @@ func (l *lan) archive() {
 	l.t.Cleanup(func() { _ = server.Close() })
 }
 
+// artifacts serves the lab's mirror of releases and its registry on the switch, at their own address. This computer
+// reaches them, but does not forward.
+func (l *lan) artifacts() {
+	l.t.Helper()
+	at, err := url.Parse(suite.Getenv("K8S_ARTIFACT_MIRROR"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.mirror = at.Hostname()
+	l.ip("-n", lanPrefix+"switch", "address", "add", lanServer+"/24", "dev", "switch")
+	l.ip("-n", lanPrefix+"switch", "address", "add", l.mirror+"/32", "dev", "lo")
+	for _, port := range []string{at.Port(), "5000"} {
+		address := net.JoinHostPort(l.mirror, port)
+		var listener net.Listener
+		if err := nsenter.Run("/run/netns/"+lanPrefix+"switch", func() (err error) {
+			listener, err = (&net.ListenConfig{}).Listen(l.t.Context(), "tcp4", address)
+			return err
+		}); err != nil {
+			l.t.Fatal(err)
+		}
+		l.t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			for {
+				from, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go join(l.t.Context(), from, address)
+			}
+		}()
+	}
+}
+
+// join copies between a connection and one to an address, until one of them ends.
+func join(ctx context.Context, from net.Conn, address string) {
+	defer func() { _ = from.Close() }()
+	to, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp4", address)
+	if err != nil {
+		return
+	}
+	defer func() { _ = to.Close() }()
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(from, to)
+}
+
 // start boots a machine with a static address, whose user admin the suite's key opens. It has Debian 13, or the
 // release of K8S_E2E_DEBIAN.
 func (l *lan) start(port int, name string, memoryMiB int) lanMachine {
@@ -168,7 +222,7 @@ func (l *lan) startDebian(release string, port int, name string, memoryMiB int) 
 			"etc/cloud/cloud.cfg.d/99-own.cfg":     "datasource_list: [NoCloud]\nmanage_etc_hosts: false\nnetwork: {config: disabled}\n",
 			"var/lib/cloud/seed/nocloud/meta-data": "instance-id: " + name + "\nlocal-hostname: " + name + "\n",
 			"var/lib/cloud/seed/nocloud/user-data": userData(public, private, string(ssh.MarshalAuthorizedKey(signer.PublicKey()))),
-			"etc/systemd/network/10-lan.network":   "[Match]\nName=ens5\n[Network]\nAddress=" + address + "/24\nGateway=" + lanRouter + "\nDNS=" + lanRouter + "\n",
+			"etc/systemd/network/10-lan.network":   "[Match]\nName=ens5\n[Network]\nAddress=" + address + "/24\nGateway=" + lanRouter + "\nDNS=" + lanRouter + "\n[Route]\nDestination=" + l.mirror + "\nGateway=" + lanServer + "\n",
 			"etc/hosts":                            "127.0.0.1 localhost\n" + lanRouter + " cdn-aws.deb.debian.org deb.debian.org\n",
 		}}
 	l.specs[name] = s
