@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/nsenter"
@@ -274,4 +275,27 @@ func (l *lan) reboot(t *testing.T, name string) {
 	if err := l.manager.Reboot(t.Context(), lanPrefix+name); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ifupdown gives a machine the network of Debian's installer: /etc/network/interfaces in place of systemd-networkd. Its
+// network namespace has the address of before a reboot, which a computer has not.
+func (l *lan) ifupdown(t *testing.T, c *harness.Cluster, name string) {
+	t.Helper()
+	c.Sh(t, name, `set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq ifupdown >/dev/null
+printf 'auto lo ens5\niface lo inet loopback\niface ens5 inet static\n\tpre-up ip address flush dev ens5\n\taddress `+c.Addresses[name]+`/24\n\tgateway `+lanRouter+`\n\tup ip route add `+l.mirror+` via `+lanServer+`\n' >/etc/network/interfaces
+systemctl disable systemd-networkd.service systemd-networkd.socket systemd-resolved.service
+rm -f /etc/resolv.conf
+echo nameserver `+lanRouter+` >/etc/resolv.conf
+systemctl enable networking.service`)
+	l.reboot(t, name)
+	harness.Eventually(t, 2*time.Minute, name+" has its network from ifupdown", func() error {
+		out, err := c.TrySh(t.Context(), name, "systemctl is-active networking && ! systemctl is-active systemd-networkd && ifquery --state ens5")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 }

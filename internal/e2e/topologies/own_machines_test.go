@@ -117,6 +117,7 @@ func TestOwnMachines(t *testing.T) {
 	names := slices.Sorted(maps.Keys(machines))
 	step := harness.Steps(t)
 	before := map[string]string{}
+	step("a machine has the network of Debian's installer", func(t *testing.T) { l.ifupdown(t, c, "worker-1") })
 	step("what is on the machines", func(t *testing.T) {
 		for _, name := range names {
 			before[name] = c.Sh(t, name, ownState)
@@ -161,8 +162,8 @@ func TestOwnMachines(t *testing.T) {
 	})
 	step("ports are open to the allowed networks only", func(t *testing.T) { testAllowed(t, c) })
 	step("routes stay when the network's service restarts", func(t *testing.T) {
-		for _, name := range names {
-			c.Sh(t, name, "systemctl restart systemd-networkd")
+		for name, service := range map[string]string{"controller-0": "systemd-networkd", "worker-0": "systemd-networkd", "worker-1": "networking"} {
+			c.Sh(t, name, "systemctl restart "+service)
 		}
 		time.Sleep(5 * time.Second) // in which it would remove them
 		c.NoChanges(t)
