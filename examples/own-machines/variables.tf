@@ -44,8 +44,8 @@ variable "network" {
 
 variable "ssh_user" {
   type        = string
-  default     = "admin"
-  description = "User with passwordless sudo on all machines."
+  default     = null
+  description = "User with passwordless sudo on all machines. Null means that of the provider."
 }
 
 variable "kubernetes_version" {

@@ -8,12 +8,32 @@ import (
 )
 
 // SameMachine reports whether two targets are one machine, as far as targets tell: by their IDs, or else by
-// their addresses or SSH host keys. A machine that was installed again at its address counts as the same.
-func (t Target) SameMachine(o Target) bool {
+// an address or the SSH host key. A machine that was installed again at its address counts as the same. A key
+// that several targets of one of the lists have says nothing: such machines were copied with their disks.
+func SameMachine(a, b Target, lists ...[]Target) bool {
+	return a.SamePlace(b) || (a.ID == "" || b.ID == "") && a.sharesKey(b) && !copied(a, lists)
+}
+
+// SamePlace is [SameMachine] without the host key.
+func (t Target) SamePlace(o Target) bool {
 	if t.ID != "" && o.ID != "" {
 		return t.ID == o.ID
 	}
-	return t.Host.Address == o.Host.Address && cmp.Or(t.Host.Port, 22) == cmp.Or(o.Host.Port, 22) || t.sharesKey(o)
+	return t.Host.Address == o.Host.Address && cmp.Or(t.Host.Port, 22) == cmp.Or(o.Host.Port, 22) ||
+		t.Node.PrivateIP.IsValid() && t.Node.PrivateIP == o.Node.PrivateIP
+}
+
+// copied reports whether several targets of one list have a host key of t.
+func copied(t Target, lists [][]Target) bool {
+	return slices.ContainsFunc(lists, func(list []Target) bool {
+		n := 0
+		for _, o := range list {
+			if o.sharesKey(t) {
+				n++
+			}
+		}
+		return n > 1
+	})
 }
 
 func (t Target) sharesKey(o Target) bool {
@@ -46,7 +66,7 @@ func Leaving(want, prior []Target) []Target {
 // there. A target with an ID is none: whoever has given the ID ends the machine.
 func Superseded(want, prior []Target) []Target {
 	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool {
-		return p.ID != "" || named(want, p.Name()) < 0 || slices.ContainsFunc(want, p.SameMachine)
+		return p.ID != "" || named(want, p.Name()) < 0 || slices.ContainsFunc(want, func(t Target) bool { return SameMachine(p, t, want, prior) })
 	})
 }
 
@@ -79,14 +99,5 @@ func identical(a, b Target, lists ...[]Target) bool {
 	case !a.sharesKey(b):
 		return false
 	}
-	copied := slices.ContainsFunc(lists, func(list []Target) bool {
-		n := 0
-		for _, t := range list {
-			if t.sharesKey(a) {
-				n++
-			}
-		}
-		return n > 1
-	})
-	return !copied || a.Node.PrivateIP.IsValid() && a.Node.PrivateIP == b.Node.PrivateIP
+	return !copied(a, lists) || a.Node.PrivateIP.IsValid() && a.Node.PrivateIP == b.Node.PrivateIP
 }

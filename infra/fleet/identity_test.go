@@ -10,15 +10,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// machines reads "name address key" or "name address key id".
+// machines reads "name address key" or "name address key id". An address is that of the machine in its network, or
+// that and another one for SSH.
 func machines(t *testing.T, lines ...string) []Target {
 	t.Helper()
 	var out []Target
 	for _, line := range lines {
 		f := append(strings.Fields(line), "")
-		address := "192.168.1." + f[1]
-		out = append(out, Target{Node: component.Node{Name: f[0], PrivateIP: netip.MustParseAddr(address)}, ID: f[3],
-			Host: remote.Host{Name: f[0], Address: address, HostKeys: []string{"ssh-ed25519 " + f[2] + " root@" + f[0]}}})
+		private, ssh, other := strings.Cut(f[1], "/")
+		if !other {
+			ssh = private
+		}
+		out = append(out, Target{Node: component.Node{Name: f[0], PrivateIP: netip.MustParseAddr("192.168.1." + private)}, ID: f[3],
+			Host: remote.Host{Name: f[0], Address: "192.168.1." + ssh, HostKeys: []string{"ssh-ed25519 " + f[2] + " root@" + f[0]}}})
 	}
 	return out
 }
@@ -48,7 +52,10 @@ func TestIdentity(t *testing.T) {
 		{"an instance is replaced, and addresses are used again", []string{"a 10 A i-1", "b 11 B i-2"}, []string{"a 11 X i-3", "b 10 Y i-4"}, "", "", ""},
 		{"an instance is given another name", []string{"a 10 A i-1"}, []string{"b 10 A i-1"}, "a", "", "a to b"},
 		{"copies with one key", []string{"a 10 A", "b 11 A"}, []string{"a 10 A", "b 11 A", "c 12 A"}, "", "", ""},
-		{"the first of two copies leaves", []string{"a 10 A", "b 11 A"}, []string{"a 11 A"}, "b", "", "b to a"},
+		{"a copy leaves", []string{"a 10 A", "b 11 A"}, []string{"a 10 A"}, "b", "", ""},
+		{"another copy takes a name", []string{"a 10 A", "b 11 A"}, []string{"a 20 A", "b 11 A"}, "", "a at 192.168.1.10", ""},
+		{"its key is read again, and its address is another way to it", []string{"a 10/30 A"}, []string{"a 10/40 X"}, "", "", ""},
+		{"the first of two copies leaves", []string{"a 10 A", "b 11 A"}, []string{"a 11 A"}, "b", "a at 192.168.1.10", "b to a"},
 	} {
 		prior, want := machines(t, tt.prior...), machines(t, tt.want...)
 		var leaving, superseded, renamed []string

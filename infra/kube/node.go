@@ -23,6 +23,7 @@ type Node struct {
 	Ready         bool   `json:"ready"`
 	Reason        string `json:"reason"` // why it is not ready; empty when it is
 	Unschedulable bool   `json:"unschedulable"`
+	Tainted       bool   `json:"-"` // so that pods without tolerations are not scheduled there
 	InternalIP    string `json:"internal_ip"`
 	ExternalIP    string `json:"external_ip"`
 	PodCIDR       string `json:"pod_cidr"`
@@ -77,6 +78,7 @@ func nodeOf(n *corev1.Node) Node {
 		BootID:        n.Status.NodeInfo.BootID,
 		Proven:        n.Annotations[provenAnnotation],
 	}
+	out.Tainted = slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
 	for _, a := range n.Status.Addresses {
 		switch {
 		case a.Type == corev1.NodeInternalIP && out.InternalIP == "":

@@ -43,8 +43,10 @@ func (o *operation) removeTargets(ctx context.Context, prior Role, targets []fle
 			m.Machine = o.fleet.Machine(m.Former())
 		}
 	}
+	before := prior.role().targets
 	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
-		if o.isWanted(m.Target) { // under another name, or another machine took its address
+		// Under another name, or another machine took its address.
+		if slices.ContainsFunc(o.role.targets, func(t fleet.Target) bool { return fleet.SameMachine(m.Target, t, o.role.targets, before) }) {
 			return nil
 		}
 		err := gone.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), false)
@@ -125,9 +127,12 @@ func (o *operation) eachLeft(ctx context.Context, do func(context.Context, *flee
 	return fleet.EachAll(ctx, machines, func(ctx context.Context, m *fleet.Machine) error { return do(ctx, m, left[m.Name()]) })
 }
 
-// isWanted reports whether a target is a machine of the role.
+// isWanted reports whether a target that is left over is a machine of the role again. Its key tells only that of the
+// machine of its name, since others may be copies.
 func (o *operation) isWanted(t fleet.Target) bool {
-	return slices.ContainsFunc(o.machines, func(m *convergence) bool { return m.SameMachine(t) })
+	return slices.ContainsFunc(o.machines, func(m *convergence) bool {
+		return m.SamePlace(t) || m.Name() == t.Name() && fleet.SameMachine(m.Target, t, o.role.targets)
+	})
 }
 
 // leave records that a machine is left over, or is no longer if l is nil.

@@ -96,8 +96,12 @@ func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 	if !changed {
 		return o.converge(ctx)
 	}
+	superseded := fleet.Superseded(x.Targets, before.Targets)
+	if err := o.successorsAnswer(ctx, superseded); err != nil {
+		return err
+	}
 	// Two kubelets of one name would take turns at its Node object.
-	if err := o.removeNodes(ctx, before, fleet.Superseded(x.Targets, before.Targets)); err != nil {
+	if err := o.removeNodes(ctx, before, superseded); err != nil {
 		return err
 	}
 	return o.convergeAndLeave(ctx, before)

@@ -12,6 +12,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
+// successorsAnswer fails unless the machines that take the names of others can be reached: until then the others
+// are left as they are.
+func (o *workerOperation) successorsAnswer(ctx context.Context, superseded []fleet.Target) error {
+	return fleet.Each(ctx, superseded, func(ctx context.Context, t fleet.Target) error {
+		ctx, cancel := fleet.Observing(ctx)
+		defer cancel()
+		if err := o.byName(t.Name()).Remote.Ping(ctx); err != nil {
+			return &fleet.StepError{Machine: t.Name(), Step: fmt.Sprintf("take the place of the machine at %s, where nothing has been changed", t.Host.Address), Err: err}
+		}
+		return nil
+	})
+}
+
 // removeNodes removes nodes that are no longer wanted, or whose names other machines get: it drains them if
 // their kubelet runs, deletes their Node objects and removes the role from their machines.
 func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leavers []fleet.Target) error {
@@ -22,7 +35,7 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leaver
 	if err != nil {
 		return err
 	}
-	taken, others := o.taken(leavers, nodes), slices.ContainsFunc(nodes, func(n kube.Node) bool { return !isOne(leavers, n) })
+	taken, others := o.taken(leavers, nodes), slices.ContainsFunc(nodes, func(n kube.Node) bool { return !isOne(leavers, n) && n.Ready && !n.Unschedulable && !n.Tainted })
 	nodes = slices.DeleteFunc(nodes, func(n kube.Node) bool { return slices.Contains(taken, n.Name) })
 	reasons := o.withoutKubelet(ctx, leavers, nodes)
 	for _, n := range nodes {

@@ -246,7 +246,10 @@ func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags 
 		errs = append(errs, component.CheckBalanced(lb.backends(), componentHosts(hosts))...)
 		errs = append(errs, component.CheckAllowed("etcd", allPrefixes(etcd.AllowedCIDRs), componentHosts(hosts), "its API server needs etcd (allowed_cidrs of k8s_etcd_cluster)")...)
 	}
-	errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), lb.machines(), "the load balancer there reaches the API servers")...)
+	others := slices.DeleteFunc(lb.machines(), func(m component.Host) bool { // a machine always reaches itself
+		return known && len(hosts) == 1 && m.PrivateIP == hosts[0].node().PrivateIP
+	})
+	errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), others, "the load balancer there reaches the API servers")...)
 	if !plan.Hosts.IsUnknown() {
 		errs = append(errs, component.CheckBalancer(len(plan.Hosts.Elements()), !plan.LB.IsNull())...)
 	}

@@ -35,6 +35,9 @@ func (r *roleResource[M, S]) identities(ctx context.Context, from attributes, di
 		}
 	}
 	for _, h := range hosts {
+		if h.InstanceID.IsUnknown() { // an instance that will be made
+			continue
+		}
 		out = append(out, fleet.Target{ID: h.InstanceID.ValueString(), Node: h.node(),
 			Host: remote.Host{Address: h.Address.ValueString(), Port: int(h.Port.ValueInt64()), HostKeys: []string{h.HostKey.ValueString()}}})
 	}
@@ -58,9 +61,13 @@ func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.Mo
 		moves = append(moves, fmt.Sprintf("%s at %s would become %s", m.From.Name(), m.From.Host.Address, m.To.Name()))
 		named = append(named, m.From.Name())
 	}
-	leaves := "."
+	var leaves string
 	if gone := withoutMachines(prior, want); len(gone) > 0 {
-		leaves = fmt.Sprintf(": here %s.", strings.Join(gone, ", "))
+		leaves = fmt.Sprintf(" The host to remove is the one of the machine that leaves: here %s.", strings.Join(gone, ", "))
+	}
+	rename := "To rename a machine, remove it in one apply, and add it under its new name in the next one."
+	if len(prior) == 1 {
+		rename = "The only machine of a role cannot be renamed. If they are two machines with copies of one SSH host key, give one of them a key of its own."
 	}
 	at := "hosts"
 	if _, one := r.role.attributes["host"]; one {
@@ -68,17 +75,16 @@ func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.Mo
 	}
 	diags.AddAttributeError(path.Root(at), "Machines would get other names",
 		fmt.Sprintf("The machines of the %s keep their names, since what runs on them has these names too, and this plan changes them: %s.\n\n"+
-			"Names that are positions in a list do that when a machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names. "+
-			"The host to remove is the one of the machine that leaves%s\n\n"+
-			"To rename a machine, remove it in one apply, and add it under its new name in the next one. To go on here, give back the present names: %s.",
-			r.role.title, strings.Join(moves, "; "), leaves, strings.Join(named, ", ")))
+			"Names that are positions in a list do that when a machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names.%s\n\n"+
+			"%s To go on here, give back the present names: %s.",
+			r.role.title, strings.Join(moves, "; "), leaves, rename, strings.Join(named, ", ")))
 }
 
 // withoutMachines returns the targets of prior whose machines are not in want, for people.
 func withoutMachines(prior, want []fleet.Target) []string {
 	var out []string
 	for _, p := range prior {
-		if !slices.ContainsFunc(want, p.SameMachine) {
+		if !slices.ContainsFunc(want, func(t fleet.Target) bool { return fleet.SameMachine(p, t, want, prior) }) {
 			out = append(out, fmt.Sprintf("%s (%s)", p.Name(), p.Host.Address))
 		}
 	}

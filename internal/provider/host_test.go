@@ -67,7 +67,7 @@ func TestHostErrors(t *testing.T) {
 		{"same name", "k8s_worker_pool", pool(host(nil), host(with(other, values{"name": "worker-0"}))),
 			second + `Duplicate host: Host 1 has the same name as host 0: worker-0.`},
 		{"a host not known yet", "k8s_worker_pool", pool(host(nil), unknown, host(nil)), ""},
-		{"same address", "k8s_lb", values{"cluster": "demo", "host": host(nil), "controllers": []any{host(nil), host(with(other, values{"address": "203.0.113.9"}))}, "pki": c.pool["pki"]},
+		{"same address", "k8s_lb", values{"cluster": "demo", "host": host(nil), "port": 7443, "controllers": []any{host(nil), host(with(other, values{"address": "203.0.113.9"}))}, "pki": c.pool["pki"]},
 			`"controllers").ElementKeyInt(1): Duplicate host: Host 1 has the same address as host 0: 203.0.113.9.`},
 		{"two members", "k8s_etcd_cluster", with(c.etcd, values{"hosts": []any{host(nil), unknown}}),
 			`"hosts"): Even number of etcd members: 2 etcd members tolerate no more failures than 1, and a split leaves neither half a majority: use 1, 3, 5 or 7.`},

@@ -39,8 +39,8 @@ func (h Host) enableControllers(c *Changes) error {
 	return nil
 }
 
-// disableControllers disables controllers. One that a group of somebody else uses by now stays: the kernel
-// refuses.
+// disableControllers disables controllers. One that a group of somebody else passes on to its own groups by now
+// stays: the kernel refuses. Limits that somebody has set meanwhile on a group directly below the root group end.
 func disableControllers(enabled []Controller) {
 	for _, c := range enabled {
 		_ = os.WriteFile(c.Path, []byte("-"+c.Name), 0o644)
