@@ -201,3 +201,28 @@ func TestLeftoverOfAName(t *testing.T) {
 		t.Errorf("when it is back: %v, %v, removed %d times", err, o.result().Left, removed)
 	}
 }
+
+// TestSuccessorIsSilent: while the machine that takes a name does not answer, the one that has it is left as it is.
+func TestSuccessorIsSilent(t *testing.T) {
+	t.Parallel()
+	asked := func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the API was asked: %s %s", r.Method, r.URL.Path)
+	}
+	s := newServers(t, asked)
+	former := remotetest.New(t, "worker-0", func(script string) (string, int) { t.Errorf("the former machine ran %s", script); return "", 0 })
+	next := remotetest.New(t, "worker-0", nil)
+	next.Leave()
+	node := component.Node{Name: "worker-0", PrivateIP: netip.MustParseAddr("192.0.2.20"), PodCIDR: netip.MustParsePrefix("10.200.0.0/24")}
+	was := fleet.Target{Host: former.Host, Node: node}
+	node.PrivateIP = netip.MustParseAddr("192.0.2.21")
+	prior, want := poolOf(t, s.ref, was), poolOf(t, s.ref, fleet.Target{Host: next.Host, Node: node})
+	base, err := s.engine.newOperation(want, Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.access.Close()
+	err = want.apply(t.Context(), base, prior)
+	if err == nil || !strings.Contains(err.Error(), "take the place of the machine at "+was.Host.Address+", where nothing has been changed") {
+		t.Error(err)
+	}
+}
