@@ -204,6 +204,7 @@ func (w *world) launch(ctx context.Context, name string, role aws.Role, ip strin
 	w.machines[name] = m
 	w.mu.Unlock()
 	return fleet.Target{
+		ID:   m.ID,
 		Host: remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: []string{m.HostKey}},
 		Node: component.Node{Name: name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, PodCIDR: prefix},
 	}, err
