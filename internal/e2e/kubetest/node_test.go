@@ -130,7 +130,7 @@ func testNodes(t *testing.T, c *kube.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expected := kube.Node{Name: "worker-9", Ready: true, InternalIP: "10.240.0.29", PodCIDR: "10.200.9.0/24", Version: "v1.36.4"}
+	expected := kube.Node{Name: "worker-9", Ready: true, Tainted: true, InternalIP: "10.240.0.29", PodCIDR: "10.200.9.0/24", Version: "v1.36.4"}
 	if len(list) != 1 || list[0] != expected {
 		t.Errorf("nodes = %+v, wanted %+v", list, expected)
 	}
