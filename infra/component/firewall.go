@@ -144,11 +144,16 @@ func (f firewall) allowed(found Found) (out []netip.Prefix) {
 	return out
 }
 
-// CheckAllowed reports, on a field, machines that must reach a role's ports and may not. Everybody may if allowed
-// is nil.
+// Admits reports whether a role with these allowed networks lets an address reach its ports. Everybody may if
+// allowed is nil.
+func Admits(allowed []netip.Prefix, address netip.Addr) bool {
+	return allowed == nil || slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// CheckAllowed reports, on a field, machines that must reach a role's ports and may not, see [Admits].
 func CheckAllowed(field string, allowed []netip.Prefix, hosts []Host, what string) (errs invalid.Fields) {
 	for _, h := range hosts {
-		if allowed != nil && h.PrivateIP.IsValid() && !slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(h.PrivateIP) }) {
+		if h.PrivateIP.IsValid() && !Admits(allowed, h.PrivateIP) {
 			errs.Say(field, "Machine shut out", "%s, %s, is in none of the allowed networks: add its network, since %s.", h.Name, h.PrivateIP, what)
 		}
 	}

@@ -1,6 +1,7 @@
 package component
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -29,6 +30,9 @@ type LoadBalancerSpec struct {
 	AllowedCIDRs []netip.Prefix
 }
 
+// ListenPort is the port on which HAProxy listens.
+func (s LoadBalancerSpec) ListenPort() int { return cmp.Or(s.Port, APIServerPort) }
+
 var loadBalancerPackages = []string{"haproxy"}
 
 // LoadBalancer returns what the load balancer's machine must look like: the distribution's HAProxy
@@ -49,9 +53,7 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 	if err != nil {
 		return Machine{}, fmt.Errorf("load balancer %s: %w", n.Name, err)
 	}
-	if spec.Port == 0 {
-		spec.Port = APIServerPort
-	}
+	spec.Port = spec.ListenPort()
 	if spec.StatsSocket == "" {
 		spec.StatsSocket = HAProxyStatsSocket
 	}

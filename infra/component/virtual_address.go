@@ -1,6 +1,7 @@
 package component
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"net/netip"
@@ -85,7 +86,7 @@ func (s LoadBalancerSpec) keepalivedConfig(n Node) []byte {
 	line("global_defs {\n    enable_script_security\n    script_user root\n    vrrp_garp_master_refresh 30\n}\n")
 	line("vrrp_script haproxy {\n    script \"%s check %d\"\n    interval 1\n    timeout 2\n    fall 2\n    rise 2\n}\n", virtualAddressScriptPath, haproxyAlivePort)
 	line("vrrp_instance kubernetes {\n    state BACKUP\n    nopreempt\n    interface @INTERFACE@")
-	line("    virtual_router_id %d\n    priority %d\n    advert_int 1", s.routerID(), 200-s.rank(n))
+	line("    virtual_router_id %d\n    priority %d\n    advert_int 1", s.VirtualRouterID(), 200-s.rank(n))
 	if len(s.Machines) > 1 {
 		line("    unicast_src_ip %s\n    unicast_peer {", n.PrivateIP)
 		for _, other := range s.Machines {
@@ -113,12 +114,8 @@ func (s LoadBalancerSpec) rank(n Node) int {
 	return max(0, slices.IndexFunc(s.Machines, func(m Node) bool { return m.Name == n.Name }))
 }
 
-func (s LoadBalancerSpec) routerID() int {
-	if s.RouterID == 0 {
-		return DefaultRouterID
-	}
-	return s.RouterID
-}
+// VirtualRouterID is the number by which routers of VRRP know each other.
+func (s LoadBalancerSpec) VirtualRouterID() int { return cmp.Or(s.RouterID, DefaultRouterID) }
 
 var (
 	virtualIPLine = regexp.MustCompile(`(?m)^\s*(\S+)/32 dev @INTERFACE@$`)
@@ -143,5 +140,5 @@ func (s *LoadBalancerSpec) readVirtualAddress(f Found) {
 	if m := routerIDLine.FindSubmatch(config); m != nil && s.RouterID == 0 {
 		s.RouterID, _ = strconv.Atoi(string(m[1]))
 	}
-	s.RouterID = s.routerID()
+	s.RouterID = s.VirtualRouterID()
 }

@@ -71,10 +71,7 @@ func (s LoadBalancerSpec) checkAddress(errs *invalid.Fields, field string, ip ne
 
 // checkPort reports a port that a controller on the same machine uses.
 func (s LoadBalancerSpec) checkPort(errs *invalid.Fields, h Host) {
-	port := s.Port
-	if port == 0 {
-		port = APIServerPort
-	}
+	port := s.ListenPort()
 	if !h.PrivateIP.IsValid() || !slices.Contains(controllerFirewall.ports, port) {
 		return
 	}

@@ -30,13 +30,6 @@ func (x LoadBalancer) apply(ctx context.Context, o *operation, prior Role) error
 
 func (x LoadBalancer) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
 
-func (x LoadBalancer) port() int {
-	if x.Spec.Port == 0 {
-		return component.APIServerPort
-	}
-	return x.Spec.Port
-}
-
 func (x LoadBalancer) balance(ctx context.Context, o *operation, prior Role) error {
 	if err := o.observeAndFill(ctx); err != nil {
 		return err
@@ -51,7 +44,7 @@ func (x LoadBalancer) balance(ctx context.Context, o *operation, prior Role) err
 		if err := o.apply(ctx, m, m.changes); err != nil {
 			return err
 		}
-		return waitPort(ctx, m.Machine, x.port())
+		return waitPort(ctx, m.Machine, x.Spec.ListenPort())
 	}
 	if err := eachInTurn(ctx, o.reachable(), one); err != nil {
 		return err

@@ -61,7 +61,7 @@ func (x LoadBalancer) viewAddress(ctx context.Context, m *fleet.Machine, address
 		return v, err
 	}
 	v.holds = found.IsValid()
-	if !v.holds && x.Spec.AllowedCIDRs != nil && !slices.ContainsFunc(x.Spec.AllowedCIDRs, func(p netip.Prefix) bool { return p.Contains(m.Node.PrivateIP) }) {
+	if !v.holds && !component.Admits(x.Spec.AllowedCIDRs, m.Node.PrivateIP) {
 		return v, nil
 	}
 	soon, cancel := context.WithTimeout(ctx, reachBudget)
@@ -82,12 +82,8 @@ func (x LoadBalancer) waitAddress(ctx context.Context, machines []*fleet.Machine
 	if !x.Spec.VirtualIP.IsValid() || len(machines) == 0 {
 		return nil
 	}
-	address := netip.AddrPortFrom(x.Spec.VirtualIP, uint16(x.port())) //nolint:gosec // a port
+	address := netip.AddrPortFrom(x.Spec.VirtualIP, uint16(x.Spec.ListenPort())) //nolint:gosec // a port
 	step := "find the virtual address " + x.Spec.VirtualIP.String()
-	router := x.Spec.RouterID
-	if router == 0 {
-		router = component.DefaultRouterID
-	}
 	machines[0].Say("load balancer: waiting for %s", address)
 	holder := machines[0]
 	err := steady(ctx, addressBudget, addressSteady, func(ctx context.Context) error {
@@ -102,7 +98,7 @@ func (x LoadBalancer) waitAddress(ctx context.Context, machines []*fleet.Machine
 		if i := slices.IndexFunc(views, func(v addressView) bool { return v.holds }); i >= 0 {
 			holder = machines[i]
 		}
-		return addressTrouble(address, router, views)
+		return addressTrouble(address, x.Spec.VirtualRouterID(), views)
 	})
 	if fleet.Unreachable(err) {
 		return err
@@ -197,7 +193,7 @@ func (x LoadBalancer) checkFree(ctx context.Context, o *operation, prior Role) e
 			}
 			ours = ours || found.IsValid()
 		}
-		if m := o.machines[0]; !ours && occupied(ctx, m.Machine, netip.AddrPortFrom(ip, uint16(x.port()))) { //nolint:gosec // a port
+		if m := o.machines[0]; !ours && occupied(ctx, m.Machine, netip.AddrPortFrom(ip, uint16(x.Spec.ListenPort()))) { //nolint:gosec // a port
 			return &fleet.StepError{Machine: m.Name(), Step: "check the virtual address " + ip.String(),
 				Err:  fmt.Errorf("another machine in the network has %s already: choose a free address; nothing has been changed", ip),
 				Next: m.SSH("ip -4 neighbour show " + ip.String())}

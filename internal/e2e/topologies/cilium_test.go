@@ -166,6 +166,16 @@ func field(status, name string) string {
 	return ""
 }
 
+// gets returns why a pod does not get a page with some words.
+func (c cilium) gets(t *testing.T, pod, url, words string) error {
+	t.Helper()
+	out, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "exec", pod, "--", "timeout", "5", "wget", "-q", "-O", "-", url)
+	if err == nil && !strings.Contains(out, words) {
+		err = errors.New(out)
+	}
+	return err
+}
+
 // carries checks what the network is for, with harness.Web and its service.
 func (c cilium) carries(t *testing.T) {
 	t.Helper()
@@ -181,13 +191,7 @@ func (c cilium) carries(t *testing.T) {
 		}
 	}
 	c.Kubectl(t, "wait", "pod", "--all", "--for=condition=Ready", "--timeout=60s")
-	gets := func(pod, url string) error {
-		out, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "exec", pod, "--", "timeout", "5", "wget", "-q", "-O", "-", url)
-		if err == nil && !strings.Contains(out, "served by web-") {
-			err = errors.New(out)
-		}
-		return err
-	}
+	gets := func(pod, url string) error { return c.gets(t, pod, url, "served by web-") }
 	ips := strings.Fields(c.Kubectl(t, "get", "pods", "--selector", "app=web", "--output", "jsonpath={.items[*].status.podIP}"))
 	urls := []string{"http://web", "http://web.default.svc.cluster.local"}
 	for _, ip := range ips {
@@ -266,11 +270,7 @@ func TestCilium(t *testing.T) {
 		c.clean(t, "Native", 3)
 		ip := strings.TrimSpace(c.Kubectl(t, "get", "pods", "--selector", "app=edge", "--output", "jsonpath={.items[*].status.podIP}"))
 		harness.Eventually(t, time.Minute, "a pod on a worker reaches one on the controller", func() error {
-			out, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "exec", "deployment/web", "--", "timeout", "5", "wget", "-q", "-O", "-", "http://"+ip+":8080/")
-			if err == nil && !strings.Contains(out, "served by edge-") {
-				err = errors.New(out)
-			}
-			return err
+			return c.gets(t, "deployment/web", "http://"+ip+":8080/", "served by edge-")
 		})
 		c.carries(t) // also a webhook, from an API server that has Cilium on its machine now
 	})

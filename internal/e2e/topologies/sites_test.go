@@ -75,13 +75,7 @@ type sites struct {
 func openSites(t *testing.T, vars map[string]any) *sites {
 	t.Helper()
 	for _, module := range []string{"modules/cluster", "own-machines"} {
-		dir := filepath.Join(suite.Dir, "sites", module)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := workspace.CopyConfig(filepath.Join(suite.Root, "examples", module), dir); err != nil {
-			t.Fatal(err)
-		}
+		copyModule(t, filepath.Join(suite.Dir, "sites"), module)
 	}
 	ws := suite.Workspace(t, "sites/main", suite.CLI, filepath.Join(suite.Root, "examples", "sites"))
 	withoutAWS(ws)

@@ -66,14 +66,20 @@ func open(t *testing.T, example string) *harness.Cluster {
 // openAs is open with a workspace of another name, for an example of which several tests make clusters.
 func openAs(t *testing.T, name, example string) *harness.Cluster {
 	t.Helper()
-	module := filepath.Join(suite.Dir, "modules", "cluster")
-	if err := os.MkdirAll(module, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := workspace.CopyConfig(filepath.Join(suite.Root, "examples", "modules", "cluster"), module); err != nil {
-		t.Fatal(err)
-	}
+	copyModule(t, suite.Dir, "modules/cluster")
 	return suite.Cluster(suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", example)))
+}
+
+// copyModule copies an example that others use as a module below a directory.
+func copyModule(t *testing.T, below, example string) {
+	t.Helper()
+	dir := filepath.Join(below, example)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := workspace.CopyConfig(filepath.Join(suite.Root, "examples", example), dir); err != nil {
+		t.Fatal(err)
+	}
 }
 
 const (
