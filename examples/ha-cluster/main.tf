@@ -83,6 +83,8 @@ resource "k8s_lb" "this" {
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
 
+  check_interval = var.check_interval
+
   dynamic "timeouts" {
     for_each = var.timeout[*]
     content {

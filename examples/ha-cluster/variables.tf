@@ -89,6 +89,12 @@ variable "timeout" {
   description = "How long making or changing a resource may take, such as 60m. Single waits take longer in proportion. Null means the provider's defaults."
 }
 
+variable "check_interval" {
+  type        = string
+  default     = null
+  description = "How often HAProxy asks each API server whether it is ready, up to 8s. Slow machines need a longer interval. Null means the provider's default."
+}
+
 variable "etcd_flags" {
   type        = any
   default     = null

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -29,8 +28,8 @@ type APIServerSpec struct {
 // apiServerFiles are the files that readAPIServer reads.
 var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
-// DefaultShutdownDelay is a multiple of the interval at which HAProxy checks.
-const DefaultShutdownDelay = 3 * time.Second
+// DefaultShutdownDelay is how long HAProxy takes to notice, by default.
+const DefaultShutdownDelay = 3 * DefaultCheckInterval
 
 // APIServerRequest returns the request for the API servers' serving certificates. All controllers
 // have the same names, so that a client may reach any of them by any.

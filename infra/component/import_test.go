@@ -143,6 +143,13 @@ func TestReadBack(t *testing.T) {
 	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.Port != 7443 || err != nil {
 		t.Errorf("port %d (%v)", s.Port, err)
 	}
+	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(loadBalancerSpec(), lb0)))); s.CheckInterval != 0 || err != nil {
+		t.Errorf("checks every %s by default (%v)", s.CheckInterval, err)
+	}
+	lb.CheckInterval = 2500 * time.Millisecond
+	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.CheckInterval != lb.CheckInterval || s.Notice() != 8*time.Second || err != nil {
+		t.Errorf("checks every %s, noticed within %s (%v)", s.CheckInterval, s.Notice(), err)
+	}
 	lb.VirtualIP, lb.RouterID, lb.AllowedCIDRs = virtualIP, 7, networks("10.240.0.0/24")
 	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); len(s.AllowedCIDRs) != 1 || s.VirtualIP != virtualIP || s.RouterID != 7 || err != nil {
 		t.Errorf("virtual address %s, router %d (%v)", s.VirtualIP, s.RouterID, err)

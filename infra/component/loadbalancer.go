@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -20,6 +21,9 @@ type LoadBalancerSpec struct {
 	Backends    []Node
 	Port        int    // zero means 6443
 	StatsSocket string // empty means HAProxyStatsSocket
+	// CheckInterval is how often HAProxy asks each API server whether it is ready; zero means
+	// DefaultCheckInterval. An answer may take twice as long.
+	CheckInterval time.Duration
 	// VirtualIP moves between Machines, of which the first has it first; zero means that there is none.
 	VirtualIP netip.Addr
 	// FormerIPs are on the machine that has VirtualIP too, for clients that do not know VirtualIP yet.
@@ -28,6 +32,24 @@ type LoadBalancerSpec struct {
 	Machines  []Node // of the load balancer
 	// AllowedCIDRs are the networks that may reach the port; nil means that everybody may.
 	AllowedCIDRs []netip.Prefix
+}
+
+// The interval of checks: its default, and its bounds. A shorter one would be no faster than a TLS handshake under
+// load; with a longer one a stopping API server would have to serve on for longer than systemd waits for it.
+const (
+	DefaultCheckInterval = time.Second
+	MinCheckInterval     = time.Second
+	MaxCheckInterval     = 8 * time.Second
+)
+
+// EffectiveCheckInterval returns the interval, or its default.
+func (s LoadBalancerSpec) EffectiveCheckInterval() time.Duration {
+	return cmp.Or(s.CheckInterval, DefaultCheckInterval)
+}
+
+// Notice is the time within which HAProxy notices that an API server is not ready, in whole seconds.
+func (s LoadBalancerSpec) Notice() time.Duration {
+	return (3*s.EffectiveCheckInterval() + time.Second - 1).Truncate(time.Second)
 }
 
 // ListenPort is the port on which HAProxy listens.
@@ -87,7 +109,10 @@ func (LoadBalancerSpec) Traces() Traces {
 	return Traces{Files: []string{HAProxyConfig, VirtualAddressConfig, balancerFirewall(0).path()}}
 }
 
-var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
+var (
+	bindLine      = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
+	checkInterval = regexp.MustCompile(` inter (\d+)ms `)
+)
 
 // Read returns the specification with the port found on a load balancer, unless it has one. The
 // error is a [NothingFoundError] if the machine is not a load balancer.
@@ -95,6 +120,12 @@ func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	s.readVirtualAddress(f)
 	if s.AllowedCIDRs == nil {
 		s.AllowedCIDRs = balancerFirewall(0).allowed(f)
+	}
+	if m := checkInterval.FindSubmatch(f.Files[HAProxyConfig]); m != nil && s.CheckInterval == 0 {
+		ms, _ := strconv.Atoi(string(m[1]))
+		if d := time.Duration(ms) * time.Millisecond; d != DefaultCheckInterval {
+			s.CheckInterval = d
+		}
 	}
 	if s.Port != 0 {
 		return s, nil
@@ -115,6 +146,7 @@ func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 // has (error-status L7OKC puts it in the state NOLB). With no answer, or one without a certificate
 // of our CA, it is down and its connections are cut, so that clients of a lost machine notice.
 func haproxyConfig(spec LoadBalancerSpec) string {
+	every := spec.EffectiveCheckInterval().Milliseconds()
 	var b strings.Builder
 	section := func(head string, lines ...string) {
 		if b.Len() > 0 {
@@ -144,7 +176,7 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"option redispatch",
 		"retries 3",
 		"timeout connect 3s",
-		"timeout check 2s",
+		fmt.Sprintf("timeout check %dms", 2*every),
 		// Watches, exec and port-forward may be silent for long; kubelets and client-go ping far
 		// more often.
 		"timeout client 4h",
@@ -164,7 +196,8 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host kubernetes hdr Connection close",
 		"http-check expect status 200 error-status L7OKC",
 		"default-server check check-ssl verify required ca-file " + HAProxyCAPath + " check-sni kubernetes verifyhost kubernetes" +
-			" inter 1s fastinter 250ms downinter 500ms fall 2 rise 1 on-marked-down shutdown-sessions",
+			fmt.Sprintf(" inter %dms fastinter %dms downinter %dms", every, every/4, every/2) +
+			" fall 2 rise 1 on-marked-down shutdown-sessions",
 	}
 	for _, n := range spec.Backends {
 		lines = append(lines, fmt.Sprintf("server %s %s", n.Name, netip.AddrPortFrom(n.PrivateIP, APIServerPort)))

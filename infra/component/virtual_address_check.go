@@ -15,6 +15,12 @@ func (s LoadBalancerSpec) CheckMachines(machines []Host, any bool) (errs invalid
 	for _, h := range machines {
 		s.checkPort(&errs, h)
 	}
+	switch every := s.EffectiveCheckInterval(); {
+	case every < MinCheckInterval:
+		errs.Say("check_interval", "Interval too short", "%s: checks are at least %s apart.", every, MinCheckInterval)
+	case every > MaxCheckInterval:
+		errs.Say("check_interval", "Interval too long", "%s: checks are at most %s apart. A stopping API server serves on for three intervals, and systemd ends it after 90 seconds.", every, MaxCheckInterval)
+	}
 	if !s.VirtualIP.IsValid() {
 		if any {
 			errs.Miss("virtual_ip", "Standbys without a virtual address", "standbys need virtual_ip: without it nothing sends anybody to them.")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 var (
@@ -155,6 +156,14 @@ func TestCheckVirtualAddress(t *testing.T) {
 				t.Errorf("got %v", errs.Err())
 			}
 		})
+	}
+	for every, want := range map[time.Duration]string{0: "", MinCheckInterval: "", MaxCheckInterval: "", 999 * time.Millisecond: "at least 1s", 8001 * time.Millisecond: "at most 8s"} {
+		spec := loadBalancerSpec()
+		spec.CheckInterval = every
+		errs := spec.CheckMachines([]Host{{Node: lb0}}, false)
+		if want == "" && len(errs) > 0 || want != "" && (len(errs) != 1 || errs[0].Field != "check_interval" || !strings.Contains(errs[0].Err.Error(), want)) {
+			t.Errorf("checks every %s: %v", every, errs.Err())
+		}
 	}
 	alone := loadBalancerSpec()
 	alone.FormerIPs = []netip.Addr{virtualIP}

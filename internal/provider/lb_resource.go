@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -34,24 +35,25 @@ import (
 
 type lbModel struct {
 	roleModel
-	Cluster         types.String        `tfsdk:"cluster"`
-	Host            types.Object        `tfsdk:"host"`
-	Standbys        types.List          `tfsdk:"standbys"`
-	Controllers     types.List          `tfsdk:"controllers"`
-	PKI             types.Object        `tfsdk:"pki"`
-	Port            types.Int64         `tfsdk:"port"`
-	AllowedCIDRs    types.Set           `tfsdk:"allowed_cidrs"`
-	Public          types.Bool          `tfsdk:"public"`
-	VirtualIP       iptypes.IPv4Address `tfsdk:"virtual_ip"`
-	FormerIPs       types.List          `tfsdk:"former_virtual_ips"`
-	RouterID        types.Int64         `tfsdk:"virtual_router_id"`
-	Adopt           types.Bool          `tfsdk:"adopt"`
-	Tags            types.Map           `tfsdk:"tags"`
-	AllocationID    types.String        `tfsdk:"allocation_id"`
-	PublicIP        types.String        `tfsdk:"public_ip"`
-	Endpoint        types.String        `tfsdk:"endpoint"`
-	PrivateEndpoint types.String        `tfsdk:"private_endpoint"`
-	Ref             types.Object        `tfsdk:"ref"`
+	Cluster         types.String         `tfsdk:"cluster"`
+	Host            types.Object         `tfsdk:"host"`
+	Standbys        types.List           `tfsdk:"standbys"`
+	Controllers     types.List           `tfsdk:"controllers"`
+	PKI             types.Object         `tfsdk:"pki"`
+	Port            types.Int64          `tfsdk:"port"`
+	AllowedCIDRs    types.Set            `tfsdk:"allowed_cidrs"`
+	Public          types.Bool           `tfsdk:"public"`
+	VirtualIP       iptypes.IPv4Address  `tfsdk:"virtual_ip"`
+	FormerIPs       types.List           `tfsdk:"former_virtual_ips"`
+	RouterID        types.Int64          `tfsdk:"virtual_router_id"`
+	CheckInterval   timetypes.GoDuration `tfsdk:"check_interval"`
+	Adopt           types.Bool           `tfsdk:"adopt"`
+	Tags            types.Map            `tfsdk:"tags"`
+	AllocationID    types.String         `tfsdk:"allocation_id"`
+	PublicIP        types.String         `tfsdk:"public_ip"`
+	Endpoint        types.String         `tfsdk:"endpoint"`
+	PrivateEndpoint types.String         `tfsdk:"private_endpoint"`
+	Ref             types.Object         `tfsdk:"ref"`
 }
 
 func newLBResource() resource.Resource {
@@ -119,6 +121,7 @@ func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 		"virtual_ip":         virtualIPSetting(),
 		"former_virtual_ips": formerIPsSetting(),
 		"virtual_router_id":  routerIDSetting(),
+		"check_interval":     checkIntervalSetting(),
 	}
 }
 
@@ -215,7 +218,7 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	public := m.publicHost(private)
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags), Machines: m.machines(ctx, diags),
-		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine)})
+		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine), NoticeSeconds: m.notice()})
 }
 
 // namesValue returns the different ones of names, unknown if one of them is.

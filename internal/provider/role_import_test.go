@@ -51,7 +51,7 @@ func TestImportIsComplete(t *testing.T) {
 			s.Spec.Members = []component.Node{s.Targets[0].Node}
 			return component.EtcdBackup(s.Spec, s.Targets[0].Node)
 		})
-	lb := values{"cluster": "demo", "host": c.pool["hosts"].([]any)[0], "controllers": c.etcd["hosts"], "pki": c.etcd["pki"], "port": 7443, "virtual_router_id": 51}
+	lb := values{"cluster": "demo", "host": c.pool["hosts"].([]any)[0], "controllers": c.etcd["hosts"], "pki": c.etcd["pki"], "port": 7443, "virtual_router_id": 51, "check_interval": "2.5s"}
 	importBack[lbModel](t, c, newLBResource(), lb, func(s rollout.LoadBalancer) (component.Machine, error) {
 		return component.LoadBalancer(s.Spec, s.Targets[0].Node)
 	}, "cluster")

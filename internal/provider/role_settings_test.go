@@ -279,7 +279,7 @@ func TestSettingsThereAndBack(t *testing.T) {
 		"labels": values{"a": "b"}, "taints": []any{values{"key": "a", "effect": "NoSchedule"}}, "registry_mirrors": values{"*": "http://m"},
 		"max_unavailable": 3, "drain_timeout": "10m0s", "early_renewal": "60h0m0s",
 	}))
-	thereAndBack(t, newLBResource(), lbSettings(), values{"port": 7443, "virtual_ip": "10.240.0.9", "former_virtual_ips": []any{"10.240.0.8"}, "virtual_router_id": 7, "allowed_cidrs": []any{"10.240.0.0/24"}})
+	thereAndBack(t, newLBResource(), lbSettings(), values{"port": 7443, "virtual_ip": "10.240.0.9", "former_virtual_ips": []any{"10.240.0.8"}, "virtual_router_id": 7, "allowed_cidrs": []any{"10.240.0.0/24"}, "check_interval": "2.5s"})
 }
 
 func thereAndBack[M, S any](t *testing.T, r resource.Resource, all settings[M, S], configured values) {

@@ -66,6 +66,7 @@ const settings = `
 controllers = 1
 workers     = 1
 timeout     = "180m"
+check_interval = "8s"
 etcd_flags  = { heartbeat-interval = "1000", election-timeout = "10000" }
 `
 

@@ -219,7 +219,7 @@ func TestLaunchWithVolumes(t *testing.T) {
 	if got := ends.state(t) + " " + stays.state(t); got != "InvalidVolume.NotFound available" {
 		t.Errorf("after the termination: %s", got)
 	}
-	if left := must[[]string](t)(l.machines.Volumes()); !slices.Equal(left, []string{stays.id}) {
-		t.Errorf("the contents of %v are left", left)
-	}
+	eventually(t, "the contents of "+stays.id+" alone are left", func() bool {
+		return slices.Equal(must[[]string](t)(l.machines.Volumes()), []string{stays.id})
+	})
 }

@@ -1,0 +1,35 @@
+package provider
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+func checkIntervalSetting() setting[lbModel, rollout.LoadBalancer] {
+	return newSetting(tf.DurationAttribute(fmt.Sprintf("How often HAProxy asks each API server whether it is ready, `%s` to `%s`. An answer may take twice as long. After two checks without an answer the API server gets no "+
+		"connections, and those that it has are cut. Make it longer where machines are so slow that healthy API servers miss checks. A stopping API server still serves for three intervals, so each roll takes longer. Changed in place. Default: `%s`.",
+		tf.ShortDuration(component.MinCheckInterval), tf.ShortDuration(component.MaxCheckInterval), tf.ShortDuration(component.DefaultCheckInterval))),
+		duration, func(m *lbModel, s *rollout.LoadBalancer) (*timetypes.GoDuration, *time.Duration) {
+			return &m.CheckInterval, &s.Spec.CheckInterval
+		})
+}
+
+// notice is the time within which HAProxy notices that an API server is not ready, in seconds. Null is
+// what the control plane takes by itself.
+func (m *lbModel) notice() types.Int64 {
+	switch every := tf.Duration(m.CheckInterval, 0); {
+	case m.CheckInterval.IsUnknown():
+		return types.Int64Unknown()
+	case every == 0, every == component.DefaultCheckInterval:
+		return types.Int64Null()
+	default:
+		return types.Int64Value(int64(component.LoadBalancerSpec{CheckInterval: every}.Notice().Seconds()))
+	}
+}
