@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 const (
@@ -40,9 +42,10 @@ func (c *Client) awaitSSH(ctx context.Context, id string, shell Shell) error {
 // aliveWhile runs wait, and ends it if EC2 says that the instance will never answer or booted long
 // ago.
 func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Context) error) error {
-	err := c.alive(ctx, id, bootGrace, wait)
+	grace, refused := patience.Of(ctx, bootGrace), patience.Of(ctx, refusedGrace)
+	err := c.alive(ctx, id, grace, wait)
 	if errors.Is(err, errSilent) && errors.Is(err, syscall.ECONNREFUSED) {
-		return c.alive(ctx, id, refusedGrace-bootGrace, wait)
+		return c.alive(ctx, id, refused-grace, wait)
 	}
 	return err
 }
@@ -94,14 +97,15 @@ func (c *Client) healthy(ctx context.Context, id string) bool {
 }
 
 // AwaitBoot waits for SSH on a recently started machine: EC2 reports it as running before it has
-// booted. It does not wait for a machine that has been up for three minutes or has no host key of
+// booted. It does not wait for a machine that has been up for refusedGrace or has no host key of
 // its own.
 func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) error {
-	rest := min(refusedGrace-time.Since(m.Started), refusedGrace)
+	refused := patience.Of(ctx, refusedGrace)
+	rest := min(refused-time.Since(m.Started), refused)
 	if m.HostKey == "" || rest <= 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, rest, fmt.Errorf("it was started %s ago", refusedGrace))
+	ctx, cancel := context.WithTimeoutCause(ctx, rest, fmt.Errorf("it was started %s ago", refused))
 	defer cancel()
 	return c.WaitMachine(ctx, m, connect)
 }

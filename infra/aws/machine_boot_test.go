@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go/middleware"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -44,18 +45,21 @@ func healthyEC2(id string) *Client {
 func TestAliveWhile(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
+		factor   float64       // of patience
 		answer   error         // of each attempt
 		after    time.Duration // when it answers; zero: never
 		min, max time.Duration // how long it is waited for
 	}{
-		{"silent", errors.New("i/o timeout"), 0, bootGrace, bootGrace + 10*time.Second},
-		{"refuses", syscall.ECONNREFUSED, 0, refusedGrace, refusedGrace + 15*time.Second},
-		{"refuses at first", syscall.ECONNREFUSED, 100 * time.Second, 100 * time.Second, 101 * time.Second},
+		{"silent", 1, errors.New("i/o timeout"), 0, bootGrace, bootGrace + 10*time.Second},
+		{"refuses", 1, syscall.ECONNREFUSED, 0, refusedGrace, refusedGrace + 15*time.Second},
+		{"refuses at first", 1, syscall.ECONNREFUSED, 100 * time.Second, 100 * time.Second, 101 * time.Second},
+		{"silent and slow", 3, errors.New("i/o timeout"), 0, 3 * bootGrace, 3*bootGrace + 10*time.Second},
+		{"refuses and slow", 3, syscall.ECONNREFUSED, 0, 3 * refusedGrace, 3*refusedGrace + 15*time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				err := healthyEC2("i-1").aliveWhile(t.Context(), "i-1", func(ctx context.Context) error {
+				err := healthyEC2("i-1").aliveWhile(patience.With(t.Context(), tt.factor), "i-1", func(ctx context.Context) error {
 					for tt.after == 0 || time.Since(began) < tt.after {
 						select {
 						case <-ctx.Done():

@@ -12,7 +12,7 @@ import (
 const DefaultDrainTimeout = 5 * time.Minute
 
 // Time limits of waits. Every wait ends earlier when its condition holds, when the condition can no
-// longer come to hold, or when the caller's context ends. [Patient] lengthens them.
+// longer come to hold, or when the caller's context ends. [patience.With] lengthens them.
 const (
 	// ObserveBudget bounds what a plan may spend on one machine: connecting (10 s by default), one
 	// round trip, and the time package host gives to units that are just starting (10 s).

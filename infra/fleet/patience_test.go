@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 func TestPatience(t *testing.T) {
@@ -15,8 +17,8 @@ func TestPatience(t *testing.T) {
 		want time.Duration
 	}{
 		{"none", func(ctx context.Context) context.Context { return ctx }, 2 * time.Minute},
-		{"three times", func(ctx context.Context) context.Context { return Patient(ctx, 3) }, 6 * time.Minute},
-		{"less", func(ctx context.Context) context.Context { return Patient(ctx, 0.1) }, 2 * time.Minute},
+		{"three times", func(ctx context.Context) context.Context { return patience.With(ctx, 3) }, 6 * time.Minute},
+		{"less", func(ctx context.Context) context.Context { return patience.With(ctx, 0.1) }, 2 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

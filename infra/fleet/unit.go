@@ -15,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // errCrashed marks the end of a wait for a unit that has failed.
@@ -143,7 +144,7 @@ func (t Target) SSH(command string) string {
 // Within runs f with a deadline of its own, see [Patience]. If the deadline ended it, the error says what was
 // waited for and how long.
 func Within(ctx context.Context, budget time.Duration, what string, f func(context.Context) error) error {
-	budget = Patience(ctx, budget)
+	budget = patience.Of(ctx, budget)
 	patience := fmt.Errorf("%s: not within %s", what, budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, patience)
 	defer cancel()

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 const (
@@ -54,7 +56,7 @@ func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 			if refusedSince.IsZero() {
 				refusedSince = time.Now()
 			}
-			if time.Since(refusedSince) > loginGrace {
+			if time.Since(refusedSince) > patience.Of(ctx, loginGrace) {
 				return err
 			}
 		case errors.As(err, &unreachable):
@@ -73,7 +75,7 @@ func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 func (m *Machine) attempt(ctx context.Context) error {
 	dial := m.pool.cfg.ConnectTimeout
 	if m.host.Bastion == nil && m.pool.slots == nil {
-		dial = min(dial, readyAttempt)
+		dial = min(dial, patience.Of(ctx, readyAttempt))
 	}
 	c, _, err := m.connection(ctx, dial)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -14,5 +14,5 @@ import (
 // than the default, each single wait may take longer in proportion: machines that need it are slow in everything.
 func patiently(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
 	limit, _ := get(ctx, fallback) // WithTimeout reports what is wrong with it
-	return tf.WithTimeout(fleet.Patient(ctx, float64(limit)/float64(fallback)), get, fallback, diags)
+	return tf.WithTimeout(patience.With(ctx, float64(limit)/float64(fallback)), get, fallback, diags)
 }

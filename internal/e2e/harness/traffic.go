@@ -185,10 +185,13 @@ func (x *Traffic) Failures(t *testing.T) int {
 	return len(x.failed)
 }
 
-// Gap ends the clients and returns the longest time without a successful request.
+// Gap ends the clients, logs the requests that failed, and returns the longest time without a successful one.
 func (x *Traffic) Gap(t *testing.T) time.Duration {
 	t.Helper()
 	x.end(t)
+	if len(x.failed) > 0 {
+		t.Logf("failed:\n%s", x.list())
+	}
 	return x.gap
 }
 

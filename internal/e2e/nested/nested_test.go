@@ -91,6 +91,20 @@ findmnt -rn -o TARGET | grep k8s-lab || true
 grep k8s /etc/hosts || true
 `
 
+// troubles tells why a machine may not have answered.
+const troubles = `
+set +e
+uptime; free -m
+k8s-lab status
+ip -4 address; ip -4 route; nft list ruleset
+for m in lb-0 controller-0 worker-0; do
+	echo "== $m"
+	k8s-lab console $m | tail -n 15
+	k8s-lab exec $m -- sh -c 'ip -4 address; systemctl --failed --no-legend; systemctl list-jobs; ss -ltn'
+done
+k8s-lab logs | tail -n 40
+`
+
 func TestNested(t *testing.T) {
 	c := suite.Cluster(suite.Workspace(t, "nested", suite.CLI, "testdata"))
 	step := harness.Steps(t)
@@ -103,6 +117,15 @@ func TestNested(t *testing.T) {
 		t.Logf("%s: %s", what, took[what])
 		return out
 	}
+	t.Cleanup(func() {
+		if !t.Failed() || c.Addresses == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
+		defer cancel()
+		out, err := c.TrySh(ctx, host, prelude+troubles)
+		t.Logf("what the host says (%v):\n%s", err, out)
+	})
 	var before string
 	step("a virtual machine", func(t *testing.T) {
 		c.Apply(t)
