@@ -29,7 +29,9 @@ resource "k8s_machine" "controller" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }
@@ -49,7 +51,9 @@ resource "k8s_machine" "worker" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }
@@ -67,7 +71,9 @@ resource "k8s_machine" "lb" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }
@@ -89,7 +95,9 @@ resource "k8s_lb" "this" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }
@@ -105,7 +113,9 @@ resource "k8s_etcd_cluster" "this" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }
@@ -132,7 +142,9 @@ resource "k8s_control_plane" "this" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }
@@ -151,7 +163,9 @@ resource "k8s_worker_pool" "this" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }
@@ -166,7 +180,9 @@ resource "k8s_addon" "coredns" {
     for_each = var.timeout[*]
     content {
       create = timeouts.value
+      read   = timeouts.value
       update = timeouts.value
+      delete = timeouts.value
     }
   }
 }

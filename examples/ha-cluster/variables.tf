@@ -86,7 +86,7 @@ variable "data_volume_size" {
 variable "timeout" {
   type        = string
   default     = null
-  description = "How long making or changing a resource may take, such as 60m. Single waits take longer in proportion. Null means the provider's defaults."
+  description = "How long each operation on a resource may take, such as 60m. Single waits take longer in proportion. Null means the provider's defaults."
 }
 
 variable "check_interval" {

@@ -29,7 +29,7 @@ type APIServerSpec struct {
 var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
 // DefaultShutdownDelay is how long HAProxy takes to notice, by default.
-const DefaultShutdownDelay = 3 * DefaultCheckInterval
+const DefaultShutdownDelay = noticeChecks * DefaultCheckInterval
 
 // APIServerRequest returns the request for the API servers' serving certificates. All controllers
 // have the same names, so that a client may reach any of them by any.

@@ -147,6 +147,16 @@ func TestReadBack(t *testing.T) {
 		t.Errorf("checks every %s by default (%v)", s.CheckInterval, err)
 	}
 	lb.CheckInterval = 2500 * time.Millisecond
+	slow := lb
+	slow.CheckInterval = MaxCheckInterval
+	for line, spec := range map[string]LoadBalancerSpec{
+		"timeout connect 3s\n": lb, "timeout check 5s\n": lb, " inter 2500ms fastinter 625ms downinter 1250ms ": lb,
+		"timeout connect 8s\n": slow, "timeout check 16s\n": slow, " inter 8s fastinter 2s downinter 4s ": slow,
+	} {
+		if config := haproxyConfig(spec); !strings.Contains(config, line) {
+			t.Errorf("checks every %s without %q:\n%s", spec.CheckInterval, line, config)
+		}
+	}
 	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.CheckInterval != lb.CheckInterval || s.Notice() != 8*time.Second || err != nil {
 		t.Errorf("checks every %s, noticed within %s (%v)", s.CheckInterval, s.Notice(), err)
 	}

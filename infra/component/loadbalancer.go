@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -22,7 +23,8 @@ type LoadBalancerSpec struct {
 	Port        int    // zero means 6443
 	StatsSocket string // empty means HAProxyStatsSocket
 	// CheckInterval is how often HAProxy asks each API server whether it is ready; zero means
-	// DefaultCheckInterval. An answer may take twice as long.
+	// DefaultCheckInterval. Connecting, with the TLS handshake, may take as long, and the answer twice
+	// as long.
 	CheckInterval time.Duration
 	// VirtualIP moves between Machines, of which the first has it first; zero means that there is none.
 	VirtualIP netip.Addr
@@ -34,8 +36,9 @@ type LoadBalancerSpec struct {
 	AllowedCIDRs []netip.Prefix
 }
 
-// The interval of checks: its default, and its bounds. A shorter one would be no faster than a TLS handshake under
-// load; with a longer one a stopping API server would have to serve on for longer than systemd waits for it.
+// The interval of checks: its default, and its bounds. With a shorter one HAProxy would take an API server for dead
+// that is held while etcd's leadership moves (package fleet). With a longer one a stopping API server would have to
+// serve on for longer than systemd waits for it.
 const (
 	DefaultCheckInterval = time.Second
 	MinCheckInterval     = time.Second
@@ -47,9 +50,33 @@ func (s LoadBalancerSpec) EffectiveCheckInterval() time.Duration {
 	return cmp.Or(s.CheckInterval, DefaultCheckInterval)
 }
 
+// noticeChecks is in how many intervals HAProxy has noticed that an API server is not ready: the longest wait for a
+// check, and its connection and answer.
+const noticeChecks = 3
+
 // Notice is the time within which HAProxy notices that an API server is not ready, in whole seconds.
 func (s LoadBalancerSpec) Notice() time.Duration {
-	return (3*s.EffectiveCheckInterval() + time.Second - 1).Truncate(time.Second)
+	return (noticeChecks*s.EffectiveCheckInterval() + time.Second - 1).Truncate(time.Second)
+}
+
+// checkChecks reports an interval that HAProxy's checks cannot have.
+func (s LoadBalancerSpec) checkChecks(errs *invalid.Fields) {
+	switch every := s.EffectiveCheckInterval(); {
+	case every < MinCheckInterval:
+		errs.Say("check_interval", "Interval too short", "%s: checks are at least %s apart.", every, MinCheckInterval)
+	case every > MaxCheckInterval:
+		errs.Say("check_interval", "Interval too long", "%s: checks are at most %s apart. A stopping API server serves on for three intervals, and systemd ends it after 90 seconds.", every, MaxCheckInterval)
+	case every%time.Millisecond != 0:
+		errs.Say("check_interval", "Interval too exact", "%s: HAProxy counts in milliseconds.", every)
+	}
+}
+
+// haproxyTime writes a duration as HAProxy reads it.
+func haproxyTime(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
 }
 
 // ListenPort is the port on which HAProxy listens.
@@ -111,10 +138,10 @@ func (LoadBalancerSpec) Traces() Traces {
 
 var (
 	bindLine      = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
-	checkInterval = regexp.MustCompile(` inter (\d+)ms `)
+	checkInterval = regexp.MustCompile(` inter (\d+m?s) `)
 )
 
-// Read returns the specification with the port found on a load balancer, unless it has one. The
+// Read returns the specification with what is found on a load balancer of the fields that it lacks. The
 // error is a [NothingFoundError] if the machine is not a load balancer.
 func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	s.readVirtualAddress(f)
@@ -122,8 +149,7 @@ func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 		s.AllowedCIDRs = balancerFirewall(0).allowed(f)
 	}
 	if m := checkInterval.FindSubmatch(f.Files[HAProxyConfig]); m != nil && s.CheckInterval == 0 {
-		ms, _ := strconv.Atoi(string(m[1]))
-		if d := time.Duration(ms) * time.Millisecond; d != DefaultCheckInterval {
+		if d, err := time.ParseDuration(string(m[1])); err == nil && d != DefaultCheckInterval {
 			s.CheckInterval = d
 		}
 	}
@@ -146,7 +172,7 @@ func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 // has (error-status L7OKC puts it in the state NOLB). With no answer, or one without a certificate
 // of our CA, it is down and its connections are cut, so that clients of a lost machine notice.
 func haproxyConfig(spec LoadBalancerSpec) string {
-	every := spec.EffectiveCheckInterval().Milliseconds()
+	every := spec.EffectiveCheckInterval()
 	var b strings.Builder
 	section := func(head string, lines ...string) {
 		if b.Len() > 0 {
@@ -175,8 +201,9 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"option srvtcpka",
 		"option redispatch",
 		"retries 3",
-		"timeout connect 3s",
-		fmt.Sprintf("timeout check %dms", 2*every),
+		// A check has the shorter of this and of its interval for its connection and TLS handshake.
+		"timeout connect "+haproxyTime(max(3*time.Second, every)),
+		"timeout check "+haproxyTime(2*every),
 		// Watches, exec and port-forward may be silent for long; kubelets and client-go ping far
 		// more often.
 		"timeout client 4h",
@@ -196,7 +223,7 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host kubernetes hdr Connection close",
 		"http-check expect status 200 error-status L7OKC",
 		"default-server check check-ssl verify required ca-file " + HAProxyCAPath + " check-sni kubernetes verifyhost kubernetes" +
-			fmt.Sprintf(" inter %dms fastinter %dms downinter %dms", every, every/4, every/2) +
+			" inter " + haproxyTime(every) + " fastinter " + haproxyTime(every/4) + " downinter " + haproxyTime(every/2) +
 			" fall 2 rise 1 on-marked-down shutdown-sessions",
 	}
 	for _, n := range spec.Backends {

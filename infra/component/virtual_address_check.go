@@ -8,19 +8,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// CheckMachines reports machines of a load balancer that cannot share its virtual address, or cannot have its
-// port. machines are those of the fields host and standbys; any reports whether standbys are given, though they
+// CheckMachines reports machines of a load balancer that cannot share its virtual address or cannot have its
+// port, and checks that HAProxy cannot make. machines are those of the fields host and standbys; any reports whether standbys are given, though they
 // may not be known. Backends are the machines of the API servers, as far as they are known.
 func (s LoadBalancerSpec) CheckMachines(machines []Host, any bool) (errs invalid.Fields) {
 	for _, h := range machines {
 		s.checkPort(&errs, h)
 	}
-	switch every := s.EffectiveCheckInterval(); {
-	case every < MinCheckInterval:
-		errs.Say("check_interval", "Interval too short", "%s: checks are at least %s apart.", every, MinCheckInterval)
-	case every > MaxCheckInterval:
-		errs.Say("check_interval", "Interval too long", "%s: checks are at most %s apart. A stopping API server serves on for three intervals, and systemd ends it after 90 seconds.", every, MaxCheckInterval)
-	}
+	s.checkChecks(&errs)
 	if !s.VirtualIP.IsValid() {
 		if any {
 			errs.Miss("virtual_ip", "Standbys without a virtual address", "standbys need virtual_ip: without it nothing sends anybody to them.")

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // errNotForLearners is a learner's answer to a linearizable read.
@@ -16,7 +18,7 @@ var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 // Serves or an [AlarmError]. It sees alarms that were raised or disarmed before the call: the read
 // has brought the member up to date.
 func (c *Client) Health(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, healthTimeout))
 	defer cancel()
 	if err := c.Serves(ctx); err != nil {
 		return err
@@ -35,7 +37,7 @@ func (c *Client) Health(ctx context.Context) error {
 // A learner never serves one; it serves if it follows a leader. A member with an alarm serves reads,
 // votes and can lead: it counts where a member is made healthy again, and nowhere else.
 func (c *Client) Serves(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, healthTimeout))
 	defer cancel()
 	_, err := c.cli.Get(ctx, "health")
 	switch {

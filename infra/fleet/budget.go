@@ -62,8 +62,8 @@ const (
 // How API servers are held while etcd's leadership is transferred.
 const (
 	// holdLimit is when a held API server continues by itself. HAProxy gives a check's TLS
-	// handshake 1 s (inter), checks again 250 ms after a failure (fastinter), and marks a server
-	// down after two failures in a row: at 2.25 s.
+	// handshake 1 s (inter, by default), checks again 250 ms after a failure (fastinter), and marks a server
+	// down after two failures in a row: at 2.25 s, and later with a longer check_interval.
 	holdLimit = 1800 * time.Millisecond
 	// holdGrace is how long a request of an API server takes to become a proposal in etcd.
 	holdGrace = 50 * time.Millisecond

@@ -141,16 +141,16 @@ func (t Target) SSH(command string) string {
 	return strings.Join(append(parts, h.User+"@"+h.Address, command), " ")
 }
 
-// Within runs f with a deadline of its own, see [Patience]. If the deadline ended it, the error says what was
+// Within runs f with a deadline of its own, see package patience. If the deadline ended it, the error says what was
 // waited for and how long.
 func Within(ctx context.Context, budget time.Duration, what string, f func(context.Context) error) error {
 	budget = patience.Of(ctx, budget)
-	patience := fmt.Errorf("%s: not within %s", what, budget)
-	ctx, cancel := context.WithTimeoutCause(ctx, budget, patience)
+	expired := fmt.Errorf("%s: not within %s", what, budget)
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, expired)
 	defer cancel()
 	err := f(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), patience) && !errors.Is(err, patience) {
-		return fmt.Errorf("%w: %w", patience, err)
+	if err != nil && errors.Is(context.Cause(ctx), expired) && !errors.Is(err, expired) {
+		return fmt.Errorf("%w: %w", expired, err)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -42,7 +43,7 @@ var ErrClaimed = errors.New("it has another claim")
 // the time that a removal may take.
 const removeSilence = time.Minute
 
-var errSilent = fmt.Errorf("the machine has not begun within %s: it accepts connections, and its shell, sudo or disk may hang", removeSilence)
+var errSilent = errors.New("it accepts connections, and its shell, sudo or disk may hang")
 
 // heard stops a timer when something is written to it.
 type heard struct{ timer *time.Timer }
@@ -135,7 +136,8 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	claimed := false
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := time.AfterFunc(removeSilence, func() { cancel(errSilent) })
+	silence := patience.Of(ctx, removeSilence)
+	silent := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the machine has not begun within %s: %w", silence, errSilent)) })
 	defer silent.Stop()
 	out, err := r.Run(ctx, remote.Command{Name: "remove", Sudo: true, Tee: heard{silent},
 		Script: l.preamble() + applyFunctions + downloadFunctions + removeFunctions + s.String() + ":\n"})
@@ -153,7 +155,7 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	case failed != nil:
 		return failed
 	case err != nil && errors.Is(context.Cause(ctx), errSilent):
-		return fmt.Errorf("remove: %w: %w", errSilent, err)
+		return fmt.Errorf("remove: %w: %w", context.Cause(ctx), err)
 	case err != nil:
 		return fmt.Errorf("remove: %w", err)
 	case claimed:

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
@@ -159,7 +160,7 @@ func (e *NotReadyError) Error() string {
 // Ready asks /readyz once. The error is a *NotReadyError if the server answers that it is not
 // ready.
 func (c *Client) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, probeTimeout))
 	defer cancel()
 	result := c.typed.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").MaxRetries(0).Do(ctx)
 	raw, err := result.Raw()

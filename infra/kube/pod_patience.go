@@ -27,8 +27,8 @@ const (
 	longestStep = 3 * time.Second
 )
 
-// patience measures how long pods have been failing.
-type patience struct {
+// podPatience measures how long pods have been failing.
+type podPatience struct {
 	last   time.Time
 	spells map[spellKey]*spell
 }
@@ -56,7 +56,7 @@ func (s *spell) count(reported int) {
 
 // lost takes the troubles of all pods and returns those that have lasted too long, the longest
 // first. A container that has restarted counts as failing until it has stayed up for as long.
-func (p *patience) lost(now time.Time, troubles []Trouble) []Trouble {
+func (p *podPatience) lost(now time.Time, troubles []Trouble) []Trouble {
 	step := min(now.Sub(p.last), longestStep)
 	if p.last.IsZero() {
 		step = 0
@@ -96,6 +96,6 @@ func (p *patience) lost(now time.Time, troubles []Trouble) []Trouble {
 	return over
 }
 
-func (p *patience) of(t Trouble) *spell { return p.spells[t.key()] }
+func (p *podPatience) of(t Trouble) *spell { return p.spells[t.key()] }
 
 func (t Trouble) key() spellKey { return spellKey{t.Namespace, t.Pod, t.Container} }

@@ -56,7 +56,7 @@ var ErrNodeFull = errors.New("the node is full")
 func (c *Client) Try(ctx context.Context, t Trial) error {
 	defer c.endTrial(ctx, t)
 	var (
-		patience patience
+		patience podPatience
 		looked   time.Time
 		last     = errors.New("the API server was not asked") // why it has not started
 		started  = time.Now()

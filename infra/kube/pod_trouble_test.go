@@ -119,7 +119,7 @@ func TestPatience(t *testing.T) {
 		{"the longest failing first", slices.Concat(every(1, time.Second, b), every(20, time.Second, a, b)[:19], []look{{time.Second, []Trouble{a, b}, []string{"b"}}, {time.Second, []Trouble{a, b}, []string{"b", "a"}}})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var p patience
+			var p podPatience
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i, l := range tt.looks {
 				now = now.Add(l.after)
@@ -176,7 +176,7 @@ func TestSandboxPatience(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var (
-				p      patience
+				p      podPatience
 				events []corev1.Event
 				lost   int
 				start  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -42,7 +42,7 @@ type workloadWait struct {
 	// pending are the workloads that are not available yet. jobs are never waited for, but the
 	// workloads may depend on them.
 	pending, jobs []*workload
-	patience      patience
+	patience      podPatience
 	looked        time.Time // when pods were last observed
 }
 

@@ -23,8 +23,8 @@ const (
 )
 
 // WaitReady waits until a command runs as root on the machine, and tries every poll (100 ms if
-// zero, and a second at least through a tunnel). It returns at once with a [*HostKeyError] or another permanent error, after a grace of 30
-// s with an [*AuthError], and otherwise with the last error when ctx ends.
+// zero, and a second at least through a tunnel). It returns at once with a [*HostKeyError] or another permanent error, after loginGrace
+// with an [*AuthError], and otherwise with the last error when ctx ends.
 func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 	if poll <= 0 {
 		poll = 100 * time.Millisecond

@@ -13,16 +13,17 @@ import (
 )
 
 func checkIntervalSetting() setting[lbModel, rollout.LoadBalancer] {
-	return newSetting(tf.DurationAttribute(fmt.Sprintf("How often HAProxy asks each API server whether it is ready, `%s` to `%s`. An answer may take twice as long. After two checks without an answer the API server gets no "+
-		"connections, and those that it has are cut. Make it longer where machines are so slow that healthy API servers miss checks. A stopping API server still serves for three intervals, so each roll takes longer. Changed in place. Default: `%s`.",
+	return newSetting(tf.DurationAttribute(fmt.Sprintf("How often HAProxy asks each API server whether it is ready, `%s` to `%s`. A TLS connection may take as long, and the answer twice as long. After two checks without an answer the API server gets no "+
+		"connections, and those that it has are cut. Make it longer where machines are so slow that healthy API servers miss checks. A stopping API server serves on for three intervals. Changed in place: "+
+		"HAProxy is reloaded first, and then one API server after the other is restarted, which may break connections when the interval gets longer. Default: `%s`.",
 		tf.ShortDuration(component.MinCheckInterval), tf.ShortDuration(component.MaxCheckInterval), tf.ShortDuration(component.DefaultCheckInterval))),
 		duration, func(m *lbModel, s *rollout.LoadBalancer) (*timetypes.GoDuration, *time.Duration) {
 			return &m.CheckInterval, &s.Spec.CheckInterval
 		})
 }
 
-// notice is the time within which HAProxy notices that an API server is not ready, in seconds. Null is
-// what the control plane takes by itself.
+// notice is the time within which HAProxy notices that an API server is not ready, in seconds. Null stands for the
+// control plane's default.
 func (m *lbModel) notice() types.Int64 {
 	switch every := tf.Duration(m.CheckInterval, 0); {
 	case m.CheckInterval.IsUnknown():

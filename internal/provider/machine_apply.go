@@ -295,12 +295,13 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	var left *departure
 	if err == nil {
+		ctx = patient(ctx, m.Timeouts.Delete, machineDeadlines.Delete)
 		left, err = r.leaveCluster(ctx, client, m, next, &resp.Diagnostics)
 		defer left.done()
 	}
 	if err == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = patiently(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
+		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
 		if err = client.DeleteMachine(ctx, m.ID.ValueString(), spec); err != nil {
 			left.undo(ctx, client, &resp.Diagnostics)

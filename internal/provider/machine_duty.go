@@ -171,7 +171,7 @@ func answered(err error) bool {
 }
 
 func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, next succession, diags *diag.Diagnostics) error {
-	ctx, cancel := patiently(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, machineDeadlines.Delete, diags)
 	defer cancel()
 	if next == withItsData {
 		return duty.StepAside(ctx, turns.Leaving)

@@ -10,9 +10,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// patiently is [tf.WithTimeout] for what waits for machines of a cluster. If the timeouts block allows more time
-// than the default, each single wait may take longer in proportion: machines that need it are slow in everything.
+// patiently is [tf.WithTimeout] for what waits for machines of a cluster: it is patient, too.
 func patiently(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
+	return tf.WithTimeout(patient(ctx, get, fallback), get, fallback, diags)
+}
+
+// patient lets each single wait take longer if the timeouts block allows more time than the default, in proportion:
+// machines that need it are slow in everything.
+func patient(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration) context.Context {
 	limit, _ := get(ctx, fallback) // WithTimeout reports what is wrong with it
-	return tf.WithTimeout(patience.With(ctx, float64(limit)/float64(fallback)), get, fallback, diags)
+	return patience.With(ctx, float64(limit)/float64(fallback))
 }
