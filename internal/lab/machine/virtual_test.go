@@ -93,7 +93,8 @@ func testVirtualMachine(t *testing.T, r Release) {
 				return false
 			}
 			c = next
-			return bootID(c) != id
+			now := bootID(c)
+			return now != "" && now != id
 		})
 		if !l.Running(h.ID) {
 			t.Error("it does not count as running")
@@ -141,8 +142,13 @@ func testVirtualMachine(t *testing.T, r Release) {
 func (l *testLab) awaitVM(h *testHost) *ssh.Client {
 	l.t.Helper()
 	var c *ssh.Client
-	eventually(l.t, "a login at "+h.ID, func() (ok bool) {
-		var err error
+	var err error
+	defer func() {
+		if err != nil {
+			l.t.Logf("the last attempt: %v", err)
+		}
+	}()
+	eventually(l.t, "a login at "+h.ID, func() bool {
 		c, err = l.dial(h, "admin")
 		return err == nil
 	})
@@ -151,7 +157,7 @@ func (l *testLab) awaitVM(h *testHost) *ssh.Client {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(4 * time.Minute); !is(); time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !is(); time.Sleep(500 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for: %s", what)
 		}
@@ -163,6 +169,7 @@ func succeeds(c *ssh.Client, script string) bool {
 	return err == nil
 }
 
+// bootID is different after each boot, and empty if the machine does not answer.
 func bootID(c *ssh.Client) string {
 	id, _ := run(c, "cat /proc/sys/kernel/random/boot_id")
 	return id
