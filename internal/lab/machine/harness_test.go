@@ -96,7 +96,8 @@ func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 	_ = conn.SetDeadline(time.Now().Add(l.patience))
 	c, chans, reqs, err := ssh.NewClientConn(conn, h.address, &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(l.network.Key)},
-		HostKeyCallback: ssh.FixedHostKey(h.hostKey),
+		HostKeyCallback:   ssh.FixedHostKey(h.hostKey),
+		HostKeyAlgorithms: []string{h.hostKey.Type()}, // some images have keys of other types, too
 	})
 	if err != nil {
 		_ = conn.Close()
