@@ -157,7 +157,7 @@ func TestCheckVirtualAddress(t *testing.T) {
 			}
 		})
 	}
-	for every, want := range map[time.Duration]string{0: "", MinCheckInterval: "", MaxCheckInterval: "", 999 * time.Millisecond: "at least 1s", 8001 * time.Millisecond: "at most 8s", 2001 * time.Microsecond * 1000: "", 1500500 * time.Microsecond: "milliseconds"} {
+	for every, want := range map[time.Duration]string{0: "", MinCheckInterval: "", MaxCheckInterval: "", 999 * time.Millisecond: "at least 1s", 8001 * time.Millisecond: "at most 8s", 2001 * time.Millisecond: "", 1500500 * time.Microsecond: "milliseconds"} {
 		spec := loadBalancerSpec()
 		spec.CheckInterval = every
 		errs := spec.CheckMachines([]Host{{Node: lb0}}, false)

@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -95,3 +98,15 @@ const (
 	// ParallelMachines bounds how many machines are worked on at the same time.
 	ParallelMachines = 32
 )
+
+// Observing limits ctx by [ObserveBudget].
+func Observing(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := patience.Of(ctx, ObserveBudget)
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+}
+
+// Probing limits ctx by [ProbeBudget].
+func Probing(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := patience.Of(ctx, ProbeBudget)
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+}

@@ -25,12 +25,12 @@ func checkIntervalSetting() setting[lbModel, rollout.LoadBalancer] {
 // notice is the time within which HAProxy notices that an API server is not ready, in seconds. Null stands for the
 // control plane's default.
 func (m *lbModel) notice() types.Int64 {
-	switch every := tf.Duration(m.CheckInterval, 0); {
-	case m.CheckInterval.IsUnknown():
+	if m.CheckInterval.IsUnknown() {
 		return types.Int64Unknown()
-	case every == 0, every == component.DefaultCheckInterval:
-		return types.Int64Null()
-	default:
-		return types.Int64Value(int64(component.LoadBalancerSpec{CheckInterval: every}.Notice().Seconds()))
 	}
+	notice := component.LoadBalancerSpec{CheckInterval: tf.Duration(m.CheckInterval, 0)}.Notice()
+	if notice == component.DefaultShutdownDelay {
+		return types.Int64Null()
+	}
+	return types.Int64Value(int64(notice.Seconds()))
 }

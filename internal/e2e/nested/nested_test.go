@@ -66,8 +66,9 @@ const settings = `
 controllers = 1
 workers     = 1
 timeout     = "180m"
-check_interval = "8s"
 etcd_flags  = { heartbeat-interval = "1000", election-timeout = "10000" }
+
+check_interval = "8s"
 `
 
 const terraformrc = `disable_checkpoint = true
