@@ -24,7 +24,7 @@ type testLab struct {
 	network  *testbed.Network
 	stateDir string
 	img      Image
-	patience time.Duration // how long a connection may last
+	patience time.Duration // how long a connection may last, and a boot if that is longer than two minutes
 }
 
 // testHost is a machine with what is needed to start and reach it.
@@ -109,7 +109,7 @@ func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 // await returns when admin can log in to the machine.
 func (l *testLab) await(h *testHost) *ssh.Client {
 	l.t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(max(2*time.Minute, l.patience))
 	for {
 		c, err := l.dial(h, "admin")
 		if err == nil {

@@ -28,7 +28,7 @@ func testVirtualMachine(t *testing.T, r Release) {
 	h := l.add("")
 	began := time.Now()
 	l.start(h)
-	c := l.awaitVM(h)
+	c := l.await(h)
 	t.Logf("figures: Debian %s, %s: SSH answers %.0f s after the start, on kernel %s", r.Version, qemu.Accelerator(t.Context()), time.Since(began).Seconds(), strings.TrimSpace(must(t, c, "uname -r")))
 	says := func(script, want string) {
 		t.Helper()
@@ -121,7 +121,7 @@ func testVirtualMachine(t *testing.T, r Release) {
 			t.Errorf("it did not shut down gracefully: %v", err)
 		}
 		l.start(h)
-		c = l.awaitVM(h)
+		c = l.await(h)
 		says("cat ~/file", "written")
 		says("lsblk -bndo SIZE /dev/vda", "10737418240")
 	})
@@ -136,23 +136,6 @@ func testVirtualMachine(t *testing.T, r Release) {
 			t.Error("it does not end")
 		}
 	})
-}
-
-// awaitVM returns when admin can log in, which takes a minute without KVM.
-func (l *testLab) awaitVM(h *testHost) *ssh.Client {
-	l.t.Helper()
-	var c *ssh.Client
-	var err error
-	defer func() {
-		if err != nil {
-			l.t.Logf("the last attempt: %v", err)
-		}
-	}()
-	eventually(l.t, "a login at "+h.ID, func() bool {
-		c, err = l.dial(h, "admin")
-		return err == nil
-	})
-	return c
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
