@@ -60,7 +60,7 @@ var parts = []part{
 	{name: "nested", shows: "the main job in a local EC2 of containers inside a virtual machine: cgroup v2, a firewall that drops what comes in, addresses in use, and nothing left",
 		steps: []step{{packages: []string{"nested"}, env: []string{"K8S_NESTED=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy, and with steps for which make test has no room", load: true,
-		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}, env: []string{"K8S_E2E_LONG=1"}}}},
+		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest", "harness"}, env: []string{"K8S_E2E_LONG=1"}}}},
 	{name: "load-2", shows: "the other half", load: true,
 		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_E2E_LONG=1", "K8S_CLIENT_ROUNDS=2"}}}},
 }

@@ -79,6 +79,7 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	}
 	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: cache.DefaultDir()}
 	s.provider = filepath.Join(s.Bin, "terraform-provider-k8s")
+	s.endWhenInterrupted() //nolint:contextcheck // labs end although the context has
 	if err := s.build(ctx); err != nil {
 		return s, err
 	}
