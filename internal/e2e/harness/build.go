@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -14,7 +13,7 @@ import (
 // build builds the programs into the repository's bin/, where they are linked once for all suites,
 // and copies them, so that a later build does not replace a program during a test.
 func (s *Suite) build(ctx context.Context) error {
-	shared := filepath.Join(s.Root, "bin")
+	shared := s.shared()
 	if err := os.MkdirAll(shared, 0o755); err != nil {
 		return err
 	}

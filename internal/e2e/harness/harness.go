@@ -191,7 +191,7 @@ func (s *Suite) Getenv(name string) string { return s.env[name] }
 // K8S_E2E_DEBIAN=12 makes the example's machines use that release of Debian instead of the
 // provider's default.
 func (s *Suite) Env() []string {
-	env := []string{"K8S_SSH_PRIVATE_KEY_FILE=" + s.SSH}
+	env := append(coverEnv(), "K8S_SSH_PRIVATE_KEY_FILE="+s.SSH)
 	if release := os.Getenv("K8S_E2E_DEBIAN"); release != "" {
 		env = append(env, "TF_VAR_ami=resolve:ssm:/aws/service/debian/release/"+release+"/latest/amd64")
 	}

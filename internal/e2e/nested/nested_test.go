@@ -35,7 +35,7 @@ const host = "worker-0"
 // prelude begins every script on the host. Programs and files are where copyTo has put them.
 const prelude = `set -eu
 export HOME=/root PATH="/root/bin:$PATH"
-export K8S_SSH_PRIVATE_KEY_FILE=/root/ssh_key TF_CLI_CONFIG_FILE=/root/terraformrc TF_IN_AUTOMATION=1
+export GOCOVERDIR=/root/cover K8S_SSH_PRIVATE_KEY_FILE=/root/ssh_key TF_CLI_CONFIG_FILE=/root/terraformrc TF_IN_AUTOMATION=1
 cd /root/work
 `
 
@@ -186,7 +186,10 @@ func TestNested(t *testing.T) {
 			t.Errorf("before up there was\n%s\nafter down\n%s", before, after)
 		}
 	})
-	step("the host goes", func(t *testing.T) { c.Destroy(t) })
+	step("the host goes", func(t *testing.T) {
+		c.CollectCover(t, host, "/root/cover")
+		c.Destroy(t)
+	})
 	t.Logf("figures: up %s, apply %s, plan %s, destroy %s, down %s", took["up"], took["apply"], took["plan"], took["destroy"], took["down"])
 }
 
@@ -194,7 +197,7 @@ func TestNested(t *testing.T) {
 func provide(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	c.Sh(t, host, `set -eu
-		mkdir -p /root/bin /root/work /root/.cache/k8s-lab/images
+		mkdir -p /root/bin /root/cover /root/work /root/.cache/k8s-lab/images
 		ssh-keygen -q -t ed25519 -N '' -f /root/ssh_key
 		cat >/root/terraformrc <<'END'
 `+terraformrc+`

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +34,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
 const (
@@ -73,11 +73,10 @@ func run(m *testing.M) int {
 }
 
 func startLab(ctx context.Context, dir string) error {
-	program := filepath.Join(dir, "k8s-lab")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/k8s-from-scratch/terraform-provider-k8s/cmd/k8s-lab")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	if err := workspace.Build(ctx, "../../..", dir, "./cmd/k8s-lab"); err != nil {
+		return err
 	}
+	program := filepath.Join(dir, "k8s-lab")
 	l, err := lab.New(filepath.Join(dir, "lab"), "", nil)
 	if err != nil {
 		return err
