@@ -15,3 +15,4 @@ cd "$tmp/work"
 "$tf" providers schema -json | sed 's#registry\.[a-z]*\.\(io\|org\)/k8s-from-scratch/k8s#registry.terraform.io/hashicorp/k8s#g' >"$tmp/schema.json"
 cd "$root"
 "$1" generate --provider-name k8s --providers-schema "$tmp/schema.json" >"$tmp/docs.log" 2>&1 || { cat "$tmp/docs.log" >&2; exit 1; }
+go run ./internal/soak guide

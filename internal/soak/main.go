@@ -1,24 +1,26 @@
 // Command soak runs the tests that take too long for `make test`, in parts of at most 90 minutes
-// each. Without an argument it lists the parts. With one it runs that part; its last line of output
-// is the figures for docs/guides/soak.md.
+// each. Without an argument it lists the parts, and says which are due: those that have not run on the
+// code that they cover since it changed. With the name of a part it runs that one; its last line of
+// output is the figures. With "due", and perhaps a time such as 3h, it runs the parts that are due.
 //
-// The tests log the figures as "figures: ...". Everything about a part is defined in parts.go.
+// A run leaves a record in runs, from which docs/guides/soak.md gets its figures. The tests log the
+// figures as "figures: ...". Everything about a part is defined in parts.go.
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 )
 
@@ -33,127 +35,158 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) == 0 || args[0] == "" {
-		for _, p := range parts {
-			_, _ = fmt.Fprintf(out, "make soak PART=%-10s  %s\n", p.name, p.shows)
+	if len(args) > 2 && args[0] == "exec" {
+		return witness(args[1], args[2:])
+	}
+	args = append(args, "", "")[:2]
+	s := soak{root: ".", parts: parts, out: out}
+	switch args[0] {
+	case "":
+		return s.list(ctx)
+	case "guide":
+		return s.writeGuide()
+	case "due":
+		within := time.Duration(1<<63 - 1)
+		if args[1] != "" {
+			var err error
+			if within, err = time.ParseDuration(args[1]); err != nil {
+				return fmt.Errorf("the time for the parts that are due, such as 3h: %w", err)
+			}
 		}
-		return nil
+		return s.due(ctx, within)
 	}
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == args[0] })
 	if i < 0 {
 		return fmt.Errorf("there is no part %q; make soak lists them", args[0])
 	}
-	if os.Getuid() != 0 {
-		return errors.New("the local EC2 runs real machines and needs root")
-	}
-	return parts[i].run(ctx, out)
+	return s.part(ctx, parts[i])
 }
 
-// run runs the part's steps one after the other, even if one fails, and prints the summary.
-func (p part) run(ctx context.Context, out io.Writer) error {
-	start := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
-	defer cancel()
-	if p.load {
-		busy(ctx)
-	}
-	var found figures
-	var errs []error
-	for _, s := range p.steps {
-		errs = append(errs, s.run(ctx, io.MultiWriter(out, &found)))
-	}
-	found.flush()
-	err := errors.Join(errs...)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w; a lab may be left: bin/k8s-lab --state-dir /var/tmp/k8s-e2e-.../lab down", context.Cause(ctx), err)
-	}
-	_, _ = fmt.Fprintln(out, p.summary(found, time.Since(start), err))
-	return err
+// soak is a repository with its parts.
+type soak struct {
+	root  string
+	parts []part
+	out   io.Writer
 }
 
-// summary returns the part's line of figures.
-func (p part) summary(f figures, took time.Duration, err error) string {
-	words := slices.Clone(f.said)
-	words = append(words, fmt.Sprintf("%d of %d packages passed", f.passed, f.passed+f.failed), fmt.Sprintf("%.0f s", took.Seconds()))
-	line := "soak " + p.name + ": " + strings.Join(words, ", ")
+// state returns the records of all parts, and why those are due that are.
+func (s soak) state(ctx context.Context) (records map[string]record, why map[string]string, err error) {
+	t, err := readTree(ctx, s.root)
 	if err != nil {
-		line += ", FAILED"
+		return nil, nil, err
 	}
-	return line
+	records, why = map[string]record{}, map[string]string{}
+	for _, p := range s.parts {
+		r, err := readRecord(s.root, p.name)
+		if err != nil {
+			return nil, nil, err
+		}
+		records[p.name], why[p.name] = r, due(p, r, t.digest)
+	}
+	return records, why, nil
 }
 
-func (s step) args() []string {
-	args := []string{"test", "-count=1", "-vet=off", "-v", "-p", "2", "-timeout", (limit - 5*time.Minute).String()}
-	if s.only != "" {
-		args = append(args, "-run", s.only)
+func (s soak) list(ctx context.Context) error {
+	records, why, err := s.state(ctx)
+	if err != nil {
+		return err
 	}
-	for _, p := range s.packages {
-		args = append(args, "./internal/e2e/"+p)
-	}
-	return args
-}
-
-func (s step) run(ctx context.Context, out io.Writer) error {
-	cmd := exec.CommandContext(ctx, "go", s.args()...)
-	cmd.Env = append(os.Environ(), s.env...)
-	cmd.Stdout, cmd.Stderr = out, out
-	// go test and its children end together.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = time.Minute
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s go %s: %w", strings.Join(s.env, " "), strings.Join(cmd.Args[1:], " "), err)
+	for _, p := range s.parts {
+		state := "not due"
+		if why[p.name] != "" {
+			state = "due: " + why[p.name]
+		}
+		_, _ = fmt.Fprintf(s.out, "make soak PART=%-10s  %2.0f min, %s; it shows %s\n", p.name, records[p.name].needs().Minutes(), state, p.shows)
 	}
 	return nil
 }
 
-// busy keeps every processor busy until ctx ends.
-func busy(ctx context.Context) {
-	for range runtime.NumCPU() {
-		go func() {
-			for ctx.Err() == nil {
-				continue // a busy loop on purpose
-			}
-		}()
+// part runs a part and keeps what it found.
+func (s soak) part(ctx context.Context, p part) error {
+	if os.Getuid() != 0 {
+		return errors.New("the local EC2 runs real machines and needs root")
 	}
+	deps := exec.CommandContext(ctx, "scripts/deps.sh", p.name)
+	deps.Dir, deps.Stdout, deps.Stderr = s.root, s.out, s.out
+	if err := deps.Run(); err != nil {
+		return fmt.Errorf("scripts/deps.sh: %w", err)
+	}
+	return s.keep(ctx, p)
 }
 
-// figures extracts the results from the output of go test -v.
-type figures struct {
-	said           []string // logged by the tests
-	passed, failed int      // packages
-	rest           []byte
-}
-
-var (
-	saidLine   = regexp.MustCompile(`^\s+\w+\.go:\d+: figures: (.+)$`)
-	passedLine = regexp.MustCompile(`^ok  \t`)
-	failedLine = regexp.MustCompile(`^FAIL\t`)
-)
-
-// Write implements io.Writer.
-func (f *figures) Write(b []byte) (int, error) {
-	f.rest = append(f.rest, b...)
-	for {
-		line, rest, whole := bytes.Cut(f.rest, []byte("\n"))
-		if !whole {
-			return len(b), nil
+// keep runs a part and writes its record, and with it the guide. A run that fails leaves the figures
+// of the last one that passed.
+func (s soak) keep(ctx context.Context, p part) error {
+	before, err := readTree(ctx, s.root)
+	if err != nil {
+		return err
+	}
+	e, err := newEvidence()
+	defer func() { _ = os.RemoveAll(e.dir) }()
+	if err != nil {
+		return err
+	}
+	found, failed := p.run(ctx, s.root, e, s.out)
+	if ctx.Err() != nil {
+		return errors.Join(failed, ctx.Err())
+	}
+	today := time.Now().UTC().Format(time.DateOnly)
+	if failed != nil {
+		r, err := readRecord(s.root, p.name)
+		if err == nil {
+			r.Failed = today
+			err = r.write(s.root, p.name)
 		}
-		f.rest = rest
-		f.line(string(line))
+		return errors.Join(failed, err)
 	}
+	r := record{Date: today, Seconds: int(found.took.Seconds()), Figures: found.said, Packages: found.packages()}
+	after, err := readTree(ctx, s.root)
+	if err == nil {
+		var covers map[string]*big.Int
+		if covers, err = e.covers(ctx, after, p); err == nil {
+			r.cover(p, covers, before.digest, after.digest)
+		}
+	}
+	return errors.Join(err, r.write(s.root, p.name), s.writeGuide())
 }
 
-func (f *figures) flush() { _, _ = f.Write([]byte("\n")) }
-
-func (f *figures) line(line string) {
-	if m := saidLine.FindStringSubmatch(line); m != nil {
-		f.said = append(f.said, m[1])
+// due runs the parts that are due, as many as fit into a time, and lists what became of them.
+func (s soak) due(ctx context.Context, within time.Duration) error {
+	start := time.Now()
+	records, why, err := s.state(ctx)
+	if err != nil {
+		return err
 	}
-	if passedLine.MatchString(line) {
-		f.passed++
+	ended := map[string]string{}
+	var failed []string
+	for q := queue(s.parts, records, why); ctx.Err() == nil; {
+		i := next(q, records, within-time.Since(start))
+		if i < 0 {
+			break
+		}
+		p := q[i]
+		q = slices.Delete(q, i, i+1)
+		ended[p.name] = "passed"
+		if err := s.part(ctx, p); err != nil {
+			_, _ = fmt.Fprintf(s.out, "soak %s: %v\n", p.name, err)
+			ended[p.name] = "did not pass"
+			failed = append(failed, p.name)
+		}
 	}
-	if failedLine.MatchString(line) {
-		f.failed++
+	if _, why, err = s.state(context.WithoutCancel(ctx)); err != nil {
+		return err
 	}
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	for _, p := range s.parts {
+		if ended[p.name]+why[p.name] != "" {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", p.name, cmp.Or(ended[p.name], "not run"), cmp.Or(why[p.name], "not due any more"))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("did not pass: %s", strings.Join(failed, ", "))
+	}
+	return ctx.Err()
 }

@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+)
 
 // limit is how long a part may take.
 const limit = 90 * time.Minute
@@ -11,6 +15,25 @@ type part struct {
 	steps       []step
 	// load keeps every processor busy while the part runs.
 	load bool
+	// reads are files and directories that matter to the part although no program that is built for it
+	// executes them, and its tests do not open them: what other programs read.
+	reads []string
+	// table says that the guide has a table of the part's figures, under a heading with this anchor.
+	table string
+}
+
+// tested returns the directories of the packages whose tests the part runs.
+func (p part) tested() (dirs []string) {
+	for _, s := range p.steps {
+		dirs = append(dirs, s.dirs()...)
+	}
+	return dirs
+}
+
+// digest changes when the part runs something else.
+func (p part) digest() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %q", p.steps, p.load, p.reads))
+	return short(sum[:])
 }
 
 // step is one run of `go test`.
@@ -34,23 +57,26 @@ var parts = []part{
 		steps: []step{{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_hand-overs)$", env: []string{"K8S_HANDOVERS=50"}}}},
 	{name: "power", shows: "one machine stopped, a cluster paused and resumed, kills in between: the next apply converges",
 		steps: []step{{packages: []string{"expired"}, env: []string{"K8S_POWER=1"}}}},
-	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; make test rotates them together",
+	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; `make test` rotates them together",
 		steps: []step{{packages: []string{"rotation"}, env: []string{"K8S_ROTATION_APART=1"}}}},
-	{name: "rollouts", shows: "all of the library's roll-outs without Terraform; make test has those that no other test makes",
+	{name: "rollouts", shows: "all of the library's roll-outs without Terraform; `make test` has those that no other test makes",
 		steps: []step{{packages: []string{"rollouttest"}, env: []string{"K8S_ROLLOUTS=all"}}}},
 	{name: "upgrades", shows: "Kubernetes 1.35 to 1.36 to 1.37, and etcd 3.6 to 3.7, under traffic", steps: []step{
 		{packages: []string{"lifecycle"}, only: "TestLifecycle/^(install|two_subnets|upgrade_.*|destroy)$", env: []string{"K8S_UPGRADES=1.35.8,1.36.4,1.37.1"}},
 		{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_upgrade|destroy)$", env: []string{"K8S_ETCD_UPGRADE=3.6.16,3.7.3", "K8S_E2E_KUBERNETES=1.37.1"}},
 		{packages: []string{"flags"}, env: []string{"K8S_FLAGS_OF=all"}}, // the programs of all these releases are in the cache now
 	}},
-	{name: "space", shows: "etcd full of data: the apply is refused, a larger quota rolls through members with an alarm; make test has the alarm that deleting repairs",
+	{name: "space", shows: "etcd full of data: the apply is refused, a larger quota rolls through members with an alarm; `make test` has the alarm that deleting repairs",
 		steps: []step{{packages: []string{"drift"}, only: "TestDrift/^(quota_.*|fragmented_etcd|full_etcd|etcd_full_.*)$", env: []string{"K8S_ETCD_FULL=1"}}}},
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
 	{name: "release", shows: "the archives of a release, built, checked, and installed with Terraform and OpenTofu",
+		reads: []string{"GNUmakefile", ".goreleaser.yml", "main.go", "scripts/lib.sh", "scripts/release.sh", "terraform-registry-manifest.json"},
 		steps: []step{{packages: []string{"install"}, only: "^TestRelease$", env: []string{"K8S_RELEASE=1"}}}},
 	{name: "drills", shows: "kill -9, a pause, a partition, a full disk, lost machines, rotation and upgrade, each under a recorder: acknowledged writes lost, and whether the history is linearizable",
+		table: "the-drills",
 		steps: []step{{packages: []string{"drills"}, env: []string{"K8S_DRILLS=1"}}}},
 	{name: "topologies", shows: "the other examples: three availability zones, one of which is cut off; a private cluster, and one without a bastion; an endpoint that moves to load balancers of AWS and back under a recorder; controllers that are nodes; a newer image for every machine under a recorder; etcd that moves between machines of its own and the controllers under a recorder; a Spot worker that is interrupted; Cilium in a new cluster and in one that moves to it under requests; machines without AWS, of Debian 12 and 13 with Kubernetes 1.35, with routes and a virtual address of their own; a cluster of such machines beside one on EC2 in one configuration",
+		reads: []string{"examples/cilium"}, table: "the-topologies",
 		steps: []step{{packages: []string{"topologies"}, env: []string{"K8S_TOPOLOGIES=1"}}}},
 	{name: "vm", shows: "virtual machines of Debian 12 and 13, and a cluster of three, without the settings that containers need: a pod, a reboot of every machine, a root volume that grows, a clock that jumps",
 		steps: []step{
@@ -58,10 +84,12 @@ var parts = []part{
 			{packages: []string{"virtual"}, env: []string{"K8S_VM=1"}},
 		}},
 	{name: "nested", shows: "the main job in a local EC2 of containers inside a virtual machine: cgroup v2, a firewall that drops what comes in, addresses in use, and nothing left",
+		reads: []string{"examples/ha-cluster", "scripts/deps.sh"},
 		steps: []step{{packages: []string{"nested"}, env: []string{"K8S_NESTED=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy, and with steps for which make test has no room", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest", "harness"}, env: []string{"K8S_E2E_LONG=1"}}}},
 	{name: "load-2", shows: "the other half", load: true,
+		reads: []string{"GNUmakefile", "scripts/install.sh", "scripts/lib.sh"},
 		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_E2E_LONG=1", "K8S_CLIENT_ROUNDS=2"}}}},
 }
 

@@ -46,6 +46,11 @@ func TestParts(t *testing.T) {
 					t.Errorf("part %s: there are no tests in internal/e2e/%s", p.name, pkg)
 				}
 			}
+			for _, name := range p.reads {
+				if _, err := os.Stat("../../" + name); err != nil {
+					t.Errorf("part %s: %v", p.name, err)
+				}
+			}
 			if p.load {
 				loaded = append(loaded, s.packages...)
 			}
@@ -59,11 +64,19 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestGuide checks that the guide's table has exactly one row for each part.
+// TestGuide checks that the guide is what the records give, and that its table has exactly one row for
+// each part.
 func TestGuide(t *testing.T) {
-	guide, err := os.ReadFile("../../templates/guides/soak.md")
+	guide, err := os.ReadFile("../../" + guide)
 	if err != nil {
 		t.Fatal(err)
+	}
+	rendered, err := soak{root: "../..", parts: parts}.render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(rendered) != string(guide) {
+		t.Error("the guide is not what its template and the records give: make docs")
 	}
 	var got, want []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(string(guide), -1) {
@@ -88,7 +101,7 @@ func TestFigures(t *testing.T) {
 				t.Fatal(n, err)
 			}
 		}
-		got := part{name: "kills"}.summary(f, 4120*time.Second, errors.New("exit status 1"))
+		got := part{name: "kills"}.summary(f.said, f.packages(), 4120*time.Second, errors.New("exit status 1"))
 		if want := "soak kills: 50 kills, 50 converged, 1 of 2 packages passed, 4120 s, FAILED"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -97,11 +110,15 @@ func TestFigures(t *testing.T) {
 
 // TestListAndUnknown needs neither root nor a lab.
 func TestListAndUnknown(t *testing.T) {
+	t.Chdir("../..")
 	var out strings.Builder
 	if err := run(t.Context(), []string{""}, &out); err != nil || strings.Count(out.String(), "\n") != len(parts) {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 	if err := run(t.Context(), []string{"nonsense"}, &out); err == nil || !strings.Contains(err.Error(), "make soak lists them") {
+		t.Errorf("error = %v", err)
+	}
+	if err := run(t.Context(), []string{"due", "three"}, &out); err == nil || !strings.Contains(err.Error(), "such as 3h") {
 		t.Errorf("error = %v", err)
 	}
 }
