@@ -89,9 +89,8 @@ type Compute struct {
 	log    *slog.Logger
 	faults *fault.Injector
 
-	mu  sync.Mutex
-	raw []byte // st as saved, from which every transaction makes its copy
-	st  *state
+	mu sync.Mutex
+	st *state
 
 	netMu   sync.Mutex
 	applied *network.Config // the last configuration applied; nil after a failure
@@ -117,7 +116,7 @@ func Open(cfg Config) (*Compute, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state file %s: %w", cfg.StateFile, err)
 	}
-	c := &Compute{cfg: cfg, log: cfg.Log, faults: cfg.Faults, raw: raw, st: st}
+	c := &Compute{cfg: cfg, log: cfg.Log, faults: cfg.Faults, st: st}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }

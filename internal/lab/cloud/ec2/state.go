@@ -85,9 +85,13 @@ func readStateFile(name string) ([]byte, error) {
 
 // writeStateFile replaces the file atomically. It is private (0600), since user data may contain
 // keys.
-func writeStateFile(name string, raw []byte) error {
+func writeStateFile(name string, st *state) error {
 	if name == "" {
 		return nil
+	}
+	raw, err := json.Marshal(st)
+	if err != nil {
+		return fmt.Errorf("encoding the state: %w", err)
 	}
 	if err := file.Replace(name, raw, 0o600); err != nil {
 		return fmt.Errorf("saving the state: %w", err)

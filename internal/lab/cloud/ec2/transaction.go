@@ -1,8 +1,6 @@
 package ec2
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -122,22 +120,15 @@ func (c *Compute) update(name string, form url.Values, f func(*tx) error) error 
 func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var err error
-	if t.st, err = decodeState(c.raw); err != nil {
-		return err
-	}
+	t.st = c.st.copied()
 	t.dropExpired()
 	if err := f(t); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(t.st)
-	if err != nil {
-		return fmt.Errorf("encoding the state: %w", err)
-	}
-	if err := writeStateFile(c.cfg.StateFile, raw); err != nil {
+	if err := writeStateFile(c.cfg.StateFile, t.st); err != nil {
 		return err
 	}
-	c.raw, c.st = raw, t.st
+	c.st = t.st
 	c.faults.Created(t.action, t.created, t.now)
 	return nil
 }
