@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
@@ -50,8 +51,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 	if everyKill {
 		step = 1
 	}
-	var total, operations int
-	for _, op := range []killedOperation{
+	operations := []killedOperation{
 		{name: "create a network", resource: "k8s_network", to: network(nil)},
 		{name: "change a network", resource: "k8s_network", from: network(nil),
 			to: network(values{"admin_cidrs": []any{"198.51.100.8/32"}, "nodeport_cidrs": []any{"0.0.0.0/0"}, "tags": values{"room": "12"}})},
@@ -79,20 +79,23 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{name: "make load balancers private", resource: "k8s_nlb", from: balancers(nil), to: balancers(values{"public": false, "tags": values{"room": "12"}})},
 		{name: "delete load balancers", resource: "k8s_nlb", from: balancers(nil)},
 		{name: "delete keys", resource: "k8s_pki", from: keys(nil)},
-	} {
-		kills := 0
+	}
+	var kills atomic.Int32
+	t.Cleanup(func() { t.Logf("figures: %d kills at the calls of %d operations", kills.Load(), len(operations)) })
+	for n, op := range operations {
 		t.Run(op.name, func(t *testing.T) {
+			t.Parallel()
 			calls := len(newKilled(t, op).undisturbed())
-			for at := 1 + operations%step; at <= calls; at += step {
+			for at := 1 + n%step; at <= calls; at += step {
 				for _, arrives := range []bool{false, true} {
-					kills++
+					kills.Add(1)
 					t.Run(fmt.Sprintf("call %d arrives %t", at, arrives), func(t *testing.T) {
 						t.Parallel()
 						newKilled(t, op).at(at, arrives, false)
 					})
 				}
 				if op.from != nil && op.to != nil {
-					kills++
+					kills.Add(1)
 					t.Run(fmt.Sprintf("call %d arrives, the CLI lives", at), func(t *testing.T) {
 						t.Parallel()
 						newKilled(t, op).at(at, true, true)
@@ -100,9 +103,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 				}
 			}
 		})
-		total, operations = total+kills, operations+1
 	}
-	t.Logf("figures: %d kills at the calls of %d operations", total, operations)
 }
 
 // everyKill is set by K8S_KILLS=all, before TestMain empties the environment.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -36,12 +37,17 @@ func newCore(t *testing.T, p *Provider, config values) *core {
 	return c
 }
 
+// schemas are the same for every provider. Terraform also asks one of them only.
+var schemas = sync.OnceValues(func() (*tfprotov6.GetProviderSchemaResponse, error) {
+	return providerserver.NewProtocol6(New("test"))().GetProviderSchema(context.Background(), &tfprotov6.GetProviderSchemaRequest{})
+})
+
 // open serves a provider that is not configured yet.
 func open(t *testing.T, p *Provider) *core {
 	t.Helper()
 	c := &core{t: t, ctx: t.Context(), server: providerserver.NewProtocol6(p)()}
 	var err error
-	if c.schemas, err = c.server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{}); err != nil {
+	if c.schemas, err = schemas(); err != nil {
 		t.Fatal(err)
 	}
 	c.fatal(c.schemas.Diagnostics)
