@@ -140,9 +140,9 @@ func TestZoneChosen(t *testing.T) {
 	}
 }
 
-// TestSessionsExpire: sessions of a role that end after a second are renewed in time.
+// TestSessionsExpire: sessions of a role that end after a second are renewed in time. No other test runs
+// beside it: a call must arrive within that second.
 func TestSessionsExpire(t *testing.T) {
-	t.Parallel()
 	c := newCloud(t)
 	c.account.Fault(fault.Fault{Kind: fault.ShortSessions, Seconds: 1})
 	c.role("terraform", "")
@@ -184,9 +184,8 @@ func token(expires time.Time) string {
 }
 
 // TestWebIdentity: a role is assumed with a token, and no access key; the token's file is read again
-// when credentials are due.
+// when credentials are due. No other test runs beside it, as with TestSessionsExpire.
 func TestWebIdentity(t *testing.T) {
-	t.Parallel()
 	c := newCloud(t)
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(expires time.Time) {
