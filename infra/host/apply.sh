@@ -231,10 +231,12 @@ receipt() {
 	} >"$file.new" && mv -f -- "$file.new" "$file"
 }
 
-# consumed digest: the download is not needed any more, and is not staged from now on.
+# consumed digest: the download is not needed any more, and is not staged from now on: not
+# in this boot, and not by a machine that is made of an image of this one.
 consumed() {
 	rm -rf -- "${cache:?}/$1" "$cache/$1.unpacked"
 	echo used >"$run/downloads/$1"
+	true >>"$lib/receipts/$1" || die install "$lib/receipts/$1" '' "cannot write it"
 }
 
 # --- units --------------------------------------------------------------------

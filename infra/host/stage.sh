@@ -63,10 +63,12 @@ stage_programs() {
 }
 
 # stage_program digest url name member...: one at a time, so that the first is there
-# early. A download that a role has begun or finished is the role's.
+# early. A download that a role has begun or finished is the role's. What has a receipt
+# is installed already: by a role, or in the machine's image.
 stage_program() {
 	digest=$1 url=$2 name=$3
 	shift 3
+	[ ! -e "$lib/receipts/$digest" ] || return 0
 	exec 8<>"$run/downloads/$digest"
 	if ! flock -n 8 || [ -s "$run/downloads/$digest" ] || [ "${hopeless#*"$digest"}" != "$hopeless" ]; then
 		exec 8>&-

@@ -110,6 +110,14 @@ func TestStaged(t *testing.T) {
 		t.Errorf("a staging after the apply downloads: app %d, tools %d", web.count("/app-1"), web.count("/tools-1.tar.gz"))
 	}
 	m.wantClean()
+	// A machine that is made of an image of this one has what is on its disk, and nothing of /run.
+	if err := os.RemoveAll(m.file("run")); err != nil {
+		t.Fatal(err)
+	}
+	if said := m.stage(want, "programs"); said != "" {
+		t.Errorf("a staging on a machine with all programs in its image: %s", said)
+	}
+	m.wantClean()
 }
 
 // TestStagingFails checks that an apply converges whatever has become of the staging, and how often
