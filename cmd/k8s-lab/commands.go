@@ -25,8 +25,8 @@ func (c *cli) up() *cobra.Command {
 		Use: "up", Short: "Start the lab, or leave it as it is if it runs", Args: noArguments,
 		Long: `up starts the lab, or leaves it as it is if it runs. It first builds or downloads
 what is missing: machine images, and unless the lab is bare also Kubernetes,
-etcd, containerd and container images, which takes about 20 minutes the first
-time on a machine with two cores.`,
+etcd, containerd and container images, which takes about a quarter of an hour
+the first time on a machine with two cores.`,
 		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --vcpus 5 --region eu-central-1", "sudo k8s-lab --state-dir /var/lib/k8s-lab/vms up --machines vm"),
 	}
 	releaseFlags(cmd, &opts.Versions)
@@ -34,6 +34,7 @@ time on a machine with two cores.`,
 	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
 	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 1 GB the first time")
+	cmd.Flags().StringSliceVar(&opts.Images, "image", nil, "ids of images in the cache that the lab offers beside Debian's; make artifacts makes one for tests")
 	cmd.MarkFlagsMutuallyExclusive("bare", "cilium")
 	var machines string
 	cmd.Flags().StringVar(&machines, "machines", "", "what the machines of a new lab are: container, or vm for virtual machines of QEMU (container in a new lab)")

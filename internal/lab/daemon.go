@@ -123,6 +123,10 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 func amis(images []machine.Image) []ec2.Image {
 	var out []ec2.Image
 	for _, i := range images {
+		if i.Captured {
+			out = append(out, ec2.Image{ID: i.ID, Name: i.Name, Owner: cloud.DefaultAccountID})
+			continue
+		}
 		// No machine here has an arm64 processor, and so no zone offers types with one.
 		sum := sha256.Sum256([]byte("arm64 " + i.ID))
 		out = append(out, ec2.Image{ID: i.ID, Name: i.Name, Release: i.Release},

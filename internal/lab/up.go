@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/qemu"
@@ -36,6 +37,7 @@ type UpOptions struct {
 	Bare     bool             // a new lab has no artifacts and container images
 	Cilium   bool             // the lab also serves the images of Cilium, from now on
 	Machines machine.Kind     // of a new lab; empty means containers
+	Images   []string         // ids of captured images that the lab also offers, see machine.Capture
 	Daemon   []string         // the command line that runs Keep for this lab
 }
 
@@ -71,7 +73,11 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err := l.useCache(); err != nil {
 		return err
 	}
-	completed := s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
+	offered, err := l.offer(&s, opts.Images)
+	if err != nil {
+		return err
+	}
+	completed := offered || s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
 	s.Cilium = s.Cilium || opts.Cilium
 	s.Bare = opts.Bare && (s.Bare || s.AccessKeyID == "")
 	if err := l.provide(ctx, opts.Versions, &s); err != nil {
@@ -130,11 +136,35 @@ func (s *settings) ofMachines(kind machine.Kind) error {
 	return nil
 }
 
-// stillPublished returns those of before that Publish made of the images that there are now.
-func stillPublished(before, now []machine.Image) []machine.Image {
+// offer adds captured images to those of the lab, and says whether there was one that the lab had not.
+func (l *Lab) offer(s *settings, ids []string) (added bool, err error) {
+	for _, id := range ids {
+		img, present := machine.CapturedImage(l.cache, id)
+		if present && s.Machines != machine.Container {
+			return false, fmt.Errorf("image %s is of a container, and the lab's machines are of the kind %q", id, s.Machines)
+		}
+		if present {
+			if err := cache.Use(l.cache, l.dir, img.Dir); err != nil { // from now on nobody removes it
+				return false, fmt.Errorf("using the cache: %w", err)
+			}
+			_, present = machine.CapturedImage(l.cache, id)
+		}
+		if !present {
+			return false, fmt.Errorf("there is no captured image %q in %s; make artifacts makes the one that tests use", id, l.cache)
+		}
+		if !slices.Contains(s.MachineImages, img) {
+			s.MachineImages, added = append(s.MachineImages, img), true
+		}
+	}
+	return added, nil
+}
+
+// stillOffered returns those of before that Publish made of the images that there are now, and the captured
+// ones.
+func stillOffered(before, now []machine.Image) []machine.Image {
 	return slices.DeleteFunc(slices.Clone(before), func(b machine.Image) bool {
 		made := slices.ContainsFunc(now, func(n machine.Image) bool { return n.Dir == b.Dir && n.ID != b.ID })
-		return !made
+		return !made && !b.Captured
 	})
 }
 
@@ -174,7 +204,7 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	s.MachineImages = append(stillPublished(before, s.MachineImages), s.MachineImages...)
+	s.MachineImages = append(stillOffered(before, s.MachineImages), s.MachineImages...)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -30,10 +30,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
+// DefaultAccountID is the number of the account.
+const DefaultAccountID = "123456789012"
+
 // Config is an Account's configuration.
 type Config struct {
 	Region      string          // default us-east-1
-	AccountID   string          // default 123456789012
+	AccountID   string          // default DefaultAccountID
 	Credentials aws.Credentials // the owner's access key; requests are signed with it or with one that STS issued
 	Images      []ec2.Image     // what instances are made from
 	ARM         bool            // whether zones offer types with arm64 processors
@@ -63,7 +66,7 @@ type Config struct {
 // hostClock is the host's clock.
 type hostClock struct{}
 
-func (hostClock) Now() time.Time                         { return time.Now().UTC() }
+func (hostClock) Now() time.Time                         { return time.Now().UTC().Round(0) } // saved times have no monotonic clock either
 func (hostClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // Account is one AWS account in one region.
@@ -85,7 +88,7 @@ type Account struct {
 // Open makes an Account from the saved files. It starts nothing before Start.
 func Open(cfg Config) (*Account, error) {
 	cfg.Region = cmp.Or(cfg.Region, "us-east-1")
-	cfg.AccountID = cmp.Or(cfg.AccountID, "123456789012")
+	cfg.AccountID = cmp.Or(cfg.AccountID, DefaultAccountID)
 	if cfg.Clock == nil {
 		cfg.Clock = hostClock{}
 	}

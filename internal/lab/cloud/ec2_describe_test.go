@@ -8,6 +8,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 func TestInstanceFilters(t *testing.T) {
@@ -167,6 +170,14 @@ func TestCatalogue(t *testing.T) {
 	}
 	if none := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"self"}})).Images; len(none) != 0 {
 		t.Errorf("own images: %+v", none)
+	}
+	const mine = "ami-0000000000000000f"
+	l.cloud.Publish(ec2.Image{ID: mine, Name: "mine", Owner: cloud.DefaultAccountID})
+	for _, own := range []*awsec2.DescribeImagesInput{{Owners: []string{"self"}}, {Filters: []types.Filter{filter("is-public", "false")}}} {
+		found := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, own)).Images
+		if len(found) != 1 || *found[0].ImageId != mine || *found[0].Public || *found[0].OwnerId != cloud.DefaultAccountID || *found[0].ImageLocation != cloud.DefaultAccountID+"/mine" {
+			t.Errorf("own images: %+v", found)
+		}
 	}
 	_, err := l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"debian"}})
 	refused(t, err, "InvalidUserID.Malformed")

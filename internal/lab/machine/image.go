@@ -41,8 +41,10 @@ const (
 type Image struct {
 	ID      string // in the form of an EC2 image id, from the hash of the recipe
 	Name    string
-	Release string // of Debian, by version
+	Release string // of Debian, by version; empty if Captured
 	Dir     string // root file system of a container, or directory with a virtual machine's files
+	// Captured says that Capture has made it: it is not Debian's, but the account's own.
+	Captured bool `json:",omitempty"`
 }
 
 // LocateImage returns the image of a release for a kind of machines that this version of the package

@@ -14,7 +14,7 @@ import (
 type Image struct {
 	ID      string // "ami-..."
 	Name    string
-	Release string    // of Debian: "13"
+	Release string    // of Debian: "13"; empty for an image that is not Debian's
 	ARM     bool      // for arm64 processors
 	Owner   string    // its AWS account; empty for that in which Debian publishes
 	Created time.Time // zero for a moment in 2025
@@ -73,7 +73,7 @@ func (c *Compute) PublicParameter(name string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, i := range c.cfg.Images {
-		if name == i.PublicParameter() {
+		if i.Release != "" && name == i.PublicParameter() {
 			return i.ID, true
 		}
 	}
@@ -122,11 +122,15 @@ func (i Image) item() imageItem {
 	if created.IsZero() {
 		created = imageCreated
 	}
+	owner := cmp.Or(i.Owner, debianOwner)
 	item := imageItem{
-		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: cmp.Or(i.Owner, debianOwner), Public: true, Architecture: i.architecture(),
+		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: owner, Public: owner == debianOwner, Architecture: i.architecture(),
 		Type: "machine", Name: i.Name, Description: "Debian " + i.Release + " as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
 		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: created.UTC().Format(imageTime), BootMode: "uefi-preferred",
 		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances",
+	}
+	if !item.Public {
+		item.Location, item.Description = owner+"/"+i.Name, ""
 	}
 	d := imageDevice{Name: rootDevice}
 	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = snapshotID(i.ID), imageSizeGiB, defaultVolType, true
@@ -145,7 +149,7 @@ var imageFields = fields[Image]{
 	"architecture":        ofImage(func(i imageItem) string { return i.Architecture }),
 	"state":               ofImage(func(i imageItem) string { return i.State }),
 	"owner-id":            ofImage(func(i imageItem) string { return i.OwnerID }),
-	"is-public":           func(*tx, *Image) []string { return yesNo(true) },
+	"is-public":           func(_ *tx, i *Image) []string { return yesNo(i.item().Public) },
 	"ena-support":         func(*tx, *Image) []string { return yesNo(true) },
 	"image-type":          ofImage(func(i imageItem) string { return i.Type }),
 	"root-device-type":    ofImage(func(i imageItem) string { return i.RootDeviceType }),
