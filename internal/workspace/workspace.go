@@ -78,7 +78,7 @@ func New(o Options) (*Workspace, error) {
 		if err := os.MkdirAll(to, 0o755); err != nil {
 			return nil, err
 		}
-		if err := linkOrCopy(o.Provider, filepath.Join(to, "terraform-provider-k8s_v"+Version)); err != nil {
+		if err := LinkOrCopy(o.Provider, filepath.Join(to, "terraform-provider-k8s_v"+Version)); err != nil {
 			return nil, fmt.Errorf("installing the provider: %w", err)
 		}
 	}
@@ -224,7 +224,9 @@ func (w *Workspace) Output(ctx context.Context, name string, v any) error {
 	return json.Unmarshal([]byte(out), v)
 }
 
-func linkOrCopy(from, to string) error {
+// LinkOrCopy gives a program another name, as a hard link if the file system allows it. Builds replace programs
+// and do not write into them.
+func LinkOrCopy(from, to string) error {
 	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

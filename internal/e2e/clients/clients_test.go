@@ -27,6 +27,9 @@ import (
 var suite *harness.Suite
 
 func TestMain(m *testing.M) {
+	if !harness.WithLong() { // no other test needs the lab
+		os.Exit(m.Run())
+	}
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--bare"))
 }
 

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -11,7 +12,7 @@ import (
 )
 
 // build builds the programs into the repository's bin/, where they are linked once for all suites,
-// and copies them, so that a later build does not replace a program during a test.
+// and gives them names of this suite, so that a later build does not replace a program during a test.
 func (s *Suite) build(ctx context.Context) error {
 	shared := s.shared()
 	if err := os.MkdirAll(shared, 0o755); err != nil {
@@ -25,5 +26,17 @@ func (s *Suite) build(ctx context.Context) error {
 	if err := workspace.Build(ctx, s.Root, shared, ".", "./cmd/..."); err != nil {
 		return err
 	}
-	return os.CopyFS(s.Bin, os.DirFS(shared))
+	if err := os.MkdirAll(s.Bin, 0o755); err != nil {
+		return err
+	}
+	programs, err := os.ReadDir(shared)
+	if err != nil {
+		return err
+	}
+	for _, p := range programs {
+		if err := workspace.LinkOrCopy(filepath.Join(shared, p.Name()), filepath.Join(s.Bin, p.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }

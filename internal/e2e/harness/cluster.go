@@ -83,41 +83,6 @@ func (c *Cluster) LearnMachines(t *testing.T) {
 	}
 }
 
-// Resource is one resource in the state.
-type Resource struct {
-	Address string          `json:"address"`
-	Type    string          `json:"type"`
-	Values  json.RawMessage `json:"values"`
-}
-
-// Resources returns all resources in the state, those of modules too.
-func (c *Cluster) Resources(t *testing.T) []Resource {
-	t.Helper()
-	out, err := c.WS.Run(t.Context(), "show", "-json", "-no-color")
-	if err != nil {
-		t.Fatal(err)
-	}
-	type module struct {
-		Resources []Resource `json:"resources"`
-		Modules   []struct {
-			Resources []Resource `json:"resources"`
-		} `json:"child_modules"`
-	}
-	var state struct {
-		Values struct {
-			RootModule module `json:"root_module"`
-		} `json:"values"`
-	}
-	if err := json.Unmarshal([]byte(out), &state); err != nil {
-		t.Fatal(err)
-	}
-	all := state.Values.RootModule.Resources
-	for _, m := range state.Values.RootModule.Modules {
-		all = append(all, m.Resources...)
-	}
-	return all
-}
-
 // Machine is a machine in the state.
 type Machine struct {
 	ID   string `json:"id"` // id of its instance

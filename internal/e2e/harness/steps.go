@@ -20,7 +20,10 @@ func Steps(t *testing.T) func(name string, run func(*testing.T)) {
 // runs it, in PART=load-1 and load-2: it sets K8S_E2E_LONG=1.
 func Long(t *testing.T) {
 	t.Helper()
-	if os.Getenv("K8S_E2E_LONG") == "" {
+	if !WithLong() {
 		t.Skip("make soak runs it")
 	}
 }
+
+// WithLong says whether the tests run that Long skips.
+func WithLong() bool { return os.Getenv("K8S_E2E_LONG") != "" }
