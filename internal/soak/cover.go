@@ -67,6 +67,11 @@ func (e evidence) covers(ctx context.Context, t *tree, p part) (map[string]*big.
 	if err != nil {
 		return nil, err
 	}
+	if p.chance {
+		for dir := range covers {
+			covers[dir] = nil
+		}
+	}
 	for _, dir := range p.tested() {
 		if _, found := covers[dir]; !found { // a package that has nothing but tests
 			covers[dir] = nil
@@ -92,8 +97,8 @@ func (e evidence) covers(ctx context.Context, t *tree, p part) (map[string]*big.
 	return covers, nil
 }
 
-// executed returns the packages of which a profile has executed statements, with a bit for each of
-// their functions: whether any of its statements was executed. Functions that the profile lacks count
+// executed returns the packages of which a profile has executed statements, and those that they import, with
+// a bit for each of their functions: whether any of its statements was executed. Functions that the profile lacks count
 // as executed.
 func (t *tree) executed(profile []byte) (map[string]*big.Int, error) {
 	blocks := map[string]map[token.Position]bool{} // by file, where they begin
@@ -116,6 +121,15 @@ func (t *tree) executed(profile []byte) (map[string]*big.Int, error) {
 		blocks[name][at] = blocks[name][at] || count > 0
 		if count > 0 {
 			ran[dir] = new(big.Int)
+		}
+	}
+	// What a package imports counts although nothing of it was executed: constants, variables, and embedded
+	// files.
+	for more := slices.Collect(maps.Keys(ran)); len(more) > 0; more = more[1:] {
+		for _, name := range t.packages[more[0]].Imports {
+			if dir, ours := t.dirs[name]; ours && ran[dir] == nil {
+				ran[dir], more = new(big.Int), append(more, dir)
+			}
 		}
 	}
 	for dir, bits := range ran {

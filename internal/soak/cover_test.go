@@ -24,12 +24,13 @@ func TestMain(m *testing.M) {
 // nothing executes.
 var tiny = map[string]string{
 	"go.mod":  "module example.com/tiny\n\ngo 1.26\n",
-	"main.go": "package main\n\nimport \"example.com/tiny/lib\"\n\nfunc main() { println(lib.Used()) }\n",
+	"main.go": "package main\n\nimport (\n\t\"example.com/tiny/lib\"\n\t\"example.com/tiny/mark\"\n)\n\nfunc main() { println(lib.Used() + mark.End) }\n",
 	"lib/used.go": "package lib\n\nimport _ \"embed\"\n\n//go:embed words.txt\nvar words string\n\n" +
 		"// Used is called.\nfunc Used() string { return words + name }\n\n// Spare is not.\nfunc Spare() int {\n\treturn 1\n}\n\n" +
 		"func nothing() {}\n\nvar table = map[bool]func(){false: func() {}, true: nothing}\n\nfunc init() { table[len(words) > 0]() }\n",
 	"lib/idle.go":                  "package lib\n\nconst name = \"tiny\"\n\n// Idle is not called.\nfunc Idle() int { return 1 }\n",
 	"lib/words.txt":                "hello ",
+	"mark/mark.go":                 "package mark\n\n// End is used.\nconst End = \"\"\n\n// Idle is not called.\nfunc Idle() int { return 1 }\n",
 	"other/other.go":               "package other\n\nfunc Other() int { return 1 }\n",
 	"examples/a/main.tf":           "a = 1\n",
 	"examples/iam/policy.json":     "{}\n",
@@ -125,6 +126,8 @@ func TestCovers(t *testing.T) {
 		{"a new function", "lib/idle.go", "// Idle", "func init() {}\n\n// Idle", "changed: lib"},
 		{"an embedded file", "lib/words.txt", "hello", "good morning", "changed: lib"},
 		{"the program", "main.go", "println(", "print(", "changed: ."},
+		{"a constant of a package that executes nothing", "mark/mark.go", "\"\"", "\"!\"", "changed: mark"},
+		{"its function", "mark/mark.go", "return 1", "return 2", ""},
 		{"a package that nothing executes", "other/other.go", "return 1", "return 2", ""},
 		{"the test", "internal/e2e/x/x_test.go", "it fails", "it failed", "changed: internal/e2e/x"},
 		{"its data", "internal/e2e/x/testdata/data", "data", "other data", "changed: internal/e2e/x"},

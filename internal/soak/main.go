@@ -39,6 +39,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return witness(args[1], args[2:])
 	}
 	args = append(args, "", "")[:2]
+	if args[1] != "" && args[0] != "due" {
+		return errors.New("a time, such as TIME=3h, is for PART=due")
+	}
 	s := soak{root: ".", parts: parts, out: out}
 	switch args[0] {
 	case "":
@@ -101,10 +104,18 @@ func (s soak) list(ctx context.Context) error {
 	return nil
 }
 
-// part runs a part and keeps what it found.
-func (s soak) part(ctx context.Context, p part) error {
+// root says that a part needs root, unless this is root.
+func root() error {
 	if os.Getuid() != 0 {
 		return errors.New("the local EC2 runs real machines and needs root")
+	}
+	return nil
+}
+
+// part runs a part and keeps what it found.
+func (s soak) part(ctx context.Context, p part) error {
+	if err := root(); err != nil {
+		return err
 	}
 	deps := exec.CommandContext(ctx, "scripts/deps.sh", p.name)
 	deps.Dir, deps.Stdout, deps.Stderr = s.root, s.out, s.out
@@ -147,11 +158,17 @@ func (s soak) keep(ctx context.Context, p part) error {
 			r.cover(p, covers, before.digest, after.digest)
 		}
 	}
+	if err != nil {
+		err = fmt.Errorf("it passed, but what it covers is not known: %w", err)
+	}
 	return errors.Join(err, r.write(s.root, p.name), s.writeGuide())
 }
 
 // due runs the parts that are due, as many as fit into a time, and lists what became of them.
 func (s soak) due(ctx context.Context, within time.Duration) error {
+	if err := root(); err != nil {
+		return err
+	}
 	start := time.Now()
 	records, why, err := s.state(ctx)
 	if err != nil {

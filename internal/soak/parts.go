@@ -18,6 +18,9 @@ type part struct {
 	// reads are files and directories that matter to the part although no program that is built for it
 	// executes them, and its tests do not open them: what other programs read.
 	reads []string
+	// chance says that the part does other things each time. All functions of the packages that it executes
+	// count, and not only those that the last run happened to execute.
+	chance bool
 	// table says that the guide has a table of the part's figures, under a heading with this anchor.
 	table string
 }
@@ -32,7 +35,7 @@ func (p part) tested() (dirs []string) {
 
 // digest changes when the part runs something else.
 func (p part) digest() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %q", p.steps, p.load, p.reads))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %q %t", p.steps, p.load, p.reads, p.chance))
 	return short(sum[:])
 }
 
@@ -46,10 +49,10 @@ type step struct {
 // parts lists all parts. A line here adds a part; its figures are the lines "figures: ..." that its
 // tests log.
 var parts = []part{
-	{name: "kills-1", shows: "fifty kills of provider and CLI: nothing is lost, the next apply converges", steps: kills("50")},
-	{name: "kills-2", shows: "fifty more, at other moments", steps: kills("50")},
-	{name: "kills", shows: "kills at every kind of deed on machines and at every call to AWS, two creates in every order: the next apply converges", steps: []step{
-		{packages: []string{"interrupt"}, only: "^TestKilledAtDeeds$", env: []string{"K8S_INTERRUPT_DEEDS=1"}},
+	{name: "kills-1", shows: "fifty kills of provider and CLI: nothing is lost, the next apply converges", chance: true, steps: kills("50")},
+	{name: "kills-2", shows: "fifty more, at other moments", chance: true, steps: kills("50")},
+	{name: "kills", shows: "kills at every kind of deed on machines and at every call to AWS, two creates in every order: the next apply converges", chance: true, steps: []step{
+		{packages: []string{"interrupt"}, only: "^TestKilledAtDeeds$", env: []string{"K8S_INTERRUPT_DEEDS=1", "K8S_E2E_DEBIAN=13"}},
 		{packages: []string{"../provider"}, only: "^(TestKilledAtEveryCall|TestInTurns|TestPolicies)$", env: []string{"K8S_KILLS=all"}},
 		{packages: []string{"awstest"}, only: "^TestKilled"},
 	}},
@@ -87,14 +90,14 @@ var parts = []part{
 		reads: []string{"examples/ha-cluster", "scripts/deps.sh"},
 		steps: []step{{packages: []string{"nested"}, env: []string{"K8S_NESTED=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy, and with steps for which make test has no room", load: true,
-		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest", "harness"}, env: []string{"K8S_E2E_LONG=1"}}}},
+		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest", "harness"}, env: []string{"K8S_E2E_LONG=1", "K8S_E2E_DEBIAN=13"}}}},
 	{name: "load-2", shows: "the other half", load: true,
 		reads: []string{"GNUmakefile", "scripts/install.sh", "scripts/lib.sh"},
-		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_E2E_LONG=1", "K8S_CLIENT_ROUNDS=2"}}}},
+		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_E2E_LONG=1", "K8S_E2E_DEBIAN=13", "K8S_CLIENT_ROUNDS=2"}}}},
 }
 
 func kills(n string) []step {
-	return []step{{packages: []string{"interrupt"}, only: "^TestKilled$", env: []string{"K8S_INTERRUPT_COUNT=" + n}}}
+	return []step{{packages: []string{"interrupt"}, only: "^TestKilled$", env: []string{"K8S_INTERRUPT_COUNT=" + n, "K8S_E2E_DEBIAN=13"}}}
 }
 
 func onDebian(release string) step {

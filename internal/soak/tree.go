@@ -37,6 +37,7 @@ type tree struct {
 type pkg struct {
 	Dir, ImportPath                                                                 string
 	GoFiles, EmbedFiles, TestGoFiles, TestEmbedFiles, XTestGoFiles, XTestEmbedFiles []string
+	Imports                                                                         []string
 }
 
 func readTree(ctx context.Context, root string) (*tree, error) {
@@ -45,7 +46,7 @@ func readTree(ctx context.Context, root string) (*tree, error) {
 		return nil, err
 	}
 	t := &tree{root: root, packages: map[string]pkg{}, dirs: map[string]string{}, texts: map[string][]byte{}}
-	listed, err := output(ctx, root, "go", "list", "-json=Dir,ImportPath,GoFiles,EmbedFiles,TestGoFiles,TestEmbedFiles,XTestGoFiles,XTestEmbedFiles", "./...")
+	listed, err := output(ctx, root, "go", "list", "-json=Dir,ImportPath,Imports,GoFiles,EmbedFiles,TestGoFiles,TestEmbedFiles,XTestGoFiles,XTestEmbedFiles", "./...")
 	if err != nil {
 		return nil, err
 	}
