@@ -15,6 +15,12 @@ import (
 //go:embed stage.sh
 var stageFunctions string
 
+// ScriptDigest returns a digest of the scripts with which Apply changes machines: what an image of such a
+// machine is made with.
+func ScriptDigest() string {
+	return desired.Sum([]byte(observeFunctions + applyFunctions + downloadFunctions + packageFunctions))
+}
+
 // The transient units of a staging.
 const (
 	StageUnit         = "k8s-stage.service"          // programs

@@ -125,9 +125,7 @@ func command(t *testing.T, into string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	vars["controllers"] = 1
-	if debian := os.Getenv("K8S_E2E_DEBIAN"); debian != "" {
-		vars["ami"] = "resolve:ssm:/aws/service/debian/release/" + debian + "/latest/amd64"
-	}
+	vars["ami"] = suite.Image()
 	file := filepath.Join(t.TempDir(), "vars.json")
 	raw, err := json.Marshal(vars)
 	if err != nil {

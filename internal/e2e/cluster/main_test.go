@@ -14,7 +14,10 @@ import (
 
 var suite *harness.Suite
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s })) }
+// debian is the release that machines boot: this is the test of an installation.
+const debian = "13"
+
+func TestMain(m *testing.M) { os.Exit(harness.MainOn(m, debian, func(s *harness.Suite) { suite = s })) }
 
 // cluster is the cluster under test.
 type cluster struct{ *harness.Cluster }

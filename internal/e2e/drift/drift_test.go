@@ -88,6 +88,7 @@ func TestDrift(t *testing.T) {
 	w.Learn(t)
 	// The first refresh reads the addresses that the Elastic IP has replaced.
 	w.NoChanges(t)
+	w.step(t, "prepared machines", w.testPrepared)
 	for _, r := range rounds() {
 		w.step(t, r.name, func(t *testing.T) { w.run(t, r) })
 	}

@@ -5,12 +5,14 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,19 +40,28 @@ type Suite struct {
 
 	provider string // path
 	env      map[string]string
+	debian   string // release of Debian of the machines; empty for the prepared image
+	ami      string // what machines boot
 }
 
 // Main runs the tests of a package with a Suite. It starts a lab, runs the tests, takes the lab
 // down, and fails if anything is left. Without root the tests are skipped, since the local EC2
 // needs it. up are additional arguments of k8s-lab up.
-func Main(m *testing.M, set func(*Suite), up ...string) int {
+//
+// Machines boot the image of package prepared, on which the roles find what they would install. The
+// provider does not know that. K8S_E2E_DEBIAN=12 makes them boot that release of Debian instead.
+func Main(m *testing.M, set func(*Suite), up ...string) int { return MainOn(m, "", set, up...) }
+
+// MainOn is Main for tests of installations: machines boot a release of Debian, such as "13", as Debian
+// publishes it.
+func MainOn(m *testing.M, debian string, set func(*Suite), up ...string) int {
 	if os.Getuid() != 0 {
 		fmt.Println("skipped: the local EC2 needs root")
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	s, err := start(ctx, up)
+	s, err := start(ctx, cancel, cmp.Or(os.Getenv("K8S_E2E_DEBIAN"), debian), up)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the local EC2:", err)
 		if s != nil {
@@ -67,7 +78,8 @@ func Main(m *testing.M, set func(*Suite), up ...string) int {
 	return code
 }
 
-func start(ctx context.Context, up []string) (*Suite, error) {
+// start starts a suite's lab. cancel ends ctx.
+func start(ctx context.Context, cancel context.CancelFunc, debian string, up []string) (*Suite, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return nil, fmt.Errorf("finding the repository: %w", err)
@@ -77,13 +89,17 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: cache.DefaultDir()}
+	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: cache.DefaultDir(), debian: debian}
 	s.provider = filepath.Join(s.Bin, "terraform-provider-k8s")
-	s.endWhenInterrupted() //nolint:contextcheck // labs end although the context has
+	defer s.endWhenInterrupted(cancel)() //nolint:contextcheck // labs end although the context has
 	if err := s.build(ctx); err != nil {
 		return s, err
 	}
-	if out, err := s.Lab(ctx, append([]string{"up"}, up...)...); err != nil {
+	image, err := s.chooseImage(ctx, up)
+	if err != nil {
+		return s, err
+	}
+	if out, err := s.Lab(ctx, slices.Concat([]string{"up"}, image, up)...); err != nil {
 		return s, fmt.Errorf("k8s-lab up: %w\n%s", err, out)
 	}
 	if s.CLI, err = workspace.FindCLI(func() (string, error) { return s.tofu(ctx) }); err != nil {
@@ -99,12 +115,16 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 // Region starts another lab, as another region of AWS, until the test ends.
 func (s *Suite) Region(t *testing.T, region string, up ...string) *Suite {
 	t.Helper()
-	other := &Suite{Root: s.Root, Dir: filepath.Join(s.Dir, region), Bin: s.Bin, Cache: s.Cache, CLI: s.CLI, SSH: s.SSH, provider: s.provider}
+	other := &Suite{Root: s.Root, Dir: filepath.Join(s.Dir, region), Bin: s.Bin, Cache: s.Cache, CLI: s.CLI, SSH: s.SSH, provider: s.provider, debian: s.debian}
 	if err := os.Mkdir(other.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { other.Down(t) })
-	if out, err := other.Lab(t.Context(), append([]string{"up", "--region", region}, up...)...); err != nil {
+	image, err := other.chooseImage(t.Context(), up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := other.Lab(t.Context(), slices.Concat([]string{"up", "--region", region}, image, up)...); err != nil {
 		t.Fatalf("k8s-lab up: %v\n%s", err, out)
 	}
 	if err := other.readEnv(t.Context()); err != nil {
@@ -187,13 +207,12 @@ func (s *Suite) readEnv(ctx context.Context) error {
 // Getenv returns a variable of the lab's environment.
 func (s *Suite) Getenv(name string) string { return s.env[name] }
 
-// Env returns the environment with which AWS clients and the provider use the lab.
-// K8S_E2E_DEBIAN=12 makes the example's machines use that release of Debian instead of the
-// provider's default.
+// Env returns the environment with which AWS clients and the provider use the lab, and the variable "ami" of
+// configurations that have it.
 func (s *Suite) Env() []string {
 	env := append(coverEnv(), "K8S_SSH_PRIVATE_KEY_FILE="+s.SSH)
-	if release := os.Getenv("K8S_E2E_DEBIAN"); release != "" {
-		env = append(env, "TF_VAR_ami=resolve:ssm:/aws/service/debian/release/"+release+"/latest/amd64")
+	if s.ami != "" {
+		env = append(env, "TF_VAR_ami="+s.ami)
 	}
 	for k, v := range s.env {
 		env = append(env, k+"="+v)

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -8,14 +9,20 @@ import (
 	"syscall"
 )
 
-// endWhenInterrupted takes the suite's labs down at the first SIGINT or SIGTERM, and ends the tests.
-func (s *Suite) endWhenInterrupted() {
+// endWhenInterrupted takes the suite's labs down at the first SIGINT or SIGTERM, and ends the tests. The
+// second one ends the process. While the suite starts, the signal ends ctx, which start was given, and
+// whoever called start does the rest. The function that it returns says that the suite has started.
+func (s *Suite) endWhenInterrupted(cancel context.CancelFunc) (started func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	running := make(chan struct{})
 	go func() {
 		caught := <-signals
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
 		signal.Ignore(syscall.SIGPIPE) // whoever reads the output may have ended
-		fmt.Fprintf(os.Stderr, "%s: taking the local EC2 down\n", caught)
+		cancel()
+		fmt.Fprintf(os.Stderr, "%s: taking the local EC2 in %s down\n", caught, s.stateDir())
+		<-running
 		regions, _ := filepath.Glob(filepath.Join(s.Dir, "*", "lab")) // the pattern is valid
 		for _, lab := range regions {
 			other := *s
@@ -29,4 +36,5 @@ func (s *Suite) endWhenInterrupted() {
 		}
 		os.Exit(1)
 	}()
+	return func() { close(running) }
 }

@@ -24,7 +24,7 @@ import (
 
 // TestWorkers covers workers, their nodes and their pods. One controller is enough.
 func TestWorkers(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, preparedImage)
 	targets := w.launchAll(balancer, controller0, worker0, worker1)
 	d := w.deploy(targets[0], targets[1:2], targets[2:4])
 	d.workers.Spec.Kubelet.Labels = map[string]string{"pool": "blue", "node-role.kubernetes.io/worker": ""}

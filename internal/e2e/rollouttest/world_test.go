@@ -12,10 +12,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +36,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/prepared"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
@@ -43,8 +47,12 @@ const (
 	etcdVersion       = "3.6.16"
 )
 
-// theLab is the local EC2 that all tests of the package share.
-var theLab *lab.Lab
+// theLab is the local EC2 that all tests of the package share, and preparedImage the image on which roles
+// find what they would install; K8S_E2E_DEBIAN leaves it out.
+var (
+	theLab        *lab.Lab
+	preparedImage string
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -62,6 +70,9 @@ func run(m *testing.M) int {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the local EC2:", err)
+		if theLab != nil {
+			_ = theLab.Down(context.WithoutCancel(ctx))
+		}
 		return 1
 	}
 	code := m.Run()
@@ -73,6 +84,8 @@ func run(m *testing.M) int {
 }
 
 func startLab(ctx context.Context, dir string) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if err := workspace.Build(ctx, "../../..", dir, "./cmd/k8s-lab"); err != nil {
 		return err
 	}
@@ -82,7 +95,15 @@ func startLab(ctx context.Context, dir string) error {
 		return err
 	}
 	theLab = l
-	return l.Up(ctx, lab.UpOptions{Daemon: []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"}})
+	opts := lab.UpOptions{Daemon: []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"}}
+	if os.Getenv("K8S_E2E_DEBIAN") == "" {
+		img, err := prepared.Ensure(ctx, prepared.Options{Program: program, For: filepath.Join(dir, "lab"), Progress: progress.New(os.Stderr)})
+		if err != nil {
+			return err
+		}
+		preparedImage, opts.Images = img.ID, []string{img.ID}
+	}
+	return l.Up(ctx, opts)
 }
 
 // world is a network in the lab, the machines in it, and the library.
@@ -97,6 +118,7 @@ type world struct {
 	cluster component.Cluster
 	vars    lab.Vars
 	signer  ssh.Signer
+	image   string // of the machines; empty means Debian's
 
 	mu       sync.Mutex
 	machines map[string]aws.Machine
@@ -104,9 +126,9 @@ type world struct {
 	began    time.Time
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, image string) *world {
 	t.Helper()
-	w := &world{t: t, machines: map[string]aws.Machine{}, store: pki.NewMemoryStore(nil), began: time.Now()}
+	w := &world{t: t, image: image, machines: map[string]aws.Machine{}, store: pki.NewMemoryStore(nil), began: time.Now()}
 	env := map[string]string{}
 	pairs, err := theLab.Env()
 	w.must(err)
@@ -181,7 +203,7 @@ func (w *world) say(machine, message string) {
 }
 
 func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods netip.Prefix) aws.MachineSpec {
-	return aws.MachineSpec{Cluster: clusterName, Name: name, Role: role, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
+	return aws.MachineSpec{Cluster: clusterName, Name: name, Role: role, Image: w.image, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
 		SubnetID: w.network.Subnets[0].ID, VPCID: w.network.VPCID, NetworkSubnets: []string{w.network.Subnets[0].ID}, SecurityGroupID: w.network.SecurityGroups[role],
 		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
 }

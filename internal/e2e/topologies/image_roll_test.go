@@ -13,7 +13,7 @@ import (
 // while clients write and read.
 func TestImageRoll(t *testing.T) {
 	inSoak(t)
-	c := open(t, "nlb")
+	c := openPlain(t, "nlb", "nlb") // the newest image of Debian is published
 	step := harness.Steps(t)
 	step("apply", func(t *testing.T) {
 		source, err := os.ReadFile(filepath.Join(suite.Root, "examples", "nlb", "main.tf"))

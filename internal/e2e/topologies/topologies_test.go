@@ -66,6 +66,18 @@ func open(t *testing.T, example string) *harness.Cluster {
 // openAs is open with a workspace of another name, for an example of which several tests make clusters.
 func openAs(t *testing.T, name, example string) *harness.Cluster {
 	t.Helper()
+	c := openPlain(t, name, example)
+	if suite.Image() != "" {
+		if err := c.WS.WriteFile("image_override.tf", fmt.Sprintf("module \"cluster\" {\n  ami = %q\n}\n", suite.Image())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// openPlain is openAs with machines that boot the provider's default image.
+func openPlain(t *testing.T, name, example string) *harness.Cluster {
+	t.Helper()
 	copyModule(t, suite.Dir, "modules/cluster")
 	return suite.Cluster(suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", example)))
 }

@@ -18,6 +18,11 @@ variable "s3_endpoint" {
   type = string
 }
 
+variable "ami" {
+  type    = string
+  default = null
+}
+
 variable "keep" {
   type    = number
   default = null
@@ -50,6 +55,7 @@ resource "k8s_machine" "controller" {
   network          = k8s_network.this.ref
   private_ip       = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
   instance_profile = "k8s-controller"
+  ami              = var.ami
 }
 
 resource "k8s_pki" "this" {

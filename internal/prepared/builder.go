@@ -1,0 +1,155 @@
+package prepared
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+)
+
+// builder makes one machine in a lab, and on it what the image has.
+type builder struct {
+	lab     *lab.Lab
+	client  *aws.Client
+	vars    lab.Vars
+	state   desired.State
+	signer  ssh.Signer
+	pool    *remote.Pool
+	cluster string
+}
+
+func newBuilder(ctx context.Context, l *lab.Lab) (*builder, error) {
+	b := &builder{lab: l, cluster: "prepared"}
+	env := map[string]string{}
+	pairs, err := l.Env()
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range pairs {
+		env[kv[0]] = kv[1]
+	}
+	if b.vars, err = l.Vars(); err != nil {
+		return nil, err
+	}
+	if b.state, err = wanted(env["K8S_ARTIFACT_MIRROR"], env["K8S_ARTIFACT_CHECKSUMS"]); err != nil {
+		return nil, err
+	}
+	url := env["AWS_ENDPOINT_URL"]
+	if b.client, err = aws.New(ctx, aws.Config{Region: env["AWS_REGION"], AccessKey: env["AWS_ACCESS_KEY_ID"], SecretKey: env["AWS_SECRET_ACCESS_KEY"],
+		Endpoints: aws.Endpoints{EC2: url, SSM: url, STS: url}}); err != nil {
+		return nil, err
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	if b.signer, err = ssh.NewSignerFromKey(private); err != nil {
+		return nil, err
+	}
+	b.pool = remote.NewPool(remote.Config{Signers: []ssh.Signer{b.signer}})
+	return b, nil
+}
+
+// build returns the id of the instance, which is stopped and has all that the image needs and nothing of its
+// own.
+func (b *builder) build(ctx context.Context) (string, error) {
+	spec := aws.NetworkSpec{Cluster: b.cluster, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
+	for _, c := range b.vars.AdminCIDRs {
+		spec.AdminCIDRs = append(spec.AdminCIDRs, netip.MustParsePrefix(c))
+	}
+	network, err := b.client.EnsureNetwork(ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	launched, err := b.client.LaunchMachine(ctx, aws.MachineSpec{Cluster: b.cluster, Name: "builder", Role: aws.RoleWorker, PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
+		SubnetID: network.Subnets[0].ID, VPCID: network.VPCID, NetworkSubnets: []string{network.Subnets[0].ID}, SecurityGroupID: network.SecurityGroups[aws.RoleWorker],
+		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(b.signer.PublicKey())))}}, rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	connect := func(m aws.Machine, hostKeys []string) aws.Shell {
+		return b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: hostKeys})
+	}
+	m, err := launched.Bring(ctx, connect)
+	if err != nil {
+		return "", err
+	}
+	shell := b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: []string{m.HostKey}})
+	if err := install(ctx, shell, b.state); err != nil {
+		return "", err
+	}
+	for _, script := range []string{b.pull(), sealScript} {
+		if err := b.console(ctx, m.ID, script); err != nil {
+			return "", err
+		}
+	}
+	if err := b.client.StopMachines(ctx, m.ID); err != nil {
+		return "", err
+	}
+	return m.ID, ec2.NewInstanceStoppedWaiter(b.client.EC2, func(o *ec2.InstanceStoppedWaiterOptions) { o.MinDelay = time.Second }).
+		Wait(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{m.ID}}, stopTimeout)
+}
+
+// stopTimeout is how long the machine may take to stop.
+const stopTimeout = 3 * time.Minute
+
+// console runs a script on the machine by the lab's means, since it may take away those of SSH.
+func (b *builder) console(ctx context.Context, instance, script string) error {
+	cmd, err := b.lab.Exec(ctx, instance, "sh", "-s")
+	if err != nil {
+		return err
+	}
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// install installs packages and programs as a role does.
+func install(ctx context.Context, shell *remote.Machine, state desired.State) error {
+	seen, err := host.Observe(ctx, shell, state, host.Record{})
+	if err != nil {
+		return err
+	}
+	record, err := host.Apply(ctx, shell, state, host.Diff(state, seen, host.Record{}), host.Record{}, host.Options{})
+	if err != nil {
+		return err
+	}
+	if seen, err = host.Observe(ctx, shell, state, record); err != nil {
+		return err
+	}
+	if left := host.Diff(state, seen, record); len(left) > 0 {
+		return errors.New("still not installed: " + host.Words(left))
+	}
+	return nil
+}
+
+// pull returns the script that pulls the container images.
+func (b *builder) pull() string {
+	var script strings.Builder
+	script.WriteString(pullScript)
+	for _, registry := range slices.Sorted(maps.Keys(b.vars.RegistryMirrors)) {
+		fmt.Fprintf(&script, "mirror '%s' '%s'\n", registry, b.vars.RegistryMirrors[registry])
+	}
+	for _, ref := range images {
+		fmt.Fprintf(&script, "pull '%s'\n", ref)
+	}
+	script.WriteString("finish\n")
+	return script.String()
+}
