@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -24,17 +23,19 @@ import (
 
 // builder makes one machine in a lab, and on it what the image has.
 type builder struct {
-	lab     *lab.Lab
-	client  *aws.Client
-	vars    lab.Vars
-	state   desired.State
-	signer  ssh.Signer
-	pool    *remote.Pool
-	cluster string
+	lab    *lab.Lab
+	client *aws.Client
+	vars   lab.Vars
+	state  desired.State
+	signer ssh.Signer
+	pool   *remote.Pool
 }
 
+// cluster is in the names and tags of what the builder makes.
+const cluster = "prepared"
+
 func newBuilder(ctx context.Context, l *lab.Lab) (*builder, error) {
-	b := &builder{lab: l, cluster: "prepared"}
+	b := &builder{lab: l}
 	env := map[string]string{}
 	pairs, err := l.Env()
 	if err != nil {
@@ -68,7 +69,7 @@ func newBuilder(ctx context.Context, l *lab.Lab) (*builder, error) {
 // build returns the id of the instance, which is stopped and has all that the image needs and nothing of its
 // own.
 func (b *builder) build(ctx context.Context) (string, error) {
-	spec := aws.NetworkSpec{Cluster: b.cluster, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
+	spec := aws.NetworkSpec{Cluster: cluster, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
 	for _, c := range b.vars.AdminCIDRs {
 		spec.AdminCIDRs = append(spec.AdminCIDRs, netip.MustParsePrefix(c))
 	}
@@ -76,7 +77,7 @@ func (b *builder) build(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	launched, err := b.client.LaunchMachine(ctx, aws.MachineSpec{Cluster: b.cluster, Name: "builder", Role: aws.RoleWorker, PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
+	launched, err := b.client.LaunchMachine(ctx, aws.MachineSpec{Cluster: cluster, Name: "builder", Role: aws.RoleWorker, PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
 		SubnetID: network.Subnets[0].ID, VPCID: network.VPCID, NetworkSubnets: []string{network.Subnets[0].ID}, SecurityGroupID: network.SecurityGroups[aws.RoleWorker],
 		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(b.signer.PublicKey())))}}, rand.Reader)
 	if err != nil {
@@ -127,17 +128,8 @@ func install(ctx context.Context, shell *remote.Machine, state desired.State) er
 	if err != nil {
 		return err
 	}
-	record, err := host.Apply(ctx, shell, state, host.Diff(state, seen, host.Record{}), host.Record{}, host.Options{})
-	if err != nil {
-		return err
-	}
-	if seen, err = host.Observe(ctx, shell, state, record); err != nil {
-		return err
-	}
-	if left := host.Diff(state, seen, record); len(left) > 0 {
-		return errors.New("still not installed: " + host.Words(left))
-	}
-	return nil
+	_, err = host.Apply(ctx, shell, state, host.Diff(state, seen, host.Record{}), host.Record{}, host.Options{})
+	return err
 }
 
 // pull returns the script that pulls the container images.

@@ -32,12 +32,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// The releases on the image. Those of the other programs are the provider's defaults.
-const (
-	KubernetesVersion = "1.36.4"
-	EtcdVersion       = "3.6.16"
-)
-
 // format changes when machine.Capture makes another image of the same machine.
 const format = 1
 
@@ -147,6 +141,7 @@ func made() (all []string, err error) {
 }
 
 // wanted returns what roles install on a controller, a worker and a load balancer: all of it is on one image.
+// The releases are those that every lab has; those of the other programs are the provider's defaults.
 func wanted(mirror, checksums string) (desired.State, error) {
 	sums, err := os.Open(checksums)
 	if err != nil {
@@ -157,7 +152,7 @@ func wanted(mirror, checksums string) (desired.State, error) {
 	if err != nil {
 		return desired.State{}, err
 	}
-	releases := component.Releases{Kubernetes: KubernetesVersion, Etcd: EtcdVersion}
+	releases := component.Releases{Kubernetes: strings.TrimPrefix(release.KubernetesVersion, "v"), Etcd: strings.TrimPrefix(release.EtcdVersion, "v")}
 	controller, errController := releases.Controller(catalog)
 	worker, errWorker := releases.Worker(catalog)
 	if err := errors.Join(errController, errWorker); err != nil {

@@ -76,12 +76,12 @@ func (containers) prepare(_ context.Context, in *instance, s Spec, img Image) er
 			return err
 		}
 	}
-	if first && img.Captured {
-		if err := d.copyData(img); err != nil {
-			return err
-		}
-	}
 	if first {
+		if img.Captured {
+			if err := d.copyData(img); err != nil {
+				return err
+			}
+		}
 		if err := d.madeFrom(img); err != nil {
 			return err
 		}
