@@ -1,11 +1,5 @@
-// Command bench measures what plans of large clusters cost the provider. It makes a fleet that costs
-// little (package hosts), lets Terraform and the provider build a cluster of it, and measures for 6,
-// 50 and 200 workers a plan without changes and one with a damaged machine: wall time, the provider's
-// processor time and memory, round trips, handshakes and bytes of SSH, and calls of AWS.
-//
-// What is real: Terraform, the provider, SSH, the shell and its scripts on each machine, etcd, the
-// API server, the local EC2's API. What is not: the programs of the workers, systemd, and packages.
-// There is one controller. Wall time includes the work of all machines, which are on this computer.
+// Command bench measures the provider, with a subcommand each for what plans cost it and for how long an
+// apply takes beside other ways to the same cluster.
 package main
 
 import (
@@ -13,155 +7,32 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/bench/hosts"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/bench/apply"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/bench/plans"
 )
 
 func main() {
-	serveIfPlugin()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx)
-	var exit *exec.ExitError
+	plans.ServeIfPlugin()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:])
+	stop()
 	switch {
-	case errors.As(err, &exit): // it has said why
-		stop()
-		os.Exit(1)
-	case err != nil:
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return
+	case !errors.Is(err, plans.ErrSaid):
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		stop()
-		os.Exit(1)
 	}
+	os.Exit(1)
 }
 
-func run(ctx context.Context) error {
-	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	o := options{Kubernetes: true, Log: io.Discard}
-	workers := flags.String("workers", "6,50,200", "numbers of workers, in ascending order")
-	flags.StringVar(&o.Profile, "profile", "", "directory for profiles of the provider, which then is part of this program: its cost is not measured")
-	flags.StringVar(&o.Mirror, "mirror", "", "directory of the artifact mirror; the cache's when empty")
-	flags.StringVar(&o.Provider, "provider", "", "the provider's program; built when empty")
-	verbose := flags.Bool("v", false, "show what Terraform prints")
-	if err := flags.Parse(os.Args[1:]); err != nil {
-		return err
+func run(ctx context.Context, args []string) error {
+	measure := map[string]func(context.Context, []string) error{"plans": plans.Run, "apply": apply.Run}
+	if len(args) == 0 || measure[args[0]] == nil {
+		return errors.New("want what to measure, plans or apply, and then its flags; -h lists them")
 	}
-	if os.Getuid() != 0 {
-		return errors.New("the machines are directories with mounts, which need root: sudo make bench")
-	}
-	sizes, err := parseSizes(*workers)
-	if err != nil {
-		return err
-	}
-	if *verbose {
-		o.Log = os.Stderr
-	}
-	// Terraform starts the provider in another directory.
-	for _, name := range []*string{&o.Profile, &o.Provider} {
-		if *name != "" {
-			if *name, err = filepath.Abs(*name); err != nil {
-				return err
-			}
-		}
-	}
-	if o.Profile != "" {
-		if err := os.MkdirAll(o.Profile, 0o755); err != nil {
-			return err
-		}
-	}
-	if err := find(ctx, &o); err != nil {
-		return err
-	}
-	inside, err := hosts.Enter(ctx, privateNetwork, publicNetwork)
-	if !inside {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "k8s-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	all, err := bench(ctx, dir, o, sizes, os.Stdout)
-	if err != nil {
-		return err
-	}
-	fmt.Println()
-	for _, aim := range aims(all) {
-		fmt.Println(aim)
-	}
-	return judge(all)
-}
-
-func parseSizes(text string) ([]int, error) {
-	var sizes []int
-	for field := range strings.SplitSeq(text, ",") {
-		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 || n > 230 || len(sizes) > 0 && n <= sizes[len(sizes)-1] {
-			return nil, fmt.Errorf("-workers %s: want ascending numbers from 1 to 230", text)
-		}
-		sizes = append(sizes, n)
-	}
-	return sizes, nil
-}
-
-// find completes the options with what is built or in the cache, and notes it for this program's
-// next run, which has no network.
-func find(ctx context.Context, o *options) error {
-	show := release.Options{Progress: progress.New(os.Stdout)}
-	var err error
-	if o.CLI, err = workspace.FindCLI(func() (string, error) {
-		dir, err := release.EnsureTools(ctx, show)
-		return filepath.Join(dir, "tofu"), err
-	}); err != nil {
-		return err
-	}
-	if o.Mirror == "" {
-		if o.Mirror, err = release.EnsureMirror(ctx, show); err != nil {
-			return err
-		}
-	}
-	if o.Provider == "" {
-		root, err := os.Getwd()
-		if err != nil {
-			return err
-		}
-		if err := workspace.Build(ctx, root, filepath.Join(root, "bin"), "."); err != nil {
-			return err
-		}
-		o.Provider = filepath.Join(root, "bin", "terraform-provider-k8s")
-	}
-	os.Args = append(os.Args, "-mirror="+o.Mirror, "-provider="+o.Provider)
-	return os.Setenv("TF_ACC_TERRAFORM_PATH", o.CLI)
-}
-
-// bench measures all sizes, and prints and returns the figures.
-func bench(ctx context.Context, dir string, o options, sizes []int, w io.Writer) ([]figures, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	c, err := newCluster(ctx, dir, o)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.site.fleet.Close() }()
-	var all []figures
-	for _, n := range sizes {
-		_, _ = fmt.Fprintf(w, "growing to %d workers\n", n)
-		f, err := c.measure(ctx, n)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, f...)
-	}
-	_, _ = fmt.Fprintln(w)
-	return all, printTable(w, all)
+	return measure[args[0]](ctx, args[1:])
 }

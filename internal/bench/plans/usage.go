@@ -1,4 +1,4 @@
-package main
+package plans
 
 import (
 	"context"
@@ -34,9 +34,9 @@ type usage struct {
 	Log    int64         `json:"log"`    // bytes that it has logged
 }
 
-// serveIfPlugin is the provider if Terraform has started this program as that: it runs the real one
+// ServeIfPlugin is the provider if Terraform has started this program as that: it runs the real one
 // and notes what it used. It returns if Terraform has not.
-func serveIfPlugin() {
+func ServeIfPlugin() {
 	if !strings.HasPrefix(filepath.Base(os.Args[0]), "terraform-provider-k8s") {
 		return
 	}

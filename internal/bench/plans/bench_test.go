@@ -1,4 +1,4 @@
-package main
+package plans
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 var o options
 
 func TestMain(m *testing.M) {
-	serveIfPlugin()
+	ServeIfPlugin()
 	if os.Getuid() != 0 {
 		fmt.Println("skipped: needs root for namespaces")
 		return
@@ -45,7 +45,7 @@ func TestSmallFleet(t *testing.T) {
 	var printed, log strings.Builder
 	small := o
 	small.Log = &log
-	all, err := bench(ctx, t.TempDir(), small, []int{3}, &printed)
+	all, err := measureAll(ctx, t.TempDir(), small, []int{3}, &printed)
 	t.Log("\n" + printed.String())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.String())

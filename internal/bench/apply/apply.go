@@ -1,4 +1,4 @@
-// Command benchapply measures ways to the same cluster, side by side, each on new machines in a new
+// Package apply measures ways to the same cluster, side by side, each on new machines in a new
 // local EC2, several rounds in turn:
 //
 //   - apply: a whole terraform apply of examples/ha-cluster from nothing, and one more worker
@@ -8,7 +8,7 @@
 // docs/design/kubeadm.md and docs/design/staging.md say what the clocks include.
 //
 // bench.go has the order, config.go what kubeadm and the machines read, machines/ the machines.
-package main
+package apply
 
 import (
 	"context"
@@ -16,27 +16,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "benchapply:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, args []string) error {
-	f := flag.NewFlagSet("benchapply", flag.ContinueOnError)
+// Run is the subcommand apply, with its arguments. It needs root, and the top of the repository as its directory.
+func Run(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet("bench apply", flag.ContinueOnError)
 	rounds := f.Int("rounds", 3, "how often each side is measured")
 	sides := f.String("sides", sideKubeadm+","+sideApply, "what is measured, of "+strings.Join(sideNames, ", ")+"; ratios are to the first")
 	mbit := f.Float64("mbit", 0, "megabits a second that each machine gets from the internet; 0 for no limit")

@@ -1,4 +1,4 @@
-package main
+package apply
 
 import (
 	"archive/tar"
@@ -44,7 +44,7 @@ func (b *bench) prepare(ctx context.Context, l *lab) (cluster, []node, error) {
 	defer cancel()
 	stop := b.report.Quiet("preparing the machines for kubeadm")
 	defer stop()
-	ws, err := l.workspace(ctx, filepath.Join(b.root, "internal", "benchapply", "machines"))
+	ws, err := l.workspace(ctx, filepath.Join(b.root, "internal", "bench", "apply", "machines"))
 	if err != nil {
 		return cluster{}, nil, err
 	}
