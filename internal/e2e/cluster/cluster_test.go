@@ -103,14 +103,15 @@ output "endpoint" {
 `
 
 // TestAgain applies again after a destroy, with OpenTofu, fewer machines and no load balancer: the
-// main job must not depend on the CLI, or on what an earlier cluster left behind.
+// main job must not depend on the CLI, or on what an earlier cluster left behind. TestCluster has shown an
+// installation, so these machines boot the prepared image.
 func TestAgain(t *testing.T) {
 	tofu, err := suite.OpenTofu(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newCluster(t, "tofu", tofu)
-	if err := c.WS.WriteFile("small.auto.tfvars", "controllers = 1\nworkers = 1\n"); err != nil {
+	if err := c.WS.WriteFile("small.auto.tfvars", fmt.Sprintf("controllers = 1\nworkers = 1\nami = %q\n", suite.Prepared())); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.WS.WriteFile("alone_override.tf", alone); err != nil {

@@ -42,6 +42,7 @@ type Suite struct {
 	env      map[string]string
 	debian   string // release of Debian of the machines; empty for the prepared image
 	ami      string // what machines boot
+	prepared string // the prepared image; empty if the lab does not offer it
 }
 
 // Main runs the tests of a package with a Suite. It starts a lab, runs the tests, takes the lab
@@ -61,7 +62,7 @@ func MainOn(m *testing.M, debian string, set func(*Suite), up ...string) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	s, err := start(ctx, cancel, cmp.Or(os.Getenv("K8S_E2E_DEBIAN"), debian), up)
+	s, err := start(ctx, cancel, cmp.Or(os.Getenv(everywhere), debian), up)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the local EC2:", err)
 		if s != nil {
