@@ -93,7 +93,9 @@ func (s step) run(ctx context.Context, root string, e evidence, out io.Writer) e
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 3 * time.Minute
 	if err := cmd.Run(); err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what has not ended with go test
+		if cmd.Process != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what has not ended with go test
+		}
 		return fmt.Errorf("%s go %s: %w", strings.Join(s.env, " "), strings.Join(args, " "), err)
 	}
 	return nil
