@@ -26,6 +26,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -155,108 +156,50 @@ func guardEtcd(ctx context.Context, plan, prior *etcdModel, known knowledge, dia
 	}
 }
 
-// lostMember is a member of etcd whose machine does not stay.
-type lostMember struct {
-	name    string
-	dropped bool // it is not in hosts any more; otherwise another machine takes its place
-	ended   bool // nobody has to delete its machine any more
-}
-
-// notKept returns the members whose machines do not stay, in their order.
-func notKept(before, now []hostModel, gone func(instance string) bool) (lost []lostMember) {
-	for _, was := range before {
-		m := lostMember{name: was.Name.ValueString(), ended: gone(was.InstanceID.ValueString())}
-		i := slices.IndexFunc(now, func(h hostModel) bool { return h.Name.Equal(was.Name) })
-		switch {
-		case i < 0:
-			m.dropped = true
-		case was.InstanceID.IsNull() || now[i].InstanceID.Equal(was.InstanceID):
-			continue
-		case !now[i].InstanceID.IsUnknown():
-			m.ended = true
-		}
-		lost = append(lost, m)
+// membersOf returns hosts as members of etcd.
+func membersOf(hosts []hostModel) []maintenance.Member {
+	var out []maintenance.Member
+	for _, h := range hosts {
+		out = append(out, maintenance.Member{
+			Name: h.Name.ValueString(), Instance: h.InstanceID.ValueString(), Unmade: h.InstanceID.IsUnknown(), Stopped: h.PowerState.ValueString() == stopped,
+		})
 	}
-	return lost
+	return out
 }
 
-// stoppedMembers returns the members whose machines stay and do not run. Those of a paused cluster
-// are not among them: they come back together.
-func stoppedMembers(before, now []hostModel, lost []string) []string {
-	var off []string
-	for _, h := range now {
-		name := h.Name.ValueString()
-		member := slices.ContainsFunc(before, func(was hostModel) bool { return was.Name.Equal(h.Name) })
-		if member && h.PowerState.ValueString() == stopped && !slices.Contains(lost, name) {
-			off = append(off, name)
-		}
-	}
-	return off
-}
-
-// checkQuorum refuses a plan that replaces so many members' machines that the rest is no quorum:
-// Terraform deletes all of them before the first new member can join. Hosts that are only no longer
-// listed leave one by one while their machines exist. Whether the plan also deletes these machines
-// is not known here, so it adds a warning. A member whose machine is stopped does not count: it is
-// started again by another apply, unless the whole cluster is paused.
+// checkQuorum refuses a plan that replaces so many members' machines that the rest is no quorum. Whether a
+// plan that drops members also deletes their machines is not known here, so it adds a warning.
 func checkQuorum(at path.Path, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
-	var replaced, dropped []string
-	ended := 0 // machines of hosts that nobody has to delete any more
-	for _, m := range notKept(before, now, gone) {
-		if m.dropped {
-			dropped = append(dropped, m.name)
-			continue
-		}
-		replaced = append(replaced, m.name)
-		if m.ended {
-			ended++
-		}
+	c := maintenance.CheckQuorum(membersOf(before), membersOf(now), gone)
+	lost, dropped := strings.Join(slices.Concat(c.Replaced, c.Dropped), ", "), strings.Join(c.Dropped, ", ")
+	left := "left"
+	if len(c.Stopped) > 0 {
+		left = fmt.Sprintf("left running, since %s stopped", isOrAre(c.Stopped))
 	}
-	lost, quorum := slices.Concat(replaced, dropped), etcd.Quorum(len(before))
-	if len(lost) == 0 {
-		return // checkPower has looked
-	}
-	off := stoppedMembers(before, now, lost)
-	left := len(before) - len(lost) - len(off)
-	if left >= quorum {
-		return
-	}
-	count := fmt.Sprintf("Of %d members %d would be left, and a quorum is %d", len(before), left, quorum)
-	if len(off) > 0 {
-		count = fmt.Sprintf("Of %d members %d would be left running, since %s stopped, and a quorum is %d", len(before), left, isOrAre(off), quorum)
-		if len(replaced) > 0 && ended < len(lost) && len(before)-len(lost) >= quorum {
-			diags.AddAttributeError(at, "etcd would lose its quorum",
-				fmt.Sprintf("The machines of %s would be deleted before any new member can join. %s.\n\nStart %s first, in a separate apply.", strings.Join(lost, ", "), count, strings.Join(off, ", ")))
-			return
-		}
-	}
-	if ended == len(lost) {
+	count := fmt.Sprintf("Of %d members %d would be %s, and a quorum is %d", c.Members, c.Left, left, c.Quorum)
+	switch c.Verdict {
+	case maintenance.QuorumKept:
+	case maintenance.QuorumIfStarted:
+		diags.AddAttributeError(at, "etcd would lose its quorum",
+			fmt.Sprintf("The machines of %s would be deleted before any new member can join. %s.\n\nStart %s first, in a separate apply.", lost, count, strings.Join(c.Stopped, ", ")))
+	case maintenance.QuorumGone:
 		// A destroy begins with this plan too, so it must not fail.
 		diags.AddAttributeWarning(at, "etcd has lost its quorum",
 			fmt.Sprintf("The machines of %s are gone. %s. An apply makes the machines again, "+
 				"but starts no empty members on them.\n\nMembers whose data are on data volumes start again, and so do those whose machines are only stopped, once they run. Without a quorum of them, set restore_from, or another restore_from.trigger, to restore the cluster. "+
-				"To start an empty one, remove restore_from and run terraform taint on this resource.",
-				strings.Join(lost, ", "), count))
-		return
-	}
-	if len(replaced) > 0 {
+				"To start an empty one, remove restore_from and run terraform taint on this resource.", lost, count))
+	case maintenance.QuorumLost:
 		diags.AddAttributeError(at, "etcd would lose its quorum",
 			fmt.Sprintf("The machines of %s would be deleted before any new member can join. %s: "+
-				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply.",
-				strings.Join(lost, ", "), count))
-		return
-	}
-	if len(dropped) == len(before) && len(before) > 0 {
+				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply.", lost, count))
+	case maintenance.NoMemberStays:
 		diags.AddAttributeError(at, "No member with the cluster's data would stay",
 			fmt.Sprintf("None of the present members (%s) is in hosts any more. A new member gets its data from one that stays: without one the new hosts would be another, empty cluster.\n\n"+
-				"Exchange one member an apply. From a single member go by way of three: list it with two new hosts, apply, then list one of the new hosts alone.", strings.Join(dropped, ", ")))
-		return
-	}
-	if len(dropped) > 0 {
+				"Exchange one member an apply. From a single member go by way of three: list it with two new hosts, apply, then list one of the new hosts alone.", dropped))
+	case maintenance.QuorumLeaves:
 		diags.AddAttributeWarning(at, "Keep the machines until the members have left",
 			fmt.Sprintf("%s leave the cluster one by one while their machines run. If the same apply deletes the machines, "+
-				"the machines are gone first and the cluster loses its quorum. Remove them from hosts in one apply, and delete the machines in the next.",
-				strings.Join(dropped, ", ")))
+				"the machines are gone first and the cluster loses its quorum. Remove them from hosts in one apply, and delete the machines in the next.", dropped))
 	}
 }
 

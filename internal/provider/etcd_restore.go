@@ -17,6 +17,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -166,13 +167,13 @@ func otherData(r rollout.EtcdRestore) string {
 // that leaves and is off keeps its data: the plan says what they can still do.
 func checkRestoredMachines(r rollout.EtcdRestore, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
 	var lost, leave []string
-	for _, m := range notKept(before, now, gone) {
+	for _, m := range maintenance.LostMembers(membersOf(before), membersOf(now), gone) {
 		switch {
-		case m.ended:
-		case !r.ReplaceData || m.name == r.Member:
-			lost = append(lost, m.name)
-		case m.dropped:
-			leave = append(leave, m.name)
+		case m.Ended:
+		case !r.ReplaceData || m.Name == r.Member:
+			lost = append(lost, m.Name)
+		case m.Dropped:
+			leave = append(leave, m.Name)
 		}
 	}
 	if len(lost) > 0 {

@@ -13,6 +13,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -177,8 +178,8 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 		fail(err)
 		return
 	}
-	restart, err := r.begin(ctx, m, state, &resp.Diagnostics)
-	defer func() { restart.done() }()
+	restart, err := r.begin(ctx, client, m, state, &resp.Diagnostics)
+	defer func() { restart.Done() }()
 	if err != nil {
 		fail(err)
 		return
@@ -189,7 +190,7 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	tf.WritePrivate(ctx, resp.Private, holdingKey, private.holding, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, growKey, private.grow, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, routesKey, private.routes, &resp.Diagnostics)
-	restart.warn(&resp.Diagnostics)
+	m.warnOfRestart(restart, &resp.Diagnostics)
 	if err != nil {
 		fail(err)
 		return
@@ -220,7 +221,7 @@ type machinePrivate struct {
 }
 
 // converge changes the machine to what is planned and returns the new private state.
-func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, restart *machineRestart, private machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
+func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, restart *maintenance.Restart, private machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
 	spec := m.spec(ctx, diags)
 	spec.Claim = private.holding.Claim
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
@@ -229,10 +230,10 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	}
 	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), private.routes
 	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, func(ctx context.Context, now infraaws.Machine) error {
-		return restart.stop(ctx, client, now)
+		return r.stop(ctx, client, restart, *m, now, diags)
 	})
 	if err != nil {
-		restart.abandon(ctx, client)
+		restart.Abandon(ctx)
 		// Do this also if the update was interrupted or its time limit was reached.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
 		defer cancel()
@@ -248,15 +249,15 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		m.fill(ctx, made)
 		return private, nil
 	}
-	if restart.suspended || state.restarts(*m) {
-		if err := r.data.waitBehind(ctx, client, made, restart.paused); err != nil {
+	if restart.Suspended() || state.restarts(*m) {
+		if err := r.data.waitBehind(ctx, client, made, state.pausedNetwork().ValueBool()); err != nil {
 			return private, err
 		}
-		if err := restart.resume(ctx, client, made); err != nil {
+		if err := restart.Resume(ctx, r.sight(client, *m, made)); err != nil {
 			return private, err
 		}
 	}
-	if restart.suspended || state.restarts(*m) || state.usesDataOtherwise(*m) {
+	if restart.Suspended() || state.restarts(*m) || state.usesDataOtherwise(*m) {
 		if err := client.UseDataVolume(ctx, made, spec, r.data.connect); err != nil {
 			return private, err
 		}
@@ -293,18 +294,18 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if err == nil {
 		err = client.CheckMachine(ctx, m.ID.ValueString(), spec)
 	}
-	var left *departure
+	var left *maintenance.Departure
 	if err == nil {
 		ctx = patient(ctx, m.Timeouts.Delete, machineDeadlines.Delete)
-		left, err = r.leaveCluster(ctx, client, m, next, &resp.Diagnostics)
-		defer left.done()
+		left, err = r.depart(ctx, client, m, next, &resp.Diagnostics)
+		defer left.Done()
 	}
 	if err == nil {
 		var cancel context.CancelFunc
 		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
 		if err = client.DeleteMachine(ctx, m.ID.ValueString(), spec); err != nil {
-			left.undo(ctx, client, &resp.Diagnostics)
+			m.stays(ctx, left, next, &resp.Diagnostics)
 		}
 	}
 	r.data.claims.gone(h.Claim)

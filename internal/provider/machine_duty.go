@@ -3,9 +3,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -20,30 +17,45 @@ import (
 // findDutyFunc finds out what a machine does for its cluster.
 type findDutyFunc func(context.Context, fleet.Target) (*maintenance.Duty, error)
 
-// targetAt returns the machine as a target, at the addresses that EC2 reports now, for as long as
-// it runs.
-func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Target {
+// maintained returns the machine as package maintenance changes its power.
+func (r *machineResource) maintained(client *infraaws.Client, m machineModel) maintenance.Machine {
+	return maintenance.Machine{Name: m.Name.ValueString(), Look: func(ctx context.Context) (maintenance.Sight, error) {
+		now, err := client.DescribeMachine(ctx, m.ID.ValueString())
+		if errors.Is(err, infraaws.ErrNotFound) {
+			return maintenance.Sight{}, nil
+		}
+		return r.sight(client, m, now), err
+	}}
+}
+
+// sight returns what EC2 says of the machine now. Other machines with API servers and members of etcd are
+// looked up by their tags.
+func (r *machineResource) sight(client *infraaws.Client, m machineModel, now infraaws.Machine) maintenance.Sight {
 	h := m.host()
 	h.PowerState = types.StringValue(running)
 	h.PublicIP, h.PrivateIP = tf.OptionalAddr(now.PublicIP), tf.OptionalAddr(now.PrivateIP)
 	h.Address = tf.OptionalAddr(now.Address()).StringValue
-	return fleet.Target{Host: h.remote(d), Node: h.node()}
-}
-
-// duty waits until the machine has booted and finds out what it does for its cluster. Other
-// machines with API servers and members of etcd are looked up by their tags.
-func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now infraaws.Machine) (*maintenance.Duty, error) {
-	if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
-		return nil, err
+	s := maintenance.Sight{At: fleet.Target{Host: h.remote(r.data), Node: h.node()}}
+	switch now.State {
+	case running:
+		s.Power = maintenance.Running
+	case "pending":
+		s.Power = maintenance.Starting
 	}
-	duty, err := r.data.duty(ctx, m.targetAt(r.data, now))
-	if err != nil {
-		return nil, err
+	s.Find = func(ctx context.Context) (*maintenance.Duty, error) {
+		if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
+			return nil, err
+		}
+		duty, err := r.data.duty(ctx, s.At)
+		if err != nil {
+			return nil, err
+		}
+		duty.SetControllers(func(ctx context.Context) ([]fleet.Target, error) {
+			return r.data.runningMachines(ctx, now.Cluster, infraaws.RoleController, infraaws.RoleEtcd)
+		})
+		return duty, nil
 	}
-	duty.SetControllers(func(ctx context.Context) ([]fleet.Target, error) {
-		return r.data.runningMachines(ctx, now.Cluster, infraaws.RoleController, infraaws.RoleEtcd)
-	})
-	return duty, nil
+	return s
 }
 
 // runningMachines returns the running machines of a cluster with one of the roles, which it finds by their
@@ -65,212 +77,79 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 	return out, nil
 }
 
-// leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
-// anything of the cluster runs on it. A machine that does not answer is terminated anyway, since it
-// may be broken. If the next machine has its data, its etcd member stays in the cluster: the next machine
-// starts it again. The departure is never nil.
-func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, next succession, diags *diag.Diagnostics) (*departure, error) {
-	left := &departure{r: r, model: m, done: func() {}, next: next}
-	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
-	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
-	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
-		return left, nil // it has nothing to leave, and its address may be released already
-	}
-	now, err := client.DescribeMachine(ctx, m.ID.ValueString())
-	if err != nil || now.State != running {
-		return left, nil //nolint:nilerr // the termination reports it
-	}
-	duty, err := r.duty(ctx, client, m, now)
-	if answered(err) { // systemd may have been busy
-		select {
-		case <-ctx.Done():
-		case <-time.After(askAgain):
+// depart lets the machine leave its cluster before it is terminated, and warns of what did not succeed. The
+// departure is never nil.
+func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m machineModel, next maintenance.Succession, diags *diag.Diagnostics) (*maintenance.Departure, error) {
+	name, role := m.Name.ValueString(), infraaws.Role(m.Role.ValueString())
+	left, err := maintenance.Depart(ctx, r.data.clusters.Turns(m.spec(ctx, diags).Cluster), maintenance.Departing{
+		Machine:   r.maintained(client, m),
+		PrivateIP: m.PrivateIP.ValueString(),
+		Next:      next,
+		Idle:      role == infraaws.RoleLoadBalancer, // its address may be released already
+		Member:    role == infraaws.RoleController || role == infraaws.RoleEtcd,
+		Stop:      "stop the instance " + m.ID.ValueString(),
+		Within: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return tf.WithTimeout(ctx, m.Timeouts.Delete, machineDeadlines.Delete, diags)
+		},
+	})
+	if left.Unseen != nil && r.data.firstWarning(name) {
+		then := "The cluster's other resources remove what is left of it when they are applied."
+		if next == maintenance.WithItsData {
+			then = "k8s_etcd_cluster starts its member again with the data that the new machine gets."
 		}
-		duty, err = r.duty(ctx, client, m, now)
+		diags.AddWarning("Machine "+name+" was terminated without being drained", remote.Redact(left.Unseen.Error())+
+			"\n\nWhat ran on it is not known: its pods were not evicted, and its etcd member, if it had one, has not left. "+then)
 	}
-	if role := infraaws.Role(m.Role.ValueString()); answered(err) && (role == infraaws.RoleController || role == infraaws.RoleEtcd) {
-		return left, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\n"+
-			"next: repair or reboot %s and apply again; if it is beyond repair, stop the instance %s, since a stopped one is terminated without being asked", err, m.Name.ValueString(), m.ID.ValueString())
-	}
-	if err != nil {
-		if r.data.firstWarning(m.Name.ValueString()) {
-			then := "The cluster's other resources remove what is left of it when they are applied."
-			if next == withItsData {
-				then = "k8s_etcd_cluster starts its member again with the data that the new machine gets."
-			}
-			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated without being drained", remote.Redact(err.Error())+
-				"\n\nWhat ran on it is not known: its pods were not evicted, and its etcd member, if it had one, has not left. "+then)
-		}
-		return left, nil
-	}
-	if duty.Idle() {
-		return left, nil
-	}
-	duty.Cordon(ctx)
-	if left.done, err = turns.Take(ctx); err == nil {
-		err = r.leave(ctx, duty, turns, m, next, diags)
-	} else {
-		duty.Restore(ctx, m.targetAt(r.data, now).Host)
-	}
-	for _, note := range duty.Notes() {
-		diags.AddWarning("Machine "+m.Name.ValueString()+" did not leave its cluster completely", remote.Redact(note.String()))
-	}
-	if err == nil {
-		left.duty, left.now = duty, now
+	for _, note := range left.Notes() {
+		diags.AddWarning("Machine "+name+" did not leave its cluster completely", remote.Redact(note.String()))
 	}
 	return left, err
 }
 
-// departure is what a machine has done to leave its cluster.
-type departure struct {
-	r     *machineResource
-	model machineModel
-	done  func()            // ends the machine's turn
-	duty  *maintenance.Duty // nil unless it has left
-	now   infraaws.Machine  // as it was then
-	next  succession
-}
-
-// undo brings the machine back after its termination has failed, unless EC2 says that it does not
-// run any more.
-func (l *departure) undo(ctx context.Context, client *infraaws.Client, diags *diag.Diagnostics) {
-	if l.duty == nil {
+// stays brings a machine back that has left its cluster and was not terminated.
+func (m machineModel) stays(ctx context.Context, left *maintenance.Departure, next maintenance.Succession, diags *diag.Diagnostics) {
+	undone, failed := left.Undo(ctx)
+	if !undone {
 		return
 	}
-	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
-	defer cancel()
-	now, err := client.DescribeMachine(looking, l.now.ID)
-	if errors.Is(err, infraaws.ErrNotFound) || err == nil && now.State != running {
-		return
-	}
-	if err != nil {
-		now = l.now
-	}
-	known := len(l.duty.Notes())
-	l.duty.Restore(ctx, l.model.targetAt(l.r.data, now).Host)
 	said := "What ran on it was started again, and its node takes pods again."
-	if notes := l.duty.Notes()[known:]; len(notes) > 0 {
+	if len(failed) > 0 {
 		said = "It could not be brought back completely."
-		for _, note := range notes {
+		for _, note := range failed {
 			said += "\n" + remote.Redact(note.String())
 		}
 	}
-	if l.next != withItsData {
+	if next != maintenance.WithItsData {
 		said += "\n\nIts etcd member, if it had one, has left the etcd cluster: it joins again when k8s_etcd_cluster is applied."
 	}
-	diags.AddWarning("Machine "+l.model.Name.ValueString()+" was not terminated after it had left its cluster", said)
+	diags.AddWarning("Machine "+m.Name.ValueString()+" was not terminated after it had left its cluster", said)
 }
 
-// askAgain is the pause before a machine that did not say what runs on it is asked once more.
-const askAgain = 2 * time.Second
-
-// answered reports whether the machine was reached and the command failed on it.
-func answered(err error) bool {
-	var failed *remote.ExitError
-	return errors.As(err, &failed)
+// begin waits for the machine's turn if the change stops it. Time limits do not run yet.
+func (r *machineResource) begin(ctx context.Context, client *infraaws.Client, m, state machineModel, diags *diag.Diagnostics) (*maintenance.Restart, error) {
+	return maintenance.Begin(ctx, r.data.clusters.Turns(m.spec(ctx, diags).Cluster), r.maintained(client, m), maintenance.Change{
+		Runs:    state.InstanceState.ValueString() == running,
+		Stops:   m.stops(),
+		Restart: state.reshapes(m),
+		Pauses:  m.pausedNetwork().ValueBool(),
+		Resumes: state.pausedNetwork().ValueBool(),
+	})
 }
 
-func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, next succession, diags *diag.Diagnostics) error {
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, machineDeadlines.Delete, diags)
-	defer cancel()
-	if next == withItsData {
-		return duty.StepAside(ctx, turns.Leaving)
+// stop prepares the machine to be stopped, by itself or with its cluster.
+func (r *machineResource) stop(ctx context.Context, client *infraaws.Client, restart *maintenance.Restart, m machineModel, now infraaws.Machine, diags *diag.Diagnostics) error {
+	if !m.pausedNetwork().ValueBool() {
+		return restart.Stop(ctx, r.sight(client, m, now))
 	}
-	return duty.Leave(ctx, turns.Leaving, next == withoutItsData)
-}
-
-// machineRestart is the stop and start of one machine.
-type machineRestart struct {
-	r     *machineResource
-	model machineModel
-	turns *maintenance.Turns
-	done  func()            // ends the machine's turn
-	duty  *maintenance.Duty // nil until what the machine does is known
-
-	suspended bool // the machine has been prepared to be stopped, and the others run on
-	paused    bool // the machine was stopped together with its cluster
-}
-
-// begin waits for the machine's turn if the change stops it. Time limits do not run yet. A machine
-// that is stopped already does not wait for its turn; if it is to run, the others wait for it. A
-// whole cluster that is paused takes one turn, see pauseCluster.
-func (r *machineResource) begin(ctx context.Context, m, state machineModel, diags *diag.Diagnostics) (*machineRestart, error) {
-	s := &machineRestart{r: r, model: m, done: func() {}, turns: r.data.clusters.Turns(m.spec(ctx, diags).Cluster), paused: state.pausedNetwork().ValueBool()}
-	var err error
-	switch {
-	case m.stops() && (state.InstanceState.ValueString() != running || m.pausedNetwork().ValueBool()):
-	case state.InstanceState.ValueString() != running:
-		s.done = s.turns.Start(m.Name.ValueString())
-	case m.stops(), state.reshapes(m):
-		s.done, err = s.turns.Take(ctx)
-	}
-	return s, err
-}
-
-// stop prepares the machine to be stopped.
-func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
-	if s.model.pausedNetwork().ValueBool() {
-		if err := s.pauseCluster(ctx, client, now); err != nil {
-			return err
-		}
-		return s.r.data.stopBehind(ctx, client, now)
-	}
-	duty, err := s.r.duty(ctx, client, s.model, now)
-	if err != nil {
-		return fmt.Errorf("not stopped, since what runs on it is not known: %w", err)
-	}
-	s.duty = duty
-	if err := duty.Suspend(ctx, s.turns.Leaving); err != nil {
+	if err := r.pauseCluster(ctx, client, r.data.clusters.Turns(m.spec(ctx, diags).Cluster), now); err != nil {
 		return err
 	}
-	s.suspended = true
-	return nil
+	return r.data.stopBehind(ctx, client, now)
 }
 
-// resume waits until the started machine is healthy again. A machine that was found stopped does
-// again what an interrupted change has noted on it; there is nothing to wait for on one that
-// somebody has stopped. Machines of a cluster that was paused do not wait: what they need of one
-// another, and new certificates, come with the roles.
-func (s *machineRestart) resume(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
-	if s.paused {
-		return nil
-	}
-	if s.duty == nil {
-		duty, err := s.r.duty(ctx, client, s.model, now)
-		if err != nil {
-			return fmt.Errorf("started, but what it was stopped from is not known: %w", err)
-		}
-		if !duty.Interrupted() {
-			return nil
-		}
-		s.duty = duty
-	}
-	return s.duty.Resume(ctx, s.model.targetAt(s.r.data, now).Host)
-}
-
-// abandon undoes stop if the machine runs: it was not stopped after all, or it was started again.
-func (s *machineRestart) abandon(ctx context.Context, client *infraaws.Client) {
-	if !s.suspended {
-		return // Suspend itself has undone what it did
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
-	defer cancel()
-	now, err := client.DescribeMachine(ctx, s.model.ID.ValueString())
-	for err == nil && now.State == "pending" && ctx.Err() == nil {
-		time.Sleep(askAgain)
-		now, err = client.DescribeMachine(ctx, s.model.ID.ValueString())
-	}
-	if err == nil && now.State == running {
-		s.duty.Restore(ctx, s.model.targetAt(s.r.data, now).Host)
-	}
-}
-
-// warn adds a warning for everything that could not be done during the restart.
-func (s *machineRestart) warn(diags *diag.Diagnostics) {
-	if s.duty == nil {
-		return
-	}
-	for _, note := range slices.Compact(s.duty.Notes()) {
-		diags.AddWarning("Not everything succeeded on machine "+s.model.Name.ValueString(), remote.Redact(note.String()))
+// warnOfRestart adds a warning for everything that could not be done during the restart.
+func (m machineModel) warnOfRestart(restart *maintenance.Restart, diags *diag.Diagnostics) {
+	for _, note := range restart.Notes() {
+		diags.AddWarning("Not everything succeeded on machine "+m.Name.ValueString(), remote.Redact(note.String()))
 	}
 }

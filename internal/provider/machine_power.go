@@ -58,8 +58,8 @@ func (m machineModel) refuseNew(_ context.Context, diags *diag.Diagnostics) {
 }
 
 // pauseCluster makes all machines of the network ready for being stopped, once for all of them.
-func (s *machineRestart) pauseCluster(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
-	return s.turns.Pause(ctx, func(ctx context.Context) error {
+func (r *machineResource) pauseCluster(ctx context.Context, client *infraaws.Client, turns *maintenance.Turns, now infraaws.Machine) error {
+	return turns.Pause(ctx, func(ctx context.Context) error {
 		found, err := client.FindAllMachines(ctx, now.Cluster)
 		if err != nil {
 			return err
@@ -70,22 +70,22 @@ func (s *machineRestart) pauseCluster(ctx context.Context, client *infraaws.Clie
 		for _, m := range found {
 			if m.VPCID == now.VPCID && m.State == running && m.Role != infraaws.RoleLoadBalancer { // it has nothing to end
 				host := hostOfMachine(ctx, m)
-				targets = append(targets, fleet.Target{Host: host.remote(s.r.data), Node: host.node()})
+				targets = append(targets, fleet.Target{Host: host.remote(r.data), Node: host.node()})
 				machines[m.Name] = m
 				private = private || !m.PublicIP.IsValid()
 			}
 		}
-		if b, ok := s.r.data.bastionAmong(found, now.VPCID); ok && b.State != running && len(targets) > 0 {
+		if b, ok := r.data.bastionAmong(found, now.VPCID); ok && b.State != running && len(targets) > 0 {
 			return bastionOff("pause the cluster", b, "the pause stops it last, as its other machines are reached through it")
 		}
 		err = maintenance.Pause(ctx, targets, func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
-			if err := client.AwaitBoot(ctx, machines[t.Name()], s.r.data.connect); err != nil {
+			if err := client.AwaitBoot(ctx, machines[t.Name()], r.data.connect); err != nil {
 				return nil, err
 			}
-			return s.r.data.duty(ctx, t)
+			return r.data.duty(ctx, t)
 		})
 		var unknown *fleet.GuardError
-		if errors.As(err, &unknown) && private && s.r.data.ssh.bastion == nil && !s.r.data.ssh.tunnels {
+		if errors.As(err, &unknown) && private && r.data.ssh.bastion == nil && !r.data.ssh.tunnels {
 			err = fmt.Errorf("%w\n%s has a provider configuration without ssh.bastion. If the others are reached through it, give it theirs, with the bastion's address and host key as text, and apply again", err, now.Name)
 		}
 		return err

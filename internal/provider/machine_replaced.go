@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -37,29 +38,20 @@ func markReplacement(ctx context.Context, req resource.ModifyPlanRequest, resp *
 	tf.WritePrivate(ctx, resp.Private, nextVolumeKey, next.etcdVolume(ctx, &resp.Diagnostics), &resp.Diagnostics)
 }
 
-// succession is what follows a machine that is deleted.
-type succession int
-
-const (
-	noSuccessor    succession = iota // the machine ends for good
-	withoutItsData                   // another machine follows, and the data of its etcd member end with it
-	withItsData                      // the machine that follows has the volume with the data of its etcd member
-)
-
 // takeSuccession returns what follows the machine m, which is deleted. What the configuration says of the
 // volume counts, and not whether it is mounted at this moment. If the deletion fails, the state keeps
 // its private state, now without the mark.
-func takeSuccession(ctx context.Context, m machineModel, req resource.DeleteRequest, resp *resource.DeleteResponse) succession {
+func takeSuccession(ctx context.Context, m machineModel, req resource.DeleteRequest, resp *resource.DeleteResponse) maintenance.Succession {
 	replaced := tf.ReadPrivate[bool](ctx, req.Private, replacedKey, &resp.Diagnostics)
 	next := tf.ReadPrivate[string](ctx, req.Private, nextVolumeKey, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, replacedKey, false, &resp.Diagnostics)
 	switch {
 	case !replaced:
-		return noSuccessor
+		return maintenance.NoSuccessor
 	case next != "" && next == m.etcdVolume(ctx, &resp.Diagnostics):
-		return withItsData
+		return maintenance.WithItsData
 	}
-	return withoutItsData
+	return maintenance.WithoutItsData
 }
 
 // etcdVolume returns the id of the data volume with the data of etcd, empty if there is none or if it

@@ -2,11 +2,8 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -50,26 +47,6 @@ type rolling struct {
 	Waiting []string `json:"waiting,omitempty"`
 }
 
-// rolls holds, by cluster, the machine that this process lets roll. Machines that are chosen an image for in
-// different ways do not know of each other otherwise.
-type rolls struct {
-	mu    sync.Mutex
-	taken map[string]string
-}
-
-// take reports whether the machine is the one of its cluster, and whose turn it is.
-func (r *rolls) take(cluster, machine string) (bool, string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.taken == nil {
-		r.taken = map[string]string{}
-	}
-	if r.taken[cluster] == "" {
-		r.taken[cluster] = machine
-	}
-	return r.taken[cluster] == machine, r.taken[cluster]
-}
-
 // lookForImage finds out whether the machine is to be replaced for a newer image by the next apply.
 func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Client, m machineModel, spec infraaws.MachineSpec, diags *diag.Diagnostics) rolling {
 	if m.ImagePolicy.ValueString() != imageRolls || m.InstanceState.ValueString() != running || m.stops() || m.Protection.ValueBool() {
@@ -85,47 +62,18 @@ func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Cli
 	if found.Next != name {
 		return out
 	}
-	mine, other := r.data.rolls.take(spec.Cluster, name)
-	switch unfit := r.unfit(ctx, spec.Cluster, m); {
-	case !mine:
-		out.Why = other + " is replaced first"
-	case unfit != nil:
-		out.Why = unfit.Error()
-	default:
-		out.Turn = true
-	}
-	return out
-}
-
-// unfit returns an error unless all other running machines of the machine's kind do their work: those with
-// members of etcd and API servers, or the workers.
-func (r *machineResource) unfit(ctx context.Context, cluster string, m machineModel) error {
-	kind := []infraaws.Role{infraaws.RoleController, infraaws.RoleEtcd}
+	kind := []infraaws.Role{infraaws.RoleController, infraaws.RoleEtcd} // those with members of etcd and API servers
 	if m.Role.ValueString() == string(infraaws.RoleWorker) {
 		kind = []infraaws.Role{infraaws.RoleWorker}
 	}
-	targets, err := r.data.runningMachines(ctx, cluster, kind...)
+	err = r.data.rolls.Turn(ctx, spec.Cluster, name, func(ctx context.Context) ([]fleet.Target, error) {
+		return r.data.runningMachines(ctx, spec.Cluster, kind...)
+	}, r.data.works)
 	if err != nil {
-		return err
+		out.Why = err.Error()
 	}
-	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return t.Node.Name == m.Name.ValueString() })
-	return fleet.Each(ctx, targets, func(ctx context.Context, t fleet.Target) error {
-		if err := r.data.works(ctx, t); err != nil {
-			return fmt.Errorf("%s: %w", t.Node.Name, err)
-		}
-		return nil
-	})
-}
-
-// working returns a function that returns an error unless a machine does something for its cluster.
-func working(duty findDutyFunc) func(context.Context, fleet.Target) error {
-	return func(ctx context.Context, t fleet.Target) error {
-		found, err := duty(ctx, t)
-		if err == nil && found.Idle() {
-			err = errors.New("it does nothing for the cluster yet")
-		}
-		return err
-	}
+	out.Turn = err == nil
+	return out
 }
 
 // planRoll plans the replacement of the machine for a newer image, and reports whether it is replaced.

@@ -96,7 +96,7 @@ type providerData struct {
 	// gone holds the ids of instances that this run has found gone.
 	gone sync.Map
 	// rolls holds, by cluster, which machine is replaced for a newer image.
-	rolls rolls
+	rolls maintenance.Rolls
 	// clusters holds, by cluster, which machine may go down next.
 	clusters maintenance.Clusters
 }
@@ -212,7 +212,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 			return maintenance.Find(ctx, d.fleet(ctx), t)
 		}
 	}
-	d.works = working(d.duty)
+	d.works = maintenance.Works(d.duty)
 	if d.shell == nil {
 		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }
 		d.prepare = func(ctx context.Context, h remote.Host) { d.pool.Machine(h).Prepare(ctx) }

@@ -14,7 +14,7 @@ func DriftAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
 		MarkdownDescription: "Differences between the configuration and what was found, in words, by machine or object. Empty if there are none. A plan always sets it to empty; " +
-			"apply then repairs exactly what is listed, in place.",
+			"apply then looks again, and repairs in place what differs at that time.",
 		PlanModifiers: []planmodifier.Map{driftToEmpty{}},
 	}
 }
