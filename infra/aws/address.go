@@ -200,7 +200,7 @@ func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSp
 			tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindAddress), tagFilter(TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeAddresses(ctx, in, c.retryOn(doubtAttempts, notYet...))
+	out, err := c.EC2.DescribeAddresses(ctx, in, c.retryInDoubt())
 	if IsCode(err, "InvalidAllocationID.NotFound") {
 		return nil, nil
 	}

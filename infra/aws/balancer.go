@@ -173,7 +173,7 @@ func (c *Client) DeleteBalancer(ctx context.Context, arn string, spec BalancerSp
 	}
 	if err == nil && p.group != nil {
 		// Listeners of a load balancer that has just been deleted may still use it.
-		_, err = c.ELB.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: p.group.TargetGroupArn}, c.elbRetry(settleAttempts, "ResourceInUse"))
+		_, err = c.ELB.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: p.group.TargetGroupArn}, c.retryELB(settleAttempts, "ResourceInUse"))
 		err = ignore(err, "TargetGroupNotFound")
 	}
 	return spec.about(err)
@@ -261,9 +261,9 @@ func (p balancerParts) fits(spec BalancerSpec) error {
 	if b := p.balancer; b != nil && len(b.SecurityGroups) == 0 {
 		return fmt.Errorf("it was made without a security group, and none can be added: %w", errOtherBalancer)
 	}
-	if g := p.group; g != nil && (sdk.ToString(g.VpcId) != spec.VPCID || g.Protocol != types.ProtocolEnumTcp || sdk.ToInt32(g.Port) != portAPI || g.TargetType != types.TargetTypeEnumInstance) {
+	if g := p.group; g != nil && (sdk.ToString(g.VpcId) != spec.VPCID || g.Protocol != types.ProtocolEnumTcp || sdk.ToInt32(g.Port) != PortAPI || g.TargetType != types.TargetTypeEnumInstance) {
 		return fmt.Errorf("its target group exists in VPC %s for %s %d and targets of type %s, wanted %s, TCP %d and instance: %w",
-			sdk.ToString(g.VpcId), g.Protocol, sdk.ToInt32(g.Port), g.TargetType, spec.VPCID, portAPI, errOtherBalancer)
+			sdk.ToString(g.VpcId), g.Protocol, sdk.ToInt32(g.Port), g.TargetType, spec.VPCID, PortAPI, errOtherBalancer)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec Balance
 	made := p.group == nil || p.balancer == nil || len(p.listeners) == 0
 	if p.group == nil {
 		out, err := c.ELB.CreateTargetGroup(ctx, &elb.CreateTargetGroupInput{
-			Name: sdk.String(spec.awsName()), VpcId: &spec.VPCID, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(portAPI), TargetType: types.TargetTypeEnumInstance,
+			Name: sdk.String(spec.awsName()), VpcId: &spec.VPCID, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(PortAPI), TargetType: types.TargetTypeEnumInstance,
 			HealthCheckProtocol: wantedCheck.protocol, HealthCheckPath: &wantedCheck.path, HealthCheckPort: &wantedCheck.port, Matcher: &types.Matcher{HttpCode: &wantedCheck.codes},
 			HealthCheckIntervalSeconds: &wantedCheck.interval, HealthCheckTimeoutSeconds: &wantedCheck.timeout,
 			HealthyThresholdCount: &wantedCheck.healthy, UnhealthyThresholdCount: &wantedCheck.unhealthy,
@@ -85,7 +85,7 @@ func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec Balance
 			Name: sdk.String(spec.awsName()), Type: types.LoadBalancerTypeEnumNetwork, Scheme: spec.scheme(), SubnetMappings: spec.mappings(true),
 			SecurityGroups: []string{spec.GroupID}, Tags: elbTags(c.balancerTags(spec)),
 		}
-		out, err := c.ELB.CreateLoadBalancer(ctx, in, c.elbRetry(doubtAttempts, "SubnetNotFound", "InvalidSecurityGroup"))
+		out, err := c.ELB.CreateLoadBalancer(ctx, in, c.retryELB(doubtAttempts, "SubnetNotFound", "InvalidSecurityGroup"))
 		if IsCode(err, "InvalidConfigurationRequest") { // something has the address, such as a load balancer that is being deleted
 			in.SubnetMappings = spec.mappings(false)
 			out, err = c.ELB.CreateLoadBalancer(ctx, in)
@@ -112,7 +112,7 @@ func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec Balance
 // listen makes the listener.
 func (c *Client) listen(ctx context.Context, p balancerParts, spec BalancerSpec) error {
 	_, err := c.ELB.CreateListener(ctx, &elb.CreateListenerInput{
-		LoadBalancerArn: p.balancer.LoadBalancerArn, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(portAPI),
+		LoadBalancerArn: p.balancer.LoadBalancerArn, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(PortAPI),
 		DefaultActions: forwardTo(p.group.TargetGroupArn), Tags: elbTags(c.balancerTags(spec)),
 	}, c.elbUntilKnown())
 	return ignore(err, "DuplicateListener")
@@ -237,7 +237,7 @@ func (p balancerParts) subnets(spec BalancerSpec) (present, kept, wanted []strin
 func (c *Client) listenerRepairs(spec BalancerSpec, p balancerParts) (out []repair) {
 	listens := false
 	for _, l := range p.listeners {
-		if sdk.ToInt32(l.Port) != portAPI || l.Protocol != types.ProtocolEnumTcp {
+		if sdk.ToInt32(l.Port) != PortAPI || l.Protocol != types.ProtocolEnumTcp {
 			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(sdk.ToInt32(l.Port)), Problem: finding.NotWanted}, func(ctx context.Context) error {
 				_, err := c.ELB.DeleteListener(ctx, &elb.DeleteListenerInput{ListenerArn: l.ListenerArn})
 				return ignore(err, "ListenerNotFound")
@@ -246,14 +246,14 @@ func (c *Client) listenerRepairs(spec BalancerSpec, p balancerParts) (out []repa
 		}
 		listens = true
 		if p.group != nil && (len(l.DefaultActions) != 1 || sdk.ToString(l.DefaultActions[0].TargetGroupArn) != sdk.ToString(p.group.TargetGroupArn)) {
-			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(portAPI), Problem: finding.Elsewhere}, func(ctx context.Context) error {
+			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(PortAPI), Problem: finding.Elsewhere}, func(ctx context.Context) error {
 				_, err := c.ELB.ModifyListener(ctx, &elb.ModifyListenerInput{ListenerArn: l.ListenerArn, DefaultActions: forwardTo(p.group.TargetGroupArn)})
 				return err
 			}))
 		}
 	}
 	if !listens {
-		out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(portAPI), Problem: finding.Missing}, func(ctx context.Context) error {
+		out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(PortAPI), Problem: finding.Missing}, func(ctx context.Context) error {
 			return c.listen(ctx, p, spec)
 		}))
 	}
@@ -303,7 +303,7 @@ func (c *Client) groupRepairs(spec BalancerSpec, p balancerParts) (out []repair)
 	if len(missing) > 0 {
 		out = append(out, repair{findings: absent, fix: func(ctx context.Context) error {
 			// An instance that is starting cannot be a target yet.
-			_, err := c.ELB.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: missing}, c.elbRetry(heldAttempts, "InvalidTarget", "TargetGroupNotFound"))
+			_, err := c.ELB.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: missing}, c.retryELB(heldAttempts, "InvalidTarget", "TargetGroupNotFound"))
 			return err
 		}})
 	}

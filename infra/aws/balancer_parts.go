@@ -57,13 +57,6 @@ func (p balancerParts) found() Balancer {
 	return out
 }
 
-// elbRetry adds error codes to those that the SDK retries, for one call.
-func (c *Client) elbRetry(attempts int, codes ...string) func(*elb.Options) {
-	return func(o *elb.Options) {
-		o.Retryer = &codeRetryer{Retryer: c.retryers.elb, codes: codes, limit: attempts}
-	}
-}
-
 // balancerParts looks for the load balancer and its target group by their name. What does not exist is no
 // error.
 func (c *Client) balancerParts(ctx context.Context, spec BalancerSpec) (p balancerParts, err error) {
@@ -166,26 +159,4 @@ func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
 	p.attributes = group
 	maps.Copy(p.attributes, balancer)
 	return nil
-}
-
-// elbUntilKnown makes a call retry for a few seconds while Elastic Load Balancing does not know yet what
-// was just made.
-func (c *Client) elbUntilKnown() func(*elb.Options) {
-	return c.elbRetry(doubtAttempts, "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound")
-}
-
-func elbTags(m map[string]string) []types.Tag {
-	var out []types.Tag
-	for _, t := range ec2Tags(m) {
-		out = append(out, types.Tag{Key: t.Key, Value: t.Value})
-	}
-	return out
-}
-
-func elbTagMap(tags []types.Tag) map[string]string {
-	out := make(map[string]string, len(tags))
-	for _, t := range tags {
-		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
-	}
-	return out
 }

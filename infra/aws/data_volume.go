@@ -72,18 +72,7 @@ const (
 	// attachBudget is how long a machine waits for its volume. The predecessor that has it is being
 	// terminated, which usually takes less than a minute, and some minutes if its system does not end.
 	attachBudget = 10 * time.Minute
-	// detachBudget is how long a volume may take to be detached: seconds, unless it is in use.
-	detachBudget = 5 * time.Minute
 )
-
-// ending reports whether an instance is on its way to its end, or gone.
-func (c *Client) ending(ctx context.Context, id string) (bool, error) {
-	_, err := c.instance(ctx, id, c.retryOn(doubtAttempts, notYet...))
-	if errors.Is(err, ErrNotFound) {
-		return true, nil
-	}
-	return false, err
-}
 
 // attachDataVolume attaches the data volume to the machine, which runs or is stopped. It waits until
 // a predecessor that is being terminated has let go of it, and takes it from no other machine. It
@@ -158,12 +147,6 @@ func (c *Client) tryAttach(ctx context.Context, id string, v Volume) error {
 	return err
 }
 
-// kmsKeyUnusable reports whether EC2 refuses a call because of a KMS key.
-func kmsKeyUnusable(err error) bool {
-	code := strings.ToLower(ErrorCode(err))
-	return strings.Contains(code, "kms")
-}
-
 // freeDevice returns the first name that EC2 recommends for a volume and that the instance does not
 // use. The machine does not use the name: a volume is found there by its id.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/device_naming.html
@@ -185,33 +168,6 @@ func (c *Client) keepDataVolume(ctx context.Context, id, device string) error {
 		return fmt.Errorf("make it stay when the instance ends: %w", err)
 	}
 	return nil
-}
-
-// freeVolume waits until a volume is detached from an instance that ends. From one that does not end it
-// detaches only a volume that was never used: whoever uses the others would lose the data.
-func (c *Client) freeVolume(ctx context.Context, v Volume) error {
-	if v.Attachment == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, detachBudget, fmt.Errorf("not within %s; if it is mounted there, stop what uses it and unmount it", detachBudget))
-	defer cancel()
-	asked := false
-	return poll(ctx, "wait until it is detached from "+v.InstanceID, func(ctx context.Context) (bool, string, error) {
-		now, err := c.FindVolume(ctx, v.ID)
-		if err != nil || now.Attachment == "" {
-			return err == nil, "", err
-		}
-		ending, err := c.ending(ctx, now.InstanceID)
-		if err != nil || ending || asked || now.Attachment == string(types.VolumeAttachmentStateDetaching) {
-			return false, now.Attachment, err
-		}
-		if now.FileSystem != "" {
-			return false, "", fmt.Errorf("%s has it and is not being terminated: stop what uses it there, unmount and detach it, or destroy the machine", now.InstanceID)
-		}
-		_, err = c.EC2.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: &v.ID, InstanceId: &now.InstanceID})
-		asked = err == nil
-		return false, now.Attachment, ignore(err, "IncorrectState", "InvalidAttachment.NotFound")
-	})
 }
 
 // dataVolumeFindings compares the attachment of the data volume with what is wanted. v is the volume,

@@ -22,6 +22,9 @@ func IsCode(err error, codes ...string) bool {
 	return code != "" && slices.Contains(codes, code)
 }
 
+// tunnelQuota is the code of an EC2 Instance Connect Endpoint that has all the tunnels that it may have.
+const tunnelQuota = "ServiceQuotaExceededException"
+
 // Advice returns one sentence on what a person can do about err, empty if there is nothing to add
 // to its text. Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 func Advice(err error) string {
@@ -99,3 +102,15 @@ func Advice(err error) string {
 		return ""
 	}
 }
+
+// ignore turns errors with one of the codes into nil.
+func ignore(err error, codes ...string) error {
+	if IsCode(err, codes...) {
+		return nil
+	}
+	return err
+}
+
+// ErrNotFound says that something certainly does not exist: EC2 does not know it or says that it is
+// terminated.
+var ErrNotFound = errors.New("does not exist")

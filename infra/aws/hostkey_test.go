@@ -85,3 +85,17 @@ func TestSwitchTo(t *testing.T) {
 		})
 	}
 }
+
+func TestNewHostKey(t *testing.T) {
+	k, err := newHostKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.ParsePrivateKey([]byte(k.pem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))); got != k.authorized {
+		t.Errorf("public half %q, wanted %q", k.authorized, got)
+	}
+}

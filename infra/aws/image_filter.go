@@ -65,7 +65,7 @@ func (c *Client) newestImage(ctx context.Context, by ImageFilter, arch string) (
 		return image{}, &invalid.Field{Field: fieldImageFilter, Problem: "No such image", Err: fmt.Errorf("there are no %s in region %s that are available, for %s, with an EBS root volume: "+
 			"* in the name stands for any text, and a private image must be shared with this account", by, c.Region, ec2Arch)}
 	}
-	return c.usable(slices.MaxFunc(found, func(a, b types.Image) int {
+	return launchable(slices.MaxFunc(found, func(a, b types.Image) int {
 		return cmp.Or(strings.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate)), compareStrings(a.ImageId, b.ImageId))
 	}))
 }

@@ -62,10 +62,12 @@ func (s *KeyStore) region(o *ssm.Options) {
 // put writes a parameter. It retries while the name cannot be used again yet, or another write of
 // it is under way.
 func (s *KeyStore) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
-	return s.client.SSM.PutParameter(ctx, in, s.region, func(o *ssm.Options) {
-		o.Retryer = &codeRetryer{Retryer: s.client.retryers.ssm, codes: []string{"TooManyUpdates"}, limit: reuseAttempts}
-	})
+	return s.client.SSM.PutParameter(ctx, in, s.region, s.client.retrySSM(reuseAttempts, "TooManyUpdates"))
 }
+
+// reuseAttempts lasts about 45 seconds: Parameter Store does not let a name be used again until
+// 30 seconds after its deletion.
+const reuseAttempts = 30
 
 // Get implements pki.Store.
 func (s *KeyStore) Get(ctx context.Context, name string) ([]byte, error) {

@@ -37,7 +37,7 @@ func (s *KeyStore) owner(ctx context.Context) (h holder, present bool, err error
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return holder{}, false, fmt.Errorf("parameter %s%s does not say whose the keys are: %w", s.cfg.Prefix, pki.NameOwner, err)
 	}
-	return holder{o.Claim, !o.Settled.IsZero()}, true, nil
+	return holder{Claim: o.Claim, settled: !o.Settled.IsZero()}, true, nil
 }
 
 // Claim makes the store the claim's own before anything is written into it. A store without owner

@@ -13,12 +13,6 @@ import (
 	"time"
 )
 
-// withLookups completes a client that was not made by New.
-func withLookups(c *Client) *Client {
-	c.lookups = newLookups(c)
-	return c
-}
-
 // calls records the calls of a lookup, each of which takes a tenth of a second.
 type calls struct {
 	mu   sync.Mutex

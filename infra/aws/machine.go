@@ -11,11 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-const kindMachine = "machine"
-
 // Defaults of a machine.
 const (
-	DefaultInstanceType  = "t3.small"
 	DefaultRootVolumeGiB = 20
 	DefaultUser          = "admin" // in Debian's images
 )
@@ -96,6 +93,14 @@ type MachineSpec struct {
 	RemovePodCIDR netip.Prefix
 }
 
+// podRoutes returns the wanted routes to the machine's pods.
+func (s MachineSpec) podRoutes() podRoutes {
+	return podRoutes{
+		cluster: s.Cluster, machine: s.Name, vpc: s.VPCID, subnets: s.NetworkSubnets,
+		routed: s.RoutedTables, pods: s.PodCIDR, former: s.RemovePodCIDR,
+	}
+}
+
 // Machine is one instance as found in EC2.
 type Machine struct {
 	ID                  string
@@ -140,16 +145,6 @@ func (m Machine) Address() netip.Addr {
 		return m.PublicIP
 	}
 	return m.PrivateIP
-}
-
-// gone lists the states from which an instance does not return.
-var gone = []types.InstanceStateName{types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated}
-
-func stateOf(i types.Instance) types.InstanceStateName {
-	if i.State == nil {
-		return types.InstanceStateNamePending
-	}
-	return i.State.Name
 }
 
 func zoneOfInstance(i types.Instance) string {

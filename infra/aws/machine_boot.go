@@ -33,8 +33,9 @@ const sshShare = 10 * time.Millisecond
 // awaitSSH waits until a machine answers on SSH. The more machines are waited for, the longer are the
 // pauses.
 func (c *Client) awaitSSH(ctx context.Context, id string, shell Shell) error {
-	waiting := c.booting.Add(1)
-	defer c.booting.Add(-1)
+	booting := &machineMemoryOf(c).booting
+	waiting := booting.Add(1)
+	defer booting.Add(-1)
 	pause := max(sshPoll, time.Duration(waiting)*sshShare)
 	return c.aliveWhile(ctx, id, func(ctx context.Context) error { return shell.WaitReady(ctx, pause) })
 }
@@ -92,7 +93,7 @@ func untilAsked(now time.Time) time.Duration {
 
 // healthy reports whether EC2's reachability checks have passed.
 func (c *Client) healthy(ctx context.Context, id string) bool {
-	ok, _, err := c.lookups.healthy.ask(ctx, id)
+	ok, _, err := machineMemoryOf(c).lookups.healthy.ask(ctx, id)
 	return err == nil && ok
 }
 

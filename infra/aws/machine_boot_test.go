@@ -20,24 +20,30 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// healthyEC2 reports that the instance runs and has passed its checks.
-func healthyEC2(id string) *Client {
-	answer := middleware.InitializeMiddlewareFunc("answer", func(_ context.Context, in middleware.InitializeInput, _ middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
-		switch in.Parameters.(type) {
-		case *ec2.DescribeInstancesInput:
-			out.Result = &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: []types.Instance{
-				{InstanceId: sdk.String(id), State: &types.InstanceState{Name: types.InstanceStateNameRunning}}}}}}
-		case *ec2.DescribeInstanceStatusInput:
-			out.Result = &ec2.DescribeInstanceStatusOutput{InstanceStatuses: []types.InstanceStatus{
-				{InstanceId: sdk.String(id), InstanceStatus: &types.InstanceStatusSummary{Status: types.SummaryStatusOk}}}}
-		default:
-			err = fmt.Errorf("unexpected call %T", in.Parameters)
-		}
+// answeringEC2 is an EC2 that answers each call with what answer returns.
+func answeringEC2(answer func(in any) (out any, err error)) *Client {
+	instead := middleware.InitializeMiddlewareFunc("answer", func(_ context.Context, in middleware.InitializeInput, _ middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
+		out.Result, err = answer(in.Parameters)
 		return out, md, err
 	})
-	return withLookups(&Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
-		func(s *middleware.Stack) error { return s.Initialize.Add(answer, middleware.Before) },
-	}})})
+	return &Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
+		func(s *middleware.Stack) error { return s.Initialize.Add(instead, middleware.Before) },
+	}})}
+}
+
+// healthyEC2 reports that the instance runs and has passed its checks.
+func healthyEC2(id string) *Client {
+	return answeringEC2(func(in any) (any, error) {
+		switch in.(type) {
+		case *ec2.DescribeInstancesInput:
+			return &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: []types.Instance{
+				{InstanceId: sdk.String(id), State: &types.InstanceState{Name: types.InstanceStateNameRunning}}}}}}, nil
+		case *ec2.DescribeInstanceStatusInput:
+			return &ec2.DescribeInstanceStatusOutput{InstanceStatuses: []types.InstanceStatus{
+				{InstanceId: sdk.String(id), InstanceStatus: &types.InstanceStatusSummary{Status: types.SummaryStatusOk}}}}, nil
+		}
+		return nil, fmt.Errorf("unexpected call %T", in)
+	})
 }
 
 // A machine that refuses connections gets more time than one that does not answer: only in the
@@ -125,19 +131,20 @@ func TestAwaitBoot(t *testing.T) {
 func TestAliveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		c := &Client{lookups: &lookups{}}
-		c.lookups.instances = lookup[string, types.Instance]{limit: filterValues, describe: func(_ context.Context, ids []string) (map[string]types.Instance, error) {
+		c := answeringEC2(func(in any) (any, error) {
 			calls.Add(1)
-			out := map[string]types.Instance{}
-			for _, id := range ids {
-				out[id] = types.Instance{InstanceId: &id, State: &types.InstanceState{Name: types.InstanceStateNameRunning}}
+			switch call := in.(type) {
+			case *ec2.DescribeInstancesInput:
+				var running []types.Instance
+				for _, id := range call.Filters[0].Values {
+					running = append(running, types.Instance{InstanceId: &id, State: &types.InstanceState{Name: types.InstanceStateNameRunning}})
+				}
+				return &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: running}}}, nil
+			case *ec2.DescribeInstanceStatusInput:
+				return &ec2.DescribeInstanceStatusOutput{}, nil
 			}
-			return out, nil
-		}}
-		c.lookups.healthy = lookup[string, bool]{limit: statusIDs, describe: func(context.Context, []string) (map[string]bool, error) {
-			calls.Add(1)
-			return nil, nil
-		}}
+			return nil, fmt.Errorf("unexpected call %T", in)
+		})
 		var all sync.WaitGroup
 		for n := range 50 {
 			all.Go(func() {

@@ -68,7 +68,7 @@ func (c *Client) observeCredits(ctx context.Context, spec MachineSpec, o *observ
 		return nil
 	}
 	id := sdk.ToString(o.instance.InstanceId)
-	found, _, err := c.lookups.credits.ask(ctx, id)
+	found, _, err := machineMemoryOf(c).lookups.credits.ask(ctx, id)
 	o.setCredits(found)
 	return err
 }

@@ -89,7 +89,7 @@ func (c *Client) reshape(ctx context.Context, id string, now *shape, wanted shap
 		if now.group == wanted.group {
 			return nil
 		}
-		if _, err := c.EC2.ModifyInstancePlacement(ctx, &ec2.ModifyInstancePlacementInput{InstanceId: &id, GroupName: &wanted.group}, c.retryOn(doubtAttempts, notYet...)); err != nil {
+		if _, err := c.EC2.ModifyInstancePlacement(ctx, &ec2.ModifyInstancePlacementInput{InstanceId: &id, GroupName: &wanted.group}, c.retryInDoubt()); err != nil {
 			return fmt.Errorf("change the placement group from %q to %q: %w", now.group, wanted.group, aboutPlacement(err))
 		}
 		now.group = wanted.group

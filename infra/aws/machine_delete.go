@@ -23,7 +23,7 @@ func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec)
 	if err == nil {
 		g, gctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return c.terminate(gctx, id) })
-		g.Go(func() error { return c.deletePodRoutes(gctx, spec, tables, id) })
+		g.Go(func() error { return c.deletePodRoutes(gctx, spec.podRoutes(), tables, id) })
 		err = g.Wait()
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (s MachineSpec) judge(i types.Instance, known bool) (take bool, err error) 
 }
 
 func (c *Client) terminate(ctx context.Context, id string) error {
-	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.retryOn(doubtAttempts, notYet...))
+	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.retryInDoubt())
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
 		return nil
 	}

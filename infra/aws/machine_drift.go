@@ -17,15 +17,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// machineRepairs compares one machine with its spec. Repairs that need a stopped instance have
-// power set.
+// machineRepairs compares one machine with its spec. A repair by a stop or a start has no fix: cycle makes all
+// of them at once.
 func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	m := o.machine()
 	var out []repair
 	value := func(kind finding.Kind, found, wanted string) finding.Finding {
 		return finding.Finding{Subject: spec.Name, Kind: kind, Problem: finding.Value, Found: found, Wanted: wanted}
 	}
-	power := func(f finding.Finding) { out = append(out, repair{findings: []finding.Finding{f}, power: true}) }
+	power := func(f finding.Finding) { out = append(out, repairOf(f, nil)) }
 	if spec.InstanceType != "" && m.InstanceType != spec.InstanceType {
 		power(value(finding.InstanceType, m.InstanceType, spec.InstanceType))
 	}
@@ -68,9 +68,11 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 		out = append(out, repairOf(nameFinding(finding.InstanceProfile, spec.Name, m.InstanceProfile, spec.InstanceProfile),
 			func(ctx context.Context) error { return c.setProfile(ctx, m.ID, spec.InstanceProfile) }))
 	}
-	out = append(out, c.routeRepairs(spec, o.tables, m.ID, m.InterfaceID)...)
+	for _, r := range c.routeRepairs(spec.podRoutes(), o.tables, m.ID, m.InterfaceID) {
+		out = append(out, r.repair)
+	}
 	if o.volume != nil {
-		kinds := volumeKinds{finding.RootVolume, finding.RootVolumeType, finding.RootVolumeIOPS, finding.RootVolumeThroughput}
+		kinds := volumeKinds{size: finding.RootVolume, typ: finding.RootVolumeType, iops: finding.RootVolumeIOPS, throughput: finding.RootVolumeThroughput}
 		if differs, change := kinds.compare(m.VolumeID, m.RootVolumeGiB, m.RootVolume, spec.RootVolumeGiB, spec.rootVolume()); len(differs) > 0 {
 			out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
 		}
@@ -146,7 +148,7 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	repairs := c.machineRepairs(spec, o)
 	g, gctx := errgroup.WithContext(ctx)
 	for _, r := range repairs {
-		if r.power {
+		if r.fix == nil {
 			continue
 		}
 		g.Go(func() error {
@@ -160,7 +162,7 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	if err := g.Wait(); err != nil {
 		return o.machine(), err
 	}
-	if slices.ContainsFunc(repairs, func(r repair) bool { return r.power }) {
+	if slices.ContainsFunc(repairs, func(r repair) bool { return r.fix == nil }) {
 		if err := c.cycle(ctx, o.instance, spec, beforeStop); err != nil {
 			return o.machine(), fmt.Errorf("%s: %w", spec.describe(id), err)
 		}
@@ -176,7 +178,7 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 func (o observation) routed(spec MachineSpec) Machine {
 	m := o.machine()
 	if spec.PodCIDR.IsValid() {
-		m.RouteTables = podTables(o.tables, spec)
+		m.RouteTables = podTables(o.tables, spec.podRoutes())
 	}
 	return m
 }
@@ -187,24 +189,6 @@ func (o observation) routed(spec MachineSpec) Machine {
 func (c *Client) awaitBegun(ctx context.Context, id string) error {
 	_, err := c.waitUntil(ctx, id, "has started", func(s types.InstanceStateName) bool { return s != types.InstanceStateNamePending })
 	return err
-}
-
-// waitState waits for a state, and fails at once if the instance does not exist any more.
-func (c *Client) waitState(ctx context.Context, id string, wanted types.InstanceStateName) (types.Instance, error) {
-	return c.waitUntil(ctx, id, "is "+string(wanted), func(s types.InstanceStateName) bool { return s == wanted })
-}
-
-func (c *Client) waitUntil(ctx context.Context, id, what string, reached func(types.InstanceStateName) bool) (types.Instance, error) {
-	var found types.Instance
-	err := poll(ctx, fmt.Sprintf("wait until instance %s %s", id, what), func(ctx context.Context) (bool, string, error) {
-		i, err := c.watch(ctx, id, settleAttempts)
-		if err != nil {
-			return false, "", err
-		}
-		found = i
-		return reached(stateOf(i)), string(stateOf(i)), nil
-	})
-	return found, err
 }
 
 func (c *Client) setSourceDestCheck(ctx context.Context, networkInterface string, on bool) error {

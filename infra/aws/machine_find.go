@@ -10,50 +10,16 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// instance returns one instance. The error is ErrNotFound if it certainly does not exist any more.
-func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
-	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, opts...)
-	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
-		return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
-	}
-	if err != nil {
-		return types.Instance{}, fmt.Errorf("describe instance %s: %w", id, err)
-	}
-	for _, r := range out.Reservations {
-		for _, i := range r.Instances {
-			if sdk.ToString(i.InstanceId) == id {
-				if slices.Contains(gone, stateOf(i)) {
-					return i, goneError(i)
-				}
-				return i, nil
-			}
-		}
-	}
-	return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
-}
-
-// reason returns why an instance changed its state, according to EC2.
-func reason(i types.Instance) string {
-	if i.StateReason != nil && sdk.ToString(i.StateReason.Message) != "" {
-		return sdk.ToString(i.StateReason.Message)
-	}
-	if s := sdk.ToString(i.StateTransitionReason); s != "" {
-		return s
-	}
-	return "no reason given"
-}
-
 // instances returns every instance with the machine's tags, including terminated ones that EC2
 // still lists.
 func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.Instance, error) {
-	found, _, err := c.lookups.machines.ask(ctx, machineName{cluster, name})
+	found, _, err := machineMemoryOf(c).lookups.machines.ask(ctx, machineName{cluster, name})
 	if err != nil {
 		return nil, fmt.Errorf("look for instances of machine %s: %w", name, err)
 	}
@@ -81,7 +47,7 @@ func (c *Client) observe(ctx context.Context, id, vpc string) (observation, erro
 		return err
 	})
 	g.Go(func() error {
-		volumes, _, err := c.lookups.attached.ask(gctx, id)
+		volumes, _, err := machineMemoryOf(c).lookups.attached.ask(gctx, id)
 		if err != nil {
 			return fmt.Errorf("describe the volumes of instance %s: %w", id, err)
 		}
@@ -157,11 +123,13 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	m := o.machine()
 	m.data = o.data
 	// In other tables, a route that leads to the machine belongs to others.
-	held := podTables(o.tables, spec)
-	m.RouteTables = slices.DeleteFunc(o.leading(spec), func(table string) bool { return !slices.Contains(held, table) })
-	if spec, err = c.withoutGone(ctx, spec, o); err != nil {
+	routes := spec.podRoutes()
+	held := podTables(o.tables, routes)
+	m.RouteTables = slices.DeleteFunc(leading(o.tables, routes, m.InterfaceID), func(table string) bool { return !slices.Contains(held, table) })
+	if routes, err = c.withoutGone(ctx, routes, o.tables, m.InterfaceID); err != nil {
 		return m, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
+	spec.NetworkSubnets = routes.subnets
 	return m, findingsOf(c.machineRepairs(spec, o)), nil
 }
 

@@ -51,16 +51,17 @@ type imageEntry struct {
 func (c *Client) image(ctx context.Context, wanted string, by *ImageFilter, instanceType string) (image, error) {
 	arch := Architecture(instanceType)
 	question := imageQuestion(wanted, by, arch)
-	c.images.mu.Lock()
-	if c.images.known == nil {
-		c.images.known = map[string]*imageEntry{}
+	images := &machineMemoryOf(c).images
+	images.mu.Lock()
+	if images.known == nil {
+		images.known = map[string]*imageEntry{}
 	}
-	entry := c.images.known[question]
+	entry := images.known[question]
 	if entry == nil {
 		entry = &imageEntry{}
-		c.images.known[question] = entry
+		images.known[question] = entry
 	}
-	c.images.mu.Unlock()
+	images.mu.Unlock()
 
 	entry.mu.Lock()
 	defer entry.mu.Unlock()
@@ -108,11 +109,11 @@ func (c *Client) describeImage(ctx context.Context, wanted string) (image, error
 	if len(out.Images) == 0 {
 		return image{}, fmt.Errorf("AMI %s does not exist in region %s", id, c.Region)
 	}
-	return c.usable(out.Images[0])
+	return launchable(out.Images[0])
 }
 
-// usable returns what a launch needs to know of an image, or why no machine can have it.
-func (c *Client) usable(ami types.Image) (image, error) {
+// launchable returns what a launch needs to know of an image, or why no machine can have it.
+func launchable(ami types.Image) (image, error) {
 	id := sdk.ToString(ami.ImageId)
 	arch, known := architectures[ami.Architecture]
 	if !known {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 
@@ -167,8 +166,8 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		NetworkInterfaces:     []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
 			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
-			Iops: given(root.chosenIOPS()), Throughput: given(root.ThroughputMiB),
-			Encrypted: sdk.Bool(true), KmsKeyId: chosen(spec.RootVolumeKey), DeleteOnTermination: sdk.Bool(true),
+			Iops: nonZero(root.chosenIOPS()), Throughput: nonZero(root.ThroughputMiB),
+			Encrypted: sdk.Bool(true), KmsKeyId: nonZero(spec.RootVolumeKey), DeleteOnTermination: sdk.Bool(true),
 		}}},
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{
 			HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
@@ -192,7 +191,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	case err != nil:
 		return nil, c.notLaunched(ctx, spec, img.ID, err)
 	}
-	if len(out.Instances) == 0 || slices.Contains(gone, stateOf(out.Instances[0])) {
+	if len(out.Instances) == 0 || isGone(out.Instances[0]) {
 		return nil, errSpentToken
 	}
 	return &Launch{client: c, spec: spec, instance: out.Instances[0], launchKey: key.authorized}, nil
@@ -210,7 +209,7 @@ func (c *Client) runWhenFree(ctx context.Context, spec MachineSpec, in *ec2.RunI
 	if len(found.NetworkInterfaces) > 0 {
 		return nil, inUse
 	}
-	return c.EC2.RunInstances(ctx, in, c.retryOn(heldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...))
+	return c.EC2.RunInstances(ctx, in, c.retryUntilFree())
 }
 
 // byToken finds the instance that an interrupted run launched with the same token and another first
@@ -235,7 +234,7 @@ func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
-	if found == nil || slices.Contains(gone, stateOf(*found)) {
+	if found == nil || isGone(*found) {
 		return nil, errSpentToken
 	}
 	return c.resume(ctx, spec, *found)
@@ -323,7 +322,7 @@ func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceN
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.client.setSourceDestCheck(gctx, id, false) })
 	g.Go(func() error {
-		tables, err := l.client.settledTables(gctx, l.spec)
+		tables, err := l.client.settledTables(gctx, l.spec.podRoutes())
 		if err != nil {
 			return err
 		}
@@ -337,7 +336,7 @@ func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceN
 func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance, networkInterface string) error {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
-	for _, r := range l.client.routeRepairs(l.spec, tables, instance, networkInterface) {
+	for _, r := range l.client.routeRepairs(l.spec.podRoutes(), tables, instance, networkInterface) {
 		g.Go(func() error {
 			err := r.fix(gctx)
 			if err == nil {
@@ -350,7 +349,7 @@ func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance,
 	}
 	err := g.Wait()
 	if err == nil {
-		l.tables = podTables(tables, l.spec)
+		l.tables = podTables(tables, l.spec.podRoutes())
 	}
 	return err
 }
@@ -370,4 +369,15 @@ func (l *Launch) start(ctx context.Context, id string) error {
 		ready := stateOf(i) == types.InstanceStateNameRunning && (!l.spec.PublicIP || sdk.ToString(i.PublicIpAddress) != "")
 		return ready, string(stateOf(i)), nil
 	})
+}
+
+// notLaunched says what could not be launched, and where if that matters.
+func (c *Client) notLaunched(ctx context.Context, spec MachineSpec, image string, err error) error {
+	what := fmt.Sprintf("machine %s: launch %s with %s", spec.Name, spec.InstanceType, image)
+	if IsCode(err, "Unsupported", "InsufficientInstanceCapacity") {
+		if zone := c.subnetZoneName(ctx, spec.SubnetID); zone != "" {
+			what += " in " + zone
+		}
+	}
+	return fmt.Errorf("%s: %w", what, aboutSpot(aboutPlacement(aboutProfile(c.withZones(ctx, err, spec.InstanceType)))))
 }

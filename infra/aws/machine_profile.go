@@ -109,7 +109,7 @@ func (p *profileChange) step(ctx context.Context) (done bool, seen string, err e
 		return false, "another profile is being taken away", nil
 	case live == nil && p.name == "":
 		// The list may be older than what says that the instance has one.
-		i, err := p.client.instance(ctx, p.instance, p.client.retryOn(doubtAttempts, notYet...))
+		i, err := p.client.instance(ctx, p.instance, p.client.retryInDoubt())
 		return profileIn(i) == "", profileIn(i), err
 	case live == nil:
 		return false, "none", p.associate(ctx)
@@ -148,7 +148,7 @@ func (p *profileChange) associate(ctx context.Context) error {
 
 // end ends an association: by the wanted one if the instance runs.
 func (p *profileChange) end(ctx context.Context, association string) error {
-	i, err := p.client.instance(ctx, p.instance, p.client.retryOn(doubtAttempts, notYet...))
+	i, err := p.client.instance(ctx, p.instance, p.client.retryInDoubt())
 	if err != nil {
 		return err
 	}

@@ -40,9 +40,7 @@ func (c *Client) NextInRoll(ctx context.Context, spec MachineSpec, id string) (R
 	if err != nil {
 		return Roll{}, fmt.Errorf("look for a newer image: %w", err)
 	}
-	all, err := c.together.machines.get(ctx, spec.Cluster, "roll "+id, c.changes.Load(), func(ctx context.Context) (machinesTogether, error) {
-		return c.clusterMachines(ctx, spec.Cluster)
-	})
+	all, err := c.machinesFor(ctx, spec.Cluster, "roll "+id)
 	if err != nil {
 		return Roll{}, fmt.Errorf("look for the machines of cluster %s: %w", spec.Cluster, err)
 	}

@@ -19,10 +19,6 @@ const (
 	fieldMaxPrice = "spot.max_price"
 )
 
-// spotInterrupted is the reason of EC2's with which it ends a Spot instance.
-// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html
-const spotInterrupted = "Server.SpotInstanceTermination"
-
 // CheckSpot reports a machine that is unfit for being a Spot instance, and a price that is none. An empty role stands for one that is
 // not known.
 func CheckSpot(role Role, maxPrice string) (errs invalid.Fields) {
@@ -44,17 +40,12 @@ func marketSpec(s *Spot) *types.InstanceMarketOptionsRequest {
 		return nil
 	}
 	return &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{
-		SpotInstanceType: types.SpotInstanceTypeOneTime, InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate, MaxPrice: chosen(s.MaxPrice),
+		SpotInstanceType: types.SpotInstanceTypeOneTime, InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate, MaxPrice: nonZero(s.MaxPrice),
 	}}
 }
 
 // isSpot reports whether an instance is a Spot instance.
 func isSpot(i types.Instance) bool { return i.InstanceLifecycle == types.InstanceLifecycleTypeSpot }
-
-// interrupted reports whether EC2 has ended a Spot instance, or is about to.
-func interrupted(i types.Instance) bool {
-	return i.StateReason != nil && i.StateReason.Code != nil && *i.StateReason.Code == spotInterrupted
-}
 
 // aboutSpot gives an error that only the price of a Spot instance can have caused the name of its argument.
 func aboutSpot(err error) error {

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,12 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
 )
-
-// ErrNotFound says that something certainly does not exist: EC2 does not know it or says that it is
-// terminated.
-var ErrNotFound = errors.New("does not exist")
-
-const kindNetwork = "network"
 
 // NetworkSpec is the wanted state of a cluster's network.
 type NetworkSpec struct {
@@ -150,7 +143,7 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 	)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.retryOn(doubtAttempts, notYet...))
+		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.retryInDoubt())
 		if err == nil {
 			found = out.Vpcs
 		}
@@ -224,7 +217,7 @@ func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []typ
 		if len(spec.SubnetIDs) == 0 {
 			return nil, nil // without ids EC2 would list all subnets
 		}
-		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.retryOn(doubtAttempts, notYet...))
+		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.retryInDoubt())
 		if err == nil {
 			return out.Subnets, nil
 		}
@@ -431,14 +424,4 @@ func leadsOut(t types.RouteTable) bool {
 
 func attachedTo(g types.InternetGateway, vpc string) bool {
 	return slices.ContainsFunc(g.Attachments, func(a types.InternetGatewayAttachment) bool { return sdk.ToString(a.VpcId) == vpc })
-}
-
-func compareStrings(a, b *string) int {
-	switch x, y := sdk.ToString(a), sdk.ToString(b); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
 }

@@ -111,7 +111,7 @@ func (b *builder) keepsVPC(ctx context.Context) error {
 	if b.spec.adopts() || id == "" || b.spec.Claim.ID == "" {
 		return nil
 	}
-	out, err := b.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{id}}, b.retryOn(doubtAttempts, notYet...))
+	out, err := b.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{id}}, b.retryInDoubt())
 	if err != nil {
 		return ignore(err, "InvalidVpcID.NotFound")
 	}

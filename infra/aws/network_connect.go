@@ -136,7 +136,7 @@ func (b *builder) findConnect() []repair {
 		return []repair{repairOf(f, func(ctx context.Context) error {
 			return b.endpointReady(ctx, sdk.ToString(e.InstanceConnectEndpointId))
 		})}
-	case !slices.Contains(usable, e.State):
+	case !usable(e.State):
 		f.Found, f.Wanted, f.Cause = string(e.State), string(types.Ec2InstanceConnectEndpointStateCreateComplete), sdk.ToString(e.StateMessage)
 	case sdk.ToBool(e.PreserveClientIp):
 		f.Found, f.Wanted = "the address of the client", "its own address as the source"
@@ -230,7 +230,7 @@ func (c *Client) endpointReady(ctx context.Context, id string) error {
 			return false, "", err
 		case e == nil:
 			return false, id + " is not known yet", nil
-		case slices.Contains(usable, e.State):
+		case usable(e.State):
 			return true, "", nil
 		case e.State != types.Ec2InstanceConnectEndpointStateCreateInProgress:
 			return false, "", fmt.Errorf("%s is %s: %s", id, e.State, sdk.ToString(e.StateMessage))

@@ -214,14 +214,6 @@ func (c *Client) explainBlocked(ctx context.Context, vpc string, err error) erro
 	return fmt.Errorf("%w; network interfaces still in %s: %s", err, vpc, strings.Join(users, ", "))
 }
 
-// ignore turns errors with one of the codes into nil.
-func ignore(err error, codes ...string) error {
-	if IsCode(err, codes...) {
-		return nil
-	}
-	return err
-}
-
 // MadeVPC reports whether a VPC was made for the cluster's network, and not adopted. The error is
 // ErrNotFound if there is no such VPC.
 func (c *Client) MadeVPC(ctx context.Context, cluster, id string) (bool, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -458,37 +457,6 @@ func (b *builder) change(f func(*snapshot)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f(&b.snapshot)
-}
-
-// deleteTags deletes tag keys that are no longer wanted.
-func (c *Client) deleteTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
-	var gone []types.Tag
-	for _, k := range keys {
-		if _, still := wanted[k]; !still && (k == TagRoll || !ReservedTag(k)) {
-			gone = append(gone, types.Tag{Key: sdk.String(k)})
-		}
-	}
-	if len(gone) == 0 || len(ids) == 0 {
-		return nil
-	}
-	if _, err := c.EC2.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: ids, Tags: gone}); err != nil {
-		return fmt.Errorf("remove tags from %s: %w", strings.Join(ids, ", "), err)
-	}
-	return nil
-}
-
-// OwnTags returns the tags of a resource that the user has set.
-func (c *Client) OwnTags(all map[string]string) map[string]string {
-	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(k, v string) bool { return ReservedTag(k) || c.defaultTags[k] == v })
-	if len(out) == 0 {
-		return nil
-	}
-	return out
-}
-
-func associated(t types.RouteTable, subnet string) bool {
-	return slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToString(a.SubnetId) == subnet })
 }
 
 // diffDefaultRoute returns what is wrong with the default route: at most one finding.

@@ -11,24 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Role is a machine's role in the cluster; each has a security group.
-type Role string
-
-// The roles.
-const (
-	RoleLoadBalancer Role = "lb"
-	RoleController   Role = "controller"
-	RoleEtcd         Role = "etcd"
-	RoleWorker       Role = "worker"
-)
-
-// Roles returns all roles.
-func Roles() []Role { return []Role{RoleLoadBalancer, RoleController, RoleEtcd, RoleWorker} }
-
 // Ports of the cluster. https://kubernetes.io/docs/reference/networking/ports-and-protocols/
 const (
 	portSSH         = 22
-	portAPI         = 6443
 	portEtcdClient  = 2379
 	portEtcdPeer    = 2380
 	portKubelet     = 10250
@@ -95,13 +80,13 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 			allow(role, "tcp", portSSH, portSSH, groups[roleConnect])
 		}
 	}
-	allow(RoleLoadBalancer, "tcp", portAPI, portAPI, append(admins, controller, worker)...)
+	allow(RoleLoadBalancer, "tcp", PortAPI, PortAPI, append(admins, controller, worker)...)
 	if bastions == lb && bastions != "" {
-		allow(RoleLoadBalancer, "tcp", portAPI, portAPI, bastions) // to a private endpoint
+		allow(RoleLoadBalancer, "tcp", PortAPI, PortAPI, bastions) // to a private endpoint
 	}
 	// A single controller may be the address of the cluster, without a load balancer. Who may log
 	// in to it may reach its API server.
-	allow(RoleController, "tcp", portAPI, portAPI, append(admins, lb, controller, worker)...)
+	allow(RoleController, "tcp", PortAPI, PortAPI, append(admins, lb, controller, worker)...)
 	// Members of one cluster may be on controllers and on machines of their own, while they move.
 	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller, members)
 	allow(RoleEtcd, "tcp", portEtcdClient, portEtcdPeer, controller, members)

@@ -16,22 +16,34 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// withoutGone returns the spec without the subnets that do not exist, to which the main table would
+// podRoutes are the wanted routes to the pods of one machine.
+type podRoutes struct {
+	cluster, machine string
+	vpc              string
+	// subnets are the ids of all subnets of the network: every table that applies to one of them gets the route.
+	subnets []string
+	// routed are the tables that got the route earlier. A route in them that leads elsewhere is corrected.
+	routed []string
+	// pods is the network that is routed to the machine, and former the one that was before; zero if there is none.
+	pods, former netip.Prefix
+}
+
+// withoutGone returns the routes without the subnets that do not exist, to which the main table would
 // seem to apply. It asks EC2 only if that table lacks the route.
-func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observation) (MachineSpec, error) {
-	loose := unassociatedSubnets(o.tables, spec)
-	if len(loose) == 0 || !spec.PodCIDR.IsValid() {
+func (c *Client) withoutGone(ctx context.Context, spec podRoutes, tables []types.RouteTable, networkInterface string) (podRoutes, error) {
+	loose := unassociatedSubnets(tables, spec)
+	if len(loose) == 0 || !spec.pods.IsValid() {
 		return spec, nil
 	}
-	main := tableOf(o.tables, loose[0])
-	if main == nil || slices.Contains(o.leading(spec), sdk.ToString(main.RouteTableId)) {
+	main := tableOf(tables, loose[0])
+	if main == nil || slices.Contains(leading(tables, spec, networkInterface), sdk.ToString(main.RouteTableId)) {
 		return spec, nil
 	}
 	found, err := c.existing(ctx, loose)
 	if err != nil {
 		return spec, err
 	}
-	spec.NetworkSubnets = slices.DeleteFunc(slices.Clone(spec.NetworkSubnets), func(id string) bool {
+	spec.subnets = slices.DeleteFunc(slices.Clone(spec.subnets), func(id string) bool {
 		_, exists := found[id]
 		return slices.Contains(loose, id) && !exists
 	})
@@ -40,11 +52,11 @@ func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observatio
 
 // leading returns the ids of the tables with a route to the machine's pods that leads to the
 // machine.
-func (o observation) leading(spec MachineSpec) []string {
+func leading(tables []types.RouteTable, spec podRoutes, networkInterface string) []string {
 	var out []string
-	for _, t := range o.tables {
-		for _, to := range []netip.Prefix{spec.PodCIDR, spec.RemovePodCIDR} {
-			if r := findRoute(t, to); to.IsValid() && r != nil && sdk.ToString(r.NetworkInterfaceId) == o.machine().InterfaceID {
+	for _, t := range tables {
+		for _, to := range []netip.Prefix{spec.pods, spec.former} {
+			if r := findRoute(t, to); to.IsValid() && r != nil && sdk.ToString(r.NetworkInterfaceId) == networkInterface {
 				out = append(out, sdk.ToString(t.RouteTableId))
 			}
 		}
@@ -53,9 +65,9 @@ func (o observation) leading(spec MachineSpec) []string {
 }
 
 // podTables returns the ids of the tables that apply to the network's subnets, each once.
-func podTables(tables []types.RouteTable, spec MachineSpec) []string {
+func podTables(tables []types.RouteTable, spec podRoutes) []string {
 	var out []string
-	for _, subnet := range spec.NetworkSubnets {
+	for _, subnet := range spec.subnets {
 		if t := tableOf(tables, subnet); t != nil {
 			out = append(out, sdk.ToString(t.RouteTableId))
 		}
@@ -64,42 +76,48 @@ func podTables(tables []types.RouteTable, spec MachineSpec) []string {
 	return slices.Compact(out)
 }
 
+// tableRepair is the repair of a route in one table.
+type tableRepair struct {
+	repair
+	table string // its id
+}
+
 // routeRepairs compares the routes to a machine's pods with the spec and returns one repair per
 // table with differences.
-func (c *Client) routeRepairs(spec MachineSpec, tables []types.RouteTable, id, networkInterface string) []repair {
-	var out []repair
+func (c *Client) routeRepairs(spec podRoutes, tables []types.RouteTable, id, networkInterface string) []tableRepair {
+	var out []tableRepair
 	wanted := podTables(tables, spec)
 	for _, t := range tables {
 		table := sdk.ToString(t.RouteTableId)
 		add := func(to netip.Prefix, f finding.Finding, fix func(context.Context) error) {
-			f.Subject, f.Kind, f.Target = spec.Name, finding.Route, fmt.Sprintf("%s in %s", to, table)
-			out = append(out, repair{findings: []finding.Finding{f}, table: table, fix: fix})
+			f.Subject, f.Kind, f.Target = spec.machine, finding.Route, fmt.Sprintf("%s in %s", to, table)
+			out = append(out, tableRepair{repairOf(f, fix), table})
 		}
 		drop := func(to netip.Prefix) {
 			add(to, finding.Finding{Problem: finding.NotWanted}, func(ctx context.Context) error { return c.deleteRoute(ctx, table, to) })
 		}
-		held, routed := slices.Contains(wanted, table), slices.Contains(spec.RoutedTables, table)
-		if old := spec.RemovePodCIDR; old.IsValid() && old != spec.PodCIDR && (held || routed) {
+		held, routed := slices.Contains(wanted, table), slices.Contains(spec.routed, table)
+		if old := spec.former; old.IsValid() && old != spec.pods && (held || routed) {
 			if r := findRoute(t, old); r != nil && sdk.ToString(r.InstanceId) == id {
 				drop(old)
 			}
 		}
-		if !spec.PodCIDR.IsValid() {
+		if !spec.pods.IsValid() {
 			continue
 		}
-		r := findRoute(t, spec.PodCIDR)
+		r := findRoute(t, spec.pods)
 		switch {
 		case held && (r == nil || targetOf(*r) != networkInterface):
-			turn := routed && (!spec.RemovePodCIDR.IsValid() || spec.RemovePodCIDR == spec.PodCIDR)
+			turn := routed && (!spec.former.IsValid() || spec.former == spec.pods)
 			f := finding.Finding{Problem: finding.Missing, Wanted: networkInterface}
 			if r != nil {
 				f.Problem, f.Found = finding.Value, targetOf(*r)
 			}
-			add(spec.PodCIDR, f, func(ctx context.Context) error {
-				return c.putPodRoute(ctx, podRoute{cluster: spec.Cluster, table: table, to: spec.PodCIDR, networkInterface: networkInterface, turn: turn}, r)
+			add(spec.pods, f, func(ctx context.Context) error {
+				return c.putPodRoute(ctx, podRoute{cluster: spec.cluster, table: table, to: spec.pods, networkInterface: networkInterface, turn: turn}, r)
 			})
 		case !held && routed && r != nil && sdk.ToString(r.InstanceId) == id:
-			drop(spec.PodCIDR)
+			drop(spec.pods)
 		}
 	}
 	return out
@@ -192,8 +210,8 @@ func (c *Client) holder(ctx context.Context, r podRoute, found types.Route) (str
 		if err != nil {
 			return "", err
 		}
-		if m := machineOf(i); m.Cluster == r.cluster && m.Tags[TagKind] == kindMachine {
-			return fmt.Sprintf("it leads to %s (%s) of this cluster", m.Name, id), nil
+		if tags := tagMap(i.Tags); tags[TagCluster] == r.cluster && tags[TagKind] == kindMachine {
+			return fmt.Sprintf("it leads to %s (%s) of this cluster", tags[TagResource], id), nil
 		}
 	}
 	return "", fmt.Errorf("it leads to %s and is not this machine's: remove it, or give the machine another network for its pods", targetOf(found))
@@ -217,11 +235,11 @@ func (c *Client) dead(ctx context.Context, r types.Route) (bool, error) {
 // deletePodRoutes removes the routes to a machine's pods from the tables of the network and from
 // those that got one earlier. It leaves routes that now lead to another machine. tables are as they
 // were before the instance was terminated.
-func (c *Client) deletePodRoutes(ctx context.Context, spec MachineSpec, tables []types.RouteTable, id string) error {
-	ours := append(podTables(tables, spec), spec.RoutedTables...)
+func (c *Client) deletePodRoutes(ctx context.Context, spec podRoutes, tables []types.RouteTable, id string) error {
+	ours := append(podTables(tables, spec), spec.routed...)
 	g, gctx := errgroup.WithContext(ctx)
 	for _, t := range tables {
-		r := findRoute(t, spec.PodCIDR)
+		r := findRoute(t, spec.pods)
 		if r == nil || !slices.Contains(ours, sdk.ToString(t.RouteTableId)) {
 			continue
 		}
@@ -231,7 +249,7 @@ func (c *Client) deletePodRoutes(ctx context.Context, spec MachineSpec, tables [
 					return err
 				}
 			}
-			return c.deleteRoute(gctx, sdk.ToString(t.RouteTableId), spec.PodCIDR)
+			return c.deleteRoute(gctx, sdk.ToString(t.RouteTableId), spec.pods)
 		})
 	}
 	return g.Wait()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,9 +55,9 @@ func (e *routingEC2) client() *Client {
 		}
 		return out, md, err
 	})
-	return withLookups(&Client{changes: new(atomic.Int64), EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
+	return &Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
 		func(s *middleware.Stack) error { return s.Initialize.Add(answer, middleware.Before) },
-	}})})
+	}})}
 }
 
 // mainTable and tableWith return route tables: the VPC's main one, and one that is associated with

@@ -10,10 +10,6 @@ import (
 type repair struct {
 	findings []finding.Finding // of one subject; at least one
 	fix      func(context.Context) error
-	// power is set if the machine has to be stopped or started, which is done separately and needs
-	// no fix.
-	power bool
-	table string // the route table it is about
 }
 
 // repairOf returns the repair of a single finding.

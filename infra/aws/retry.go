@@ -9,6 +9,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go/middleware"
 )
 
@@ -30,9 +32,6 @@ const (
 	settleAttempts = 20
 	// doubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
 	doubtAttempts = 7
-	// reuseAttempts lasts about 45 seconds: Parameter Store does not let a name be used again until
-	// 30 seconds after its deletion.
-	reuseAttempts = 30
 	// heldAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
 	// machine for a while.
 	heldAttempts = 50
@@ -75,6 +74,14 @@ func (p *codeRetryer) lastRefusal(ctx context.Context, in middleware.InitializeI
 		err = fmt.Errorf("%w (%w: it was so until then)", p.last, context.Cause(ctx))
 	}
 	return out, meta, err
+}
+
+// retryInDoubt makes a call retry while EC2 may briefly not know what existed a moment ago.
+func (c *Client) retryInDoubt() func(*ec2.Options) { return c.retryOn(doubtAttempts, notYet...) }
+
+// retryUntilFree makes a launch retry while EC2 holds its private address, and as retryInDoubt does.
+func (c *Client) retryUntilFree() func(*ec2.Options) {
+	return c.retryOn(heldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...)
 }
 
 // retryOn adds error codes to those the SDK retries, for one call.
@@ -146,4 +153,24 @@ func (p *codeRetryer) GetRetryToken(ctx context.Context, err error) (func(error)
 		return func(error) error { return nil }, nil
 	}
 	return p.Retryer.GetRetryToken(ctx, err)
+}
+
+// retryELB adds error codes to those that the SDK retries, for one call.
+func (c *Client) retryELB(attempts int, codes ...string) func(*elb.Options) {
+	return func(o *elb.Options) {
+		o.Retryer = &codeRetryer{Retryer: c.retryers.elb, codes: codes, limit: attempts}
+	}
+}
+
+// elbUntilKnown makes a call retry for a few seconds while Elastic Load Balancing does not know yet what
+// was just made.
+func (c *Client) elbUntilKnown() func(*elb.Options) {
+	return c.retryELB(doubtAttempts, "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound")
+}
+
+// retrySSM adds error codes to those that the SDK retries, for one call.
+func (c *Client) retrySSM(attempts int, codes ...string) func(*ssm.Options) {
+	return func(o *ssm.Options) {
+		o.Retryer = &codeRetryer{Retryer: c.retryers.ssm, codes: codes, limit: attempts}
+	}
 }

@@ -37,8 +37,8 @@ func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
 }
 
 // unassociatedSubnets returns the network's subnets without an associated table.
-func unassociatedSubnets(tables []types.RouteTable, spec MachineSpec) []string {
-	return slices.DeleteFunc(slices.Clone(spec.NetworkSubnets), func(subnet string) bool {
+func unassociatedSubnets(tables []types.RouteTable, spec podRoutes) []string {
+	return slices.DeleteFunc(slices.Clone(spec.subnets), func(subnet string) bool {
 		return slices.ContainsFunc(tables, func(t types.RouteTable) bool { return associated(t, subnet) })
 	})
 }
@@ -62,15 +62,15 @@ func (c *Client) existing(ctx context.Context, ids []string) (map[string]types.S
 // settledTables returns the VPC's route tables once every subnet of the network has one. It waits
 // as long as EC2 may take to be consistent after a change. Tables of the last seconds are without their
 // routes.
-func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.RouteTable, error) {
-	if known := c.tables.recent(spec.VPCID, time.Now()); len(known) > 0 && len(unassociatedSubnets(known, spec)) == 0 {
+func (c *Client) settledTables(ctx context.Context, spec podRoutes) ([]types.RouteTable, error) {
+	if known := routeMemoryOf(c).settled.recent(spec.vpc, time.Now()); len(known) > 0 && len(unassociatedSubnets(known, spec)) == 0 {
 		return known, nil
 	}
 	var tables []types.RouteTable
 	attempts := 0
 	err := poll(ctx, "find the route tables of the network", func(ctx context.Context) (bool, string, error) {
 		var err error
-		if tables, err = c.sharedTables(ctx, spec.VPCID); err != nil {
+		if tables, err = c.sharedTables(ctx, spec.vpc); err != nil {
 			return false, "", err
 		}
 		missing, err := c.missingTable(ctx, spec, tables)
@@ -80,7 +80,7 @@ func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.R
 		return missing == "", missing, err
 	})
 	if err == nil {
-		c.tables.keep(spec.VPCID, tables, time.Now())
+		routeMemoryOf(c).settled.keep(spec.vpc, tables, time.Now())
 	}
 	return tables, err
 }
@@ -127,7 +127,7 @@ func (k *tableCache) recent(vpc string, now time.Time) []types.RouteTable {
 // missingTable names a subnet of the network without a route table, empty if there is none. The
 // main table applies only to subnets of others: the cluster's own have an association, which EC2
 // may report later.
-func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []types.RouteTable) (string, error) {
+func (c *Client) missingTable(ctx context.Context, spec podRoutes, tables []types.RouteTable) (string, error) {
 	loose := unassociatedSubnets(tables, spec)
 	if len(loose) == 0 {
 		return "", nil
@@ -144,9 +144,63 @@ func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []ty
 		if !ok {
 			return "subnet " + id + ": not found", nil
 		}
-		if tags := tagMap(s.Tags); tags[TagCluster] == spec.Cluster && tags[TagKind] == kindNetwork {
+		if tags := tagMap(s.Tags); tags[TagCluster] == spec.cluster && tags[TagKind] == kindNetwork {
 			return "subnet " + id + ": no route table is associated with it", nil
 		}
 	}
 	return "", nil
+}
+
+func associated(t types.RouteTable, subnet string) bool {
+	return slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToString(a.SubnetId) == subnet })
+}
+
+// routeMemory is what the client keeps about route tables.
+type routeMemory struct {
+	tables   lookup[string, []types.RouteTable] // all of a VPC, by its id
+	together shared[[]types.RouteTable]         // the same for a refresh, by VPC
+	settled  tableCache
+}
+
+func routeMemoryOf(c *Client) *routeMemory {
+	return Kept(c, func(c *Client) *routeMemory {
+		return &routeMemory{tables: lookup[string, []types.RouteTable]{limit: filterValues, describe: c.describeTables}}
+	})
+}
+
+func (c *Client) describeTables(ctx context.Context, vpcs []string) (map[string][]types.RouteTable, error) {
+	pages := ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("vpc-id", vpcs...)}})
+	out := map[string][]types.RouteTable{}
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range page.RouteTables {
+			vpc := sdk.ToString(t.VpcId)
+			out[vpc] = append(out[vpc], t)
+		}
+	}
+	for _, tables := range out {
+		slices.SortFunc(tables, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
+	}
+	return out, nil
+}
+
+// sharedTables returns all route tables of a VPC, as routeTables does, with a call that it shares with
+// all who ask at the same time: each answer has the routes of all machines.
+func (c *Client) sharedTables(ctx context.Context, vpc string) ([]types.RouteTable, error) {
+	tables, _, err := routeMemoryOf(c).tables.ask(ctx, vpc)
+	if err != nil {
+		return nil, fmt.Errorf("describe the route tables of %s: %w", vpc, err)
+	}
+	return slices.Clone(tables), nil
+}
+
+// tablesTogether is routeTables with a call that all who refresh share; see shared. asker tells them apart.
+func (c *Client) tablesTogether(ctx context.Context, vpc, asker string) ([]types.RouteTable, error) {
+	tables, err := routeMemoryOf(c).together.get(ctx, vpc, asker, c.Changes(), func(ctx context.Context) ([]types.RouteTable, error) {
+		return c.routeTables(ctx, vpc)
+	})
+	return slices.Clone(tables), err
 }

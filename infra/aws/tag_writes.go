@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -72,4 +73,31 @@ func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]stri
 		}
 	}
 	return out, nil
+}
+
+// deleteTags deletes tag keys that are no longer wanted.
+func (c *Client) deleteTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
+	var gone []types.Tag
+	for _, k := range keys {
+		if _, still := wanted[k]; !still && (k == TagRoll || !ReservedTag(k)) {
+			gone = append(gone, types.Tag{Key: sdk.String(k)})
+		}
+	}
+	if len(gone) == 0 || len(ids) == 0 {
+		return nil
+	}
+	if _, err := c.EC2.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: ids, Tags: gone}); err != nil {
+		return fmt.Errorf("remove tags from %s: %w", strings.Join(ids, ", "), err)
+	}
+	return nil
+}
+
+// OwnTags returns the tags of a resource that the user has set.
+func (c *Client) OwnTags(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(k, v string) bool { return ReservedTag(k) || c.defaultTags[k] == v })
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
@@ -40,6 +41,13 @@ const (
 	TagRoll = "k8s-from-scratch/roll"
 	// TagUser is the login user made by cloud-init.
 	TagUser = "k8s-from-scratch/user"
+)
+
+// Values of TagKind that several packages know.
+const (
+	kindNetwork = "network"
+	kindMachine = "machine"
+	kindVolume  = "volume"
 )
 
 // OwnedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
@@ -122,4 +130,32 @@ func diffTags(wanted, found map[string]string) []finding.Finding {
 func clientToken(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
+}
+
+func elbTags(m map[string]string) []elbtypes.Tag {
+	var out []elbtypes.Tag
+	for _, t := range ec2Tags(m) {
+		out = append(out, elbtypes.Tag{Key: t.Key, Value: t.Value})
+	}
+	return out
+}
+
+func elbTagMap(tags []elbtypes.Tag) map[string]string {
+	out := make(map[string]string, len(tags))
+	for _, t := range tags {
+		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
+	}
+	return out
+}
+
+// compareStrings compares ids, as EC2 returns them.
+func compareStrings(a, b *string) int { return strings.Compare(sdk.ToString(a), sdk.ToString(b)) }
+
+// nonZero returns nil for the zero value, which stands for what is not said.
+func nonZero[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

@@ -7,18 +7,9 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
 )
-
-// together holds what a refresh asks once for all resources of a cluster.
-type together struct {
-	machines shared[machinesTogether]   // by cluster
-	tables   shared[[]types.RouteTable] // by VPC
-	volumes  shared[map[string]Volume]  // by cluster
-	credits  shared[map[string]string]  // by cluster; see describeCredits
-}
 
 // machinesTogether is what EC2 says of a cluster's instances, by their ids.
 type machinesTogether struct {
@@ -33,14 +24,12 @@ func (c *Client) observeTogether(ctx context.Context, spec MachineSpec, id strin
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		all, err := c.together.machines.get(gctx, cluster, id, c.changes.Load(), func(ctx context.Context) (machinesTogether, error) {
-			return c.clusterMachines(ctx, cluster)
-		})
+		all, err := c.machinesFor(gctx, cluster, id)
 		if err != nil {
 			return fmt.Errorf("describe instance %s: %w", id, err)
 		}
 		i, known := all.instances[id]
-		if !known || slices.Contains(gone, stateOf(i)) || !lists(all.volumes[id], i) {
+		if !known || isGone(i) || !lists(all.volumes[id], i) {
 			alone, err := c.observe(gctx, id, "")
 			o.instance, o.volumes = alone.instance, alone.volumes
 			if err != nil {
@@ -54,16 +43,21 @@ func (c *Client) observeTogether(ctx context.Context, spec MachineSpec, id strin
 	var tables []types.RouteTable
 	g.Go(func() (err error) {
 		if vpc != "" {
-			tables, err = c.together.tables.get(gctx, vpc, id, c.changes.Load(), func(ctx context.Context) ([]types.RouteTable, error) {
-				return c.routeTables(ctx, vpc)
-			})
+			tables, err = c.tablesTogether(gctx, vpc, id)
 		}
 		return err
 	})
 	err := g.Wait()
-	o.tables = slices.Clone(tables)
+	o.tables = tables
 	o.findRoot()
 	return o, err
+}
+
+// machinesFor is clusterMachines with a call that all who refresh share; see shared. asker tells them apart.
+func (c *Client) machinesFor(ctx context.Context, cluster, asker string) (machinesTogether, error) {
+	return machineMemoryOf(c).together.get(ctx, cluster, asker, c.Changes(), func(ctx context.Context) (machinesTogether, error) {
+		return c.clusterMachines(ctx, cluster)
+	})
 }
 
 // creditsTogether is observeCredits with a call that the machines of a cluster share. all are those.
@@ -72,7 +66,7 @@ func (c *Client) creditsTogether(ctx context.Context, spec MachineSpec, all mach
 		return nil
 	}
 	id := sdk.ToString(o.instance.InstanceId)
-	listed, err := c.together.credits.get(ctx, spec.Cluster, id, c.changes.Load(), func(ctx context.Context) (map[string]string, error) {
+	listed, err := machineMemoryOf(c).credits.get(ctx, spec.Cluster, id, c.Changes(), func(ctx context.Context) (map[string]string, error) {
 		return c.describeCredits(ctx, slices.Sorted(maps.Keys(all.volumes)))
 	})
 	o.setCredits(listed[id])
@@ -95,7 +89,7 @@ func (c *Client) clusterMachines(ctx context.Context, cluster string) (machinesT
 	err := c.eachInstance(ctx, func(i types.Instance) {
 		id := sdk.ToString(i.InstanceId)
 		out.instances[id] = i
-		if !slices.Contains(gone, stateOf(i)) {
+		if !isGone(i) {
 			ids = append(ids, id)
 		}
 	}, tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine))
@@ -109,40 +103,6 @@ func (c *Client) clusterMachines(ctx context.Context, cluster string) (machinesT
 		}
 		for _, id := range some {
 			out.volumes[id] = attached[id]
-		}
-	}
-	return out, nil
-}
-
-// findVolumeTogether is FindVolume with a call that the volumes of a cluster share.
-func (c *Client) findVolumeTogether(ctx context.Context, cluster, id string) (Volume, error) {
-	all, err := c.together.volumes.get(ctx, cluster, id, c.changes.Load(), func(ctx context.Context) (map[string]Volume, error) {
-		return c.clusterVolumes(ctx, cluster)
-	})
-	if err != nil {
-		return Volume{}, fmt.Errorf("describe the volume %s: %w", id, err)
-	}
-	if v, ok := all[id]; ok {
-		return v, nil
-	}
-	return c.FindVolume(ctx, id)
-}
-
-// clusterVolumes describes the data volumes with a cluster's tags that are not being deleted.
-func (c *Client) clusterVolumes(ctx context.Context, cluster string) (map[string]Volume, error) {
-	out := map[string]Volume{}
-	pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{
-		Filters: []types.Filter{tagFilter(TagCluster, cluster), tagFilter(TagKind, kindVolume)},
-	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range page.Volumes {
-			if v.State != types.VolumeStateDeleting && v.State != types.VolumeStateDeleted {
-				out[sdk.ToString(v.VolumeId)] = volumeOf(v)
-			}
 		}
 	}
 	return out, nil

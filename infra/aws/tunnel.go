@@ -74,10 +74,14 @@ func (e *NoEndpointError) Error() string {
 // errNoInstance is about a host whose VPC is not known.
 var errNoInstance = errors.New("it has no instance_id by which the VPC and its " + tunnelEndpoint + " are found: set endpoint_id of ssh.instance_connect")
 
-// usable are the states in which an endpoint opens tunnels.
-var usable = []types.Ec2InstanceConnectEndpointState{
-	types.Ec2InstanceConnectEndpointStateCreateComplete, types.Ec2InstanceConnectEndpointStateUpdateInProgress,
-	types.Ec2InstanceConnectEndpointStateUpdateComplete, types.Ec2InstanceConnectEndpointStateUpdateFailed,
+// usable reports whether an endpoint in a state opens tunnels.
+func usable(s types.Ec2InstanceConnectEndpointState) bool {
+	switch s {
+	case types.Ec2InstanceConnectEndpointStateCreateComplete, types.Ec2InstanceConnectEndpointStateUpdateInProgress,
+		types.Ec2InstanceConnectEndpointStateUpdateComplete, types.Ec2InstanceConnectEndpointStateUpdateFailed:
+		return true
+	}
+	return false
 }
 
 // open implements remote.Tunnels.
@@ -149,7 +153,7 @@ func (t *tunneller) vpcOf(ctx context.Context, c *Client, instance string) (stri
 	if vpc != "" {
 		return vpc, nil
 	}
-	found, ok, err := c.lookups.instances.ask(ctx, instance)
+	found, ok, err := c.askInstance(ctx, instance)
 	if err != nil {
 		return "", fmt.Errorf("look for the VPC of instance %s: %w", instance, err)
 	}
@@ -164,7 +168,7 @@ func (t *tunneller) vpcOf(ctx context.Context, c *Client, instance string) (stri
 
 // connectEndpoint returns an endpoint that can be used.
 func (c *Client) connectEndpoint(ctx context.Context, id string) (types.Ec2InstanceConnectEndpoint, error) {
-	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: []string{id}}, c.retryOn(doubtAttempts, notYet...))
+	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: []string{id}}, c.retryInDoubt())
 	switch {
 	case IsCode(err, "InvalidInstanceConnectEndpointId.NotFound"), err == nil && len(out.InstanceConnectEndpoints) == 0:
 		return types.Ec2InstanceConnectEndpoint{}, &NoEndpointError{EndpointID: id}
@@ -190,14 +194,14 @@ func (c *Client) connectEndpointIn(ctx context.Context, vpc string) (types.Ec2In
 	slices.SortFunc(found, func(a, b types.Ec2InstanceConnectEndpoint) int {
 		return compareStrings(a.InstanceConnectEndpointId, b.InstanceConnectEndpointId)
 	})
-	if i := slices.IndexFunc(found, func(e types.Ec2InstanceConnectEndpoint) bool { return slices.Contains(usable, e.State) }); i >= 0 {
+	if i := slices.IndexFunc(found, func(e types.Ec2InstanceConnectEndpoint) bool { return usable(e.State) }); i >= 0 {
 		return checkEndpoint(found[i])
 	}
 	return checkEndpoint(found[0])
 }
 
 func checkEndpoint(e types.Ec2InstanceConnectEndpoint) (types.Ec2InstanceConnectEndpoint, error) {
-	if slices.Contains(usable, e.State) && sdk.ToString(e.DnsName) != "" {
+	if usable(e.State) && sdk.ToString(e.DnsName) != "" {
 		return e, nil
 	}
 	state := string(e.State)

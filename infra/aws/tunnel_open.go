@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +30,6 @@ const (
 	// tunnelService signs requests for tunnels, tunnelAction is what policies allow.
 	tunnelService = "ec2-instance-connect"
 	tunnelAction  = "ec2-instance-connect:OpenTunnel"
-	// tunnelURL is the environment variable of the AWS SDKs for the service's URL.
-	tunnelURL = "AWS_ENDPOINT_URL_EC2_INSTANCE_CONNECT"
 	// tunnelURLExpires is how long the signed URL of a tunnel is valid, in seconds, as with the AWS CLI.
 	tunnelURLExpires = "60"
 	// tunnelBusyPoll is the pause before a tunnel is asked for again, if the endpoint has all that it may have.
@@ -45,26 +42,6 @@ const (
 type tunnelBusyError struct{ error }
 
 func (e *tunnelBusyError) Unwrap() error { return e.error }
-
-// connecting is what tunnels need of the configuration.
-type connecting struct {
-	credentials sdk.CredentialsProvider
-	url         *url.URL // where all DNS names of endpoints lead to; nil: where they lead to by DNS
-}
-
-func newConnecting(own string, loaded sdk.Config) (connecting, error) {
-	out := connecting{credentials: loaded.Credentials}
-	at := cmp.Or(own, os.Getenv(tunnelURL), sdk.ToString(loaded.BaseEndpoint))
-	if at == "" {
-		return out, nil
-	}
-	parsed, err := url.Parse(at)
-	if err != nil {
-		return out, fmt.Errorf("URL of EC2 Instance Connect: %w", err)
-	}
-	out.url = parsed
-	return out, nil
-}
 
 // openTunnel opens a tunnel to port 22 of a host's address. While the endpoint has all tunnels that it may
 // have, it asks again until ctx ends.
@@ -90,7 +67,7 @@ func (c *Client) openTunnel(ctx context.Context, e types.Ec2InstanceConnectEndpo
 
 func (c *Client) tryTunnel(ctx context.Context, e types.Ec2InstanceConnectEndpoint, address string, lasts time.Duration) (net.Conn, error) {
 	id, name := sdk.ToString(e.InstanceConnectEndpointId), sdk.ToString(e.DnsName)
-	creds, err := c.connecting.credentials.Retrieve(ctx)
+	creds, err := c.InstanceConnect.Credentials.Retrieve(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +85,7 @@ func (c *Client) tryTunnel(ctx context.Context, e types.Ec2InstanceConnectEndpoi
 		return nil, fmt.Errorf("sign the request for a tunnel: %w", err)
 	}
 	dialer, scheme := websocket.Dialer{Proxy: http.ProxyFromEnvironment}, "wss"
-	if at := c.connecting.url; at != nil {
+	if at := c.InstanceConnect.URL; at != nil {
 		dialer = websocket.Dialer{NetDialContext: dialAt(at)}
 		if at.Scheme == "http" {
 			scheme = "ws"
@@ -155,8 +132,6 @@ func tunnelRefusal(resp *http.Response) error {
 
 // busyCodes are those of an endpoint that may open a tunnel later.
 var busyCodes = []string{tunnelQuota, "ServiceQuotaExceeded", "LimitExceededException", "ThrottlingException"}
-
-const tunnelQuota = "ServiceQuotaExceededException"
 
 // tunnelConn is the byte stream of a tunnel: the binary messages of a websocket.
 type tunnelConn struct {

@@ -4,6 +4,9 @@ import (
 	"crypto/rand"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 func specWith(text, boot string) MachineSpec {
@@ -78,6 +81,72 @@ func TestCheckUserData(t *testing.T) {
 		}
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%.40q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestCloudConfig(t *testing.T) {
+	spec := MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}}
+	body, err := userData(spec, hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "-----BEGIN\nxyz\n-----END\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `#cloud-config
+disable_root: true
+hostname: worker-0
+preserve_hostname: false
+ssh_deletekeys: true
+ssh_keys:
+  ed25519_private: |
+    -----BEGIN
+    xyz
+    -----END
+  ed25519_public: ssh-ed25519 BBBB
+ssh_pwauth: false
+users:
+- gecos: Administrator
+  groups:
+  - adm
+  - systemd-journal
+  lock_passwd: true
+  name: admin
+  shell: /bin/bash
+  ssh_authorized_keys:
+  - ssh-ed25519 AAAA op
+  sudo: ALL=(ALL) NOPASSWD:ALL
+`
+	if diff := cmp.Diff(want, string(body)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := userData(MachineSpec{Name: "x"}, hostKeyPair{}); err == nil {
+		t.Error("a machine nobody can log in to")
+	}
+}
+
+// TestBootCommand checks that cloud-init gets the command, that the first host key can still be read from
+// user data with it, and that their length is known before the launch.
+func TestBootCommand(t *testing.T) {
+	for _, length := range []int{0, 9 << 10, 16 << 10} {
+		command := strings.Repeat("x", length)
+		spec := MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}, BootCommand: command}
+		key, err := newHostKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := userData(spec, key)
+		if n, foretold := spec.UserDataBytes(rand.Reader); err != nil || foretold != nil || n != len(body) || (n > MaxUserData) != (length == 16<<10) {
+			t.Errorf("%d bytes of user data (%v), foretold were %d (%v)", len(body), err, n, foretold)
+		}
+		var parsed cloudInit
+		if err := yaml.Unmarshal(body, &parsed); err != nil || parsed.HostKeys["ed25519_public"] != key.authorized {
+			t.Errorf("host keys %v: %v", parsed.HostKeys, err)
+		}
+		var want [][]string
+		if length > 0 {
+			want = [][]string{{"cloud-init-per", "instance", "k8s-from-scratch", "sh", "-c", command}}
+		}
+		if d := cmp.Diff(want, parsed.BootCommands); d != "" {
+			t.Errorf("a command of %d bytes: %s", length, d)
 		}
 	}
 }

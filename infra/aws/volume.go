@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +16,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
-
-const kindVolume = "volume"
 
 // VolumeSpec is the wanted state of an EBS volume that outlives the machine to which it is attached.
 // It is always encrypted.
@@ -146,24 +143,12 @@ func parenthesized(s string) string {
 	return "(" + s + ")"
 }
 
-// zoneOf returns the availability zone of a subnet.
-func (c *Client) zoneOf(ctx context.Context, subnet string) (string, error) {
-	out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}}, c.retryUntilKnown())
-	if err != nil {
-		return "", fmt.Errorf("find the availability zone of %s: %w", subnet, err)
-	}
-	if len(out.Subnets) == 0 {
-		return "", fmt.Errorf("subnet %s %w", subnet, ErrNotFound)
-	}
-	return sdk.ToString(out.Subnets[0].AvailabilityZone), nil
-}
-
 // createVolume makes the volume. The client token is that of the claim: a call that is repeated
 // because its answer was lost makes no second volume, and another owner never gets this one.
 func (c *Client) createVolume(ctx context.Context, zone string, spec VolumeSpec) (Volume, error) {
 	in := &ec2.CreateVolumeInput{
 		AvailabilityZone: &zone, Size: &spec.SizeGiB, VolumeType: types.VolumeType(spec.Type), Encrypted: sdk.Bool(true),
-		Iops: given(spec.chosenIOPS()), Throughput: given(spec.ThroughputMiB),
+		Iops: nonZero(spec.chosenIOPS()), Throughput: nonZero(spec.ThroughputMiB),
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeVolume, c.volumeTags(spec))},
 	}
 	if spec.KMSKeyID != "" {
@@ -184,14 +169,6 @@ func (c *Client) createVolume(ctx context.Context, zone string, spec VolumeSpec)
 		v.Tags, v.Claim, v.Unsettled = c.volumeTags(spec), spec.Claim, []string{v.ID}
 	}
 	return v, nil
-}
-
-// given returns nil for zero.
-func given(n int32) *int32 {
-	if n == 0 {
-		return nil
-	}
-	return &n
 }
 
 // volumeMadeBudget is how long EC2 may take to make a volume: usually a few seconds.
@@ -273,36 +250,6 @@ func (c *Client) volumeRepairs(spec VolumeSpec, v Volume) []repair {
 	return out
 }
 
-// volumeKinds are the kinds of findings about a volume.
-type volumeKinds struct{ size, typ, iops, throughput finding.Kind }
-
-// compare returns how a volume differs from what is wanted, without subjects, and the change that mends
-// all of it in one call: EC2 takes four in 24 hours. A size is only ever increased.
-func (k volumeKinds) compare(id string, foundGiB int32, found VolumePerformance, wantedGiB int32, wanted VolumePerformance) (differs []finding.Finding, change volumeChange) {
-	change.id = id
-	number := func(kind finding.Kind, found, wanted int32, field **int32) {
-		differs = append(differs, finding.Finding{Kind: kind, Problem: finding.Value, Found: strconv.Itoa(int(found)), Wanted: strconv.Itoa(int(wanted))})
-		*field = &wanted
-	}
-	if found.Type != wanted.Type {
-		differs = append(differs, finding.Finding{Kind: k.typ, Problem: finding.Value, Found: found.Type, Wanted: wanted.Type})
-		change.typ = wanted.Type
-	}
-	if foundGiB < wantedGiB {
-		number(k.size, foundGiB, wantedGiB, &change.size)
-	}
-	if want := wanted.chosenIOPS(); want != 0 && found.IOPS != want {
-		number(k.iops, found.IOPS, want, &change.iops)
-	}
-	if want := wanted.ThroughputMiB; want != 0 && found.ThroughputMiB != want {
-		number(k.throughput, found.ThroughputMiB, want, &change.throughput)
-	}
-	if change.typ != "" {
-		change.iops, change.throughput = given(wanted.chosenIOPS()), given(wanted.ThroughputMiB)
-	}
-	return differs, change
-}
-
 // ObserveVolume returns how the volume differs from what is wanted. The findings have no subject. The
 // error is ErrNotFound if it does not exist any more, and a ClaimedError if it is another's.
 func (c *Client) ObserveVolume(ctx context.Context, id string, spec VolumeSpec) (Volume, []finding.Finding, error) {
@@ -337,7 +284,7 @@ func (c *Client) volumes(ctx context.Context, id string, spec VolumeSpec) ([]Vol
 			tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindVolume), tagFilter(TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeVolumes(ctx, in, c.retryOn(doubtAttempts, notYet...))
+	out, err := c.EC2.DescribeVolumes(ctx, in, c.retryInDoubt())
 	if IsCode(err, "InvalidVolume.NotFound", "InvalidParameterValue") && id != "" { // the latter of an id that cannot be one
 		return nil, nil
 	}
@@ -383,4 +330,34 @@ func (c *Client) DeleteVolume(ctx context.Context, id string, spec VolumeSpec) e
 		return spec.about(id, err)
 	}
 	return nil
+}
+
+// detachBudget is how long a volume may take to be detached: seconds, unless it is in use.
+const detachBudget = 5 * time.Minute
+
+// freeVolume waits until a volume is detached from an instance that ends. From one that does not end it
+// detaches only a volume that was never used: whoever uses the others would lose the data.
+func (c *Client) freeVolume(ctx context.Context, v Volume) error {
+	if v.Attachment == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, detachBudget, fmt.Errorf("not within %s; if it is mounted there, stop what uses it and unmount it", detachBudget))
+	defer cancel()
+	asked := false
+	return poll(ctx, "wait until it is detached from "+v.InstanceID, func(ctx context.Context) (bool, string, error) {
+		now, err := c.FindVolume(ctx, v.ID)
+		if err != nil || now.Attachment == "" {
+			return err == nil, "", err
+		}
+		ending, err := c.ending(ctx, now.InstanceID)
+		if err != nil || ending || asked || now.Attachment == string(types.VolumeAttachmentStateDetaching) {
+			return false, now.Attachment, err
+		}
+		if now.FileSystem != "" {
+			return false, "", fmt.Errorf("%s has it and is not being terminated: stop what uses it there, unmount and detach it, or destroy the machine", now.InstanceID)
+		}
+		_, err = c.EC2.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: &v.ID, InstanceId: &now.InstanceID})
+		asked = err == nil
+		return false, now.Attachment, ignore(err, "IncorrectState", "InvalidAttachment.NotFound")
+	})
 }

@@ -95,3 +95,9 @@ func aboutKMSKey(err error) error {
 	}
 	return &invalid.Field{Field: "kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("EC2 cannot use the KMS key: %w", err)}
 }
+
+// kmsKeyUnusable reports whether EC2 refuses a call because of a KMS key.
+func kmsKeyUnusable(err error) bool {
+	code := strings.ToLower(ErrorCode(err))
+	return strings.Contains(code, "kms")
+}
