@@ -36,7 +36,7 @@ func TestRetry(t *testing.T) {
 	if !p.IsErrorRetryable(code("RequestLimitExceeded")) || p.IsErrorRetryable(code("InsufficientInstanceCapacity")) || p.IsErrorRetryable(errors.New("x")) {
 		t.Error("the SDK's own judgement is gone")
 	}
-	p = &codeRetryer{Retryer: p.Retryer, codes: p.codes, limit: settleAttempts}
+	p = &codeRetryer{Retryer: p.Retryer, codes: p.codes, limit: SettleAttempts}
 	var first, total time.Duration
 	for i := 1; p.IsErrorRetryable(code("InvalidVpcID.NotFound")); i++ {
 		d, err := p.RetryDelay(i, code("InvalidVpcID.NotFound"))
@@ -54,7 +54,7 @@ func TestRetry(t *testing.T) {
 }
 
 func TestTagsDiffer(t *testing.T) {
-	got := diffTags(map[string]string{"a": "1", "b": "2", "c": "3"}, map[string]string{"a": "1", "b": "x", "aws:other": "y"})
+	got := DiffTags(map[string]string{"a": "1", "b": "2", "c": "3"}, map[string]string{"a": "1", "b": "x", "aws:other": "y"})
 	if want := `tag b: found "x", wanted "2"; tag c: missing, wanted "3"`; finding.Words(got) != want {
 		t.Errorf("got %v, wanted %v", got, want)
 	}

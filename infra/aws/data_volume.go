@@ -81,7 +81,7 @@ func (c *Client) attachDataVolume(ctx context.Context, id string, spec MachineSp
 	ctx, cancel := context.WithTimeoutCause(ctx, attachBudget, fmt.Errorf("not within %s", attachBudget))
 	defer cancel()
 	var v Volume
-	err := poll(ctx, "attach the data volume "+spec.DataVolume.ID, func(ctx context.Context) (ready bool, seen string, err error) {
+	err := Poll(ctx, "attach the data volume "+spec.DataVolume.ID, func(ctx context.Context) (ready bool, seen string, err error) {
 		if v, err = c.FindVolume(ctx, spec.DataVolume.ID); err == nil {
 			err = spec.judgeDataVolume(v)
 		}
@@ -118,7 +118,7 @@ func (c *Client) mayFree(ctx context.Context, id string, v Volume) error {
 	if v.InstanceID == id || v.Attachment == string(types.VolumeAttachmentStateDetaching) {
 		return nil
 	}
-	if ending, err := c.ending(ctx, v.InstanceID); err != nil || ending {
+	if ending, err := c.InstanceEnds(ctx, v.InstanceID); err != nil || ending {
 		return err
 	}
 	return &invalid.Field{Field: fieldDataVolume, Problem: "Volume in use", Err: fmt.Errorf("volume %s is attached to %s, which is not being terminated: "+
@@ -128,12 +128,12 @@ func (c *Client) mayFree(ctx context.Context, id string, v Volume) error {
 // tryAttach attaches a free volume. What another call may have changed meanwhile is no error: the next
 // look decides.
 func (c *Client) tryAttach(ctx context.Context, id string, v Volume) error {
-	i, err := c.instance(ctx, id, c.retryUntilKnown())
+	i, err := c.Instance(ctx, id, c.RetryUntilKnown())
 	if err != nil {
 		return err
 	}
 	device := freeDevice(i)
-	_, err = c.EC2.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: &v.ID, InstanceId: &id, Device: &device}, c.retryUntilKnown())
+	_, err = c.EC2.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: &v.ID, InstanceId: &id, Device: &device}, c.RetryUntilKnown())
 	switch {
 	case IsCode(err, "VolumeInUse", "IncorrectState"): // taken, or the instance or the volume is just changing
 		return nil
@@ -207,10 +207,10 @@ func (c *Client) UseDataVolume(ctx context.Context, m Machine, spec MachineSpec,
 		return fmt.Errorf("mount the data volume %s at %s: %w", v.ID, spec.DataVolume.MountPoint, err)
 	}
 	notes := map[string]string{TagFileSystem: made, TagMountPoint: spec.DataVolume.MountPoint}
-	if made == "" || len(diffTags(notes, v.Tags)) == 0 {
+	if made == "" || len(DiffTags(notes, v.Tags)) == 0 {
 		return nil
 	}
-	if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{v.ID}, Tags: ec2Tags(notes)}); err != nil {
+	if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{v.ID}, Tags: EC2Tags(notes)}); err != nil {
 		return fmt.Errorf("note the file system of the data volume %s in its tags: %w", v.ID, err)
 	}
 	return nil

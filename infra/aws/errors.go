@@ -104,7 +104,7 @@ func Advice(err error) string {
 }
 
 // ignore turns errors with one of the codes into nil.
-func ignore(err error, codes ...string) error {
+func Ignore(err error, codes ...string) error {
 	if IsCode(err, codes...) {
 		return nil
 	}

@@ -86,8 +86,8 @@ func (c *Client) replaceHostKey(ctx context.Context, spec MachineSpec, m Machine
 	}
 	if key != m.HostKey {
 		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{
-			Resources: []string{m.ID}, Tags: ec2Tags(map[string]string{TagHostKey: key}),
-		}, c.retryUntilKnown()); err != nil {
+			Resources: []string{m.ID}, Tags: EC2Tags(map[string]string{TagHostKey: key}),
+		}, c.RetryUntilKnown()); err != nil {
 			return "", fmt.Errorf("record its SSH host key: %w", err)
 		}
 	}

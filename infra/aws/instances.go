@@ -13,10 +13,10 @@ import (
 
 // isGone reports whether an instance is in a state from which it does not return.
 func isGone(i types.Instance) bool {
-	return stateOf(i) == types.InstanceStateNameShuttingDown || stateOf(i) == types.InstanceStateNameTerminated
+	return StateOf(i) == types.InstanceStateNameShuttingDown || StateOf(i) == types.InstanceStateNameTerminated
 }
 
-func stateOf(i types.Instance) types.InstanceStateName {
+func StateOf(i types.Instance) types.InstanceStateName {
 	if i.State == nil {
 		return types.InstanceStateNamePending
 	}
@@ -64,7 +64,7 @@ func (c *Client) eachInstance(ctx context.Context, take func(types.Instance), fi
 }
 
 // instance returns one instance. The error is ErrNotFound if it certainly does not exist any more.
-func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
+func (c *Client) Instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
 	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, opts...)
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
 		return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
@@ -86,7 +86,7 @@ func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Opti
 }
 
 // reason returns why an instance changed its state, according to EC2.
-func reason(i types.Instance) string {
+func StateReason(i types.Instance) string {
 	if i.StateReason != nil && sdk.ToString(i.StateReason.Message) != "" {
 		return sdk.ToString(i.StateReason.Message)
 	}
@@ -99,7 +99,7 @@ func reason(i types.Instance) string {
 // watch returns an instance as instance does, with a call that it shares with all who ask at the same
 // time. An instance that EC2 does not show, perhaps not yet, is asked for again, so many attempts in
 // all.
-func (c *Client) watch(ctx context.Context, id string, attempts int) (types.Instance, error) {
+func (c *Client) WatchInstance(ctx context.Context, id string, attempts int) (types.Instance, error) {
 	for attempt := 1; ; attempt++ {
 		i, ok, err := c.askInstance(ctx, id)
 		switch {
@@ -123,34 +123,34 @@ func (c *Client) watch(ctx context.Context, id string, attempts int) (types.Inst
 // goneError says that an instance is terminated, or about to be.
 func goneError(i types.Instance) error {
 	if interrupted(i) {
-		return fmt.Errorf("instance %s, a Spot instance, was interrupted by EC2, which needed its capacity or whose price was higher than max_price: it is %s (%s) and %w any more", sdk.ToString(i.InstanceId), stateOf(i), reason(i), ErrNotFound)
+		return fmt.Errorf("instance %s, a Spot instance, was interrupted by EC2, which needed its capacity or whose price was higher than max_price: it is %s (%s) and %w any more", sdk.ToString(i.InstanceId), StateOf(i), StateReason(i), ErrNotFound)
 	}
-	return fmt.Errorf("instance %s is %s (%s) and %w any more", sdk.ToString(i.InstanceId), stateOf(i), reason(i), ErrNotFound)
+	return fmt.Errorf("instance %s is %s (%s) and %w any more", sdk.ToString(i.InstanceId), StateOf(i), StateReason(i), ErrNotFound)
 }
 
 // ending reports whether an instance is on its way to its end, or gone.
-func (c *Client) ending(ctx context.Context, id string) (bool, error) {
-	_, err := c.instance(ctx, id, c.retryInDoubt())
+func (c *Client) InstanceEnds(ctx context.Context, id string) (bool, error) {
+	_, err := c.Instance(ctx, id, c.RetryInDoubt())
 	if errors.Is(err, ErrNotFound) {
 		return true, nil
 	}
 	return false, err
 }
 
-// waitState waits for a state, and fails at once if the instance does not exist any more.
-func (c *Client) waitState(ctx context.Context, id string, wanted types.InstanceStateName) (types.Instance, error) {
-	return c.waitUntil(ctx, id, "is "+string(wanted), func(s types.InstanceStateName) bool { return s == wanted })
+// AwaitState waits for a state, and fails at once if the instance does not exist any more.
+func (c *Client) AwaitState(ctx context.Context, id string, wanted types.InstanceStateName) (types.Instance, error) {
+	return c.AwaitInstance(ctx, id, "is "+string(wanted), func(s types.InstanceStateName) bool { return s == wanted })
 }
 
-func (c *Client) waitUntil(ctx context.Context, id, what string, reached func(types.InstanceStateName) bool) (types.Instance, error) {
+func (c *Client) AwaitInstance(ctx context.Context, id, what string, reached func(types.InstanceStateName) bool) (types.Instance, error) {
 	var found types.Instance
-	err := poll(ctx, fmt.Sprintf("wait until instance %s %s", id, what), func(ctx context.Context) (bool, string, error) {
-		i, err := c.watch(ctx, id, settleAttempts)
+	err := Poll(ctx, fmt.Sprintf("wait until instance %s %s", id, what), func(ctx context.Context) (bool, string, error) {
+		i, err := c.WatchInstance(ctx, id, SettleAttempts)
 		if err != nil {
 			return false, "", err
 		}
 		found = i
-		return reached(stateOf(i)), string(stateOf(i)), nil
+		return reached(StateOf(i)), string(StateOf(i)), nil
 	})
 	return found, err
 }

@@ -155,11 +155,11 @@ func zoneOfInstance(i types.Instance) string {
 }
 
 func machineOf(i types.Instance) Machine {
-	tags := tagMap(i.Tags)
+	tags := TagMap(i.Tags)
 	m := Machine{
 		ID:      sdk.ToString(i.InstanceId),
 		Cluster: tags[TagCluster], Name: tags[TagResource], Role: Role(tags[TagRole]), User: tags[TagUser],
-		State: string(stateOf(i)), Started: sdk.ToTime(i.LaunchTime),
+		State: string(StateOf(i)), Started: sdk.ToTime(i.LaunchTime),
 		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType), InstanceProfile: profileIn(i), Spot: isSpot(i),
 		AvailabilityZone: zoneOfInstance(i), SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
 		HostKey: tags[TagHostKey], Claim: Held(tags), Tags: tags,
@@ -177,7 +177,7 @@ func machineOf(i types.Instance) Machine {
 			m.VolumeID = sdk.ToString(d.Ebs.VolumeId)
 		}
 	}
-	if holderOf(tags).unsettled() {
+	if HolderOf(tags).Unsettled() {
 		m.Unsettled = m.tagged()
 	}
 	return m

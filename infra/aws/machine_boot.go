@@ -70,13 +70,13 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 			return err
 		case <-time.After(untilAsked(time.Now())):
 		}
-		i, err := c.watch(asking, id, settleAttempts)
+		i, err := c.WatchInstance(asking, id, SettleAttempts)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			cancel(err)
 		case err != nil: // a failure of EC2's API says nothing about the machine
-		case stateOf(i) == types.InstanceStateNameStopped || stateOf(i) == types.InstanceStateNameStopping:
-			cancel(fmt.Errorf("it is %s: %s", stateOf(i), reason(i)))
+		case StateOf(i) == types.InstanceStateNameStopped || StateOf(i) == types.InstanceStateNameStopping:
+			cancel(fmt.Errorf("it is %s: %s", StateOf(i), StateReason(i)))
 		case !booted.IsZero() && time.Since(booted) > grace:
 			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but %w", grace, errSilent))
 		case booted.IsZero() && c.healthy(asking, id):

@@ -35,8 +35,8 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 			return err
 		}
 	}
-	if was != wanted || spec.Stopped || stateOf(i) == types.InstanceStateNameStopping {
-		if !isDown(stateOf(i)) {
+	if was != wanted || spec.Stopped || StateOf(i) == types.InstanceStateNameStopping {
+		if !isDown(StateOf(i)) {
 			if beforeStop != nil {
 				if err := beforeStop(ctx, machineOf(i)); err != nil {
 					return err
@@ -46,7 +46,7 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 				return fmt.Errorf("stop: %w", err)
 			}
 		}
-		if _, err := c.waitState(ctx, id, types.InstanceStateNameStopped); err != nil {
+		if _, err := c.AwaitState(ctx, id, types.InstanceStateNameStopped); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 	}
 	_, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}})
 	if err == nil {
-		_, err = c.waitState(ctx, id, types.InstanceStateNameRunning)
+		_, err = c.AwaitState(ctx, id, types.InstanceStateNameRunning)
 		return err
 	}
 	err = aboutPlacement(c.withZones(ctx, err, now.instanceType))
@@ -89,7 +89,7 @@ func (c *Client) reshape(ctx context.Context, id string, now *shape, wanted shap
 		if now.group == wanted.group {
 			return nil
 		}
-		if _, err := c.EC2.ModifyInstancePlacement(ctx, &ec2.ModifyInstancePlacementInput{InstanceId: &id, GroupName: &wanted.group}, c.retryInDoubt()); err != nil {
+		if _, err := c.EC2.ModifyInstancePlacement(ctx, &ec2.ModifyInstancePlacementInput{InstanceId: &id, GroupName: &wanted.group}, c.RetryInDoubt()); err != nil {
 			return fmt.Errorf("change the placement group from %q to %q: %w", now.group, wanted.group, aboutPlacement(err))
 		}
 		now.group = wanted.group
@@ -128,7 +128,7 @@ func (c *Client) startAgain(ctx context.Context, id string) error {
 	if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
 		return fmt.Errorf("start it again as it was: %w", err)
 	}
-	_, err := c.waitState(ctx, id, types.InstanceStateNameRunning)
+	_, err := c.AwaitState(ctx, id, types.InstanceStateNameRunning)
 	return err
 }
 

@@ -35,7 +35,7 @@ func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec)
 // CheckMachine returns a ClaimedError if the instance is another's, and an error if whose it is
 // cannot be read. An instance that does not exist is no error.
 func (c *Client) CheckMachine(ctx context.Context, id string, spec MachineSpec) error {
-	i, err := c.watch(ctx, id, doubtAttempts)
+	i, err := c.WatchInstance(ctx, id, DoubtAttempts)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -47,14 +47,14 @@ func (c *Client) CheckMachine(ctx context.Context, id string, spec MachineSpec) 
 
 // judge decides about an instance. known says that the caller knows its id.
 func (s MachineSpec) judge(i types.Instance, known bool) (take bool, err error) {
-	if take, err = s.Claim.judge("instance "+sdk.ToString(i.InstanceId), holderOf(tagMap(i.Tags)), known); err != nil {
+	if take, err = s.Claim.Judge("instance "+sdk.ToString(i.InstanceId), HolderOf(TagMap(i.Tags)), known); err != nil {
 		err = fmt.Errorf("machine %s of cluster %s: %w", s.Name, s.Cluster, err)
 	}
 	return take, err
 }
 
 func (c *Client) terminate(ctx context.Context, id string) error {
-	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.retryInDoubt())
+	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.RetryInDoubt())
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
 		return nil
 	}
@@ -65,14 +65,14 @@ func (c *Client) terminate(ctx context.Context, id string) error {
 }
 
 func (c *Client) awaitTerminated(ctx context.Context, id string) error {
-	return poll(ctx, "wait until it is terminated", func(ctx context.Context) (bool, string, error) {
-		i, err := c.watch(ctx, id, 1)
+	return Poll(ctx, "wait until it is terminated", func(ctx context.Context) (bool, string, error) {
+		i, err := c.WatchInstance(ctx, id, 1)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			return stateOf(i) != types.InstanceStateNameShuttingDown, "shutting-down", nil
+			return StateOf(i) != types.InstanceStateNameShuttingDown, "shutting-down", nil
 		case err != nil:
 			return false, "", err
 		}
-		return false, string(stateOf(i)), nil
+		return false, string(StateOf(i)), nil
 	})
 }

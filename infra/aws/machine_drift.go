@@ -19,43 +19,43 @@ import (
 
 // machineRepairs compares one machine with its spec. A repair by a stop or a start has no fix: cycle makes all
 // of them at once.
-func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
+func (c *Client) machineRepairs(spec MachineSpec, o observation) []Repair {
 	m := o.machine()
-	var out []repair
+	var out []Repair
 	value := func(kind finding.Kind, found, wanted string) finding.Finding {
 		return finding.Finding{Subject: spec.Name, Kind: kind, Problem: finding.Value, Found: found, Wanted: wanted}
 	}
-	power := func(f finding.Finding) { out = append(out, repairOf(f, nil)) }
+	power := func(f finding.Finding) { out = append(out, RepairOf(f, nil)) }
 	if spec.InstanceType != "" && m.InstanceType != spec.InstanceType {
 		power(value(finding.InstanceType, m.InstanceType, spec.InstanceType))
 	}
 	if m.PlacementGroup != spec.PlacementGroup {
 		power(nameFinding(finding.PlacementGroup, spec.Name, m.PlacementGroup, spec.PlacementGroup))
 	}
-	if s, want := stateOf(o.instance), spec.power(); isDown(s) != spec.Stopped || s == types.InstanceStateNameStopping {
+	if s, want := StateOf(o.instance), spec.power(); isDown(s) != spec.Stopped || s == types.InstanceStateNameStopping {
 		power(value(finding.Instance, string(s), string(want)))
 	}
 	if o.credits != "" && o.credits != spec.CPUCredits {
-		out = append(out, repairOf(value(finding.CPUCredits, o.credits, spec.CPUCredits),
+		out = append(out, RepairOf(value(finding.CPUCredits, o.credits, spec.CPUCredits),
 			func(ctx context.Context) error { return c.changeCredits(ctx, m.ID, spec.CPUCredits) }))
 	}
 	if n := primary(o.instance); n != nil {
 		if want := !spec.PodCIDR.IsValid(); sdk.ToBool(n.SourceDestCheck) != want {
-			out = append(out, repairOf(value(finding.SourceDestCheck, onOff(!want), onOff(want)),
+			out = append(out, RepairOf(value(finding.SourceDestCheck, onOff(!want), onOff(want)),
 				func(ctx context.Context) error { return c.setSourceDestCheck(ctx, m.InterfaceID, want) }))
 		}
 		if wanted := spec.groups(); spec.SecurityGroupID != "" && !slices.Equal(m.SecurityGroupIDs, wanted) {
-			out = append(out, repairOf(value(finding.SecurityGroups, strings.Join(m.SecurityGroupIDs, ", "), strings.Join(wanted, ", ")), func(ctx context.Context) error {
+			out = append(out, RepairOf(value(finding.SecurityGroups, strings.Join(m.SecurityGroupIDs, ", "), strings.Join(wanted, ", ")), func(ctx context.Context) error {
 				_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
 					NetworkInterfaceId: &m.InterfaceID, Groups: wanted,
-				}, c.retryUntilKnown())
+				}, c.RetryUntilKnown())
 				return err
 			}))
 		}
 	}
 	if o.instance.MetadataOptions != nil {
 		if differs := diffMetadata(*o.instance.MetadataOptions); len(differs) > 0 {
-			out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error {
+			out = append(out, Repair{Findings: finding.About(spec.Name, differs), Fix: func(ctx context.Context) error {
 				_, err := c.EC2.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{
 					InstanceId: &m.ID, HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
 					HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
@@ -65,27 +65,27 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 		}
 	}
 	if m.InstanceProfile != spec.InstanceProfile {
-		out = append(out, repairOf(nameFinding(finding.InstanceProfile, spec.Name, m.InstanceProfile, spec.InstanceProfile),
+		out = append(out, RepairOf(nameFinding(finding.InstanceProfile, spec.Name, m.InstanceProfile, spec.InstanceProfile),
 			func(ctx context.Context) error { return c.setProfile(ctx, m.ID, spec.InstanceProfile) }))
 	}
 	for _, r := range c.routeRepairs(spec.podRoutes(), o.tables, m.ID, m.InterfaceID) {
-		out = append(out, r.repair)
+		out = append(out, r.Repair)
 	}
 	if o.volume != nil {
 		kinds := volumeKinds{size: finding.RootVolume, typ: finding.RootVolumeType, iops: finding.RootVolumeIOPS, throughput: finding.RootVolumeThroughput}
 		if differs, change := kinds.compare(m.VolumeID, m.RootVolumeGiB, m.RootVolume, spec.RootVolumeGiB, spec.rootVolume()); len(differs) > 0 {
-			out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
+			out = append(out, Repair{Findings: finding.About(spec.Name, differs), Fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
 		}
 	}
 	if differs := dataVolumeFindings(spec, m.ID, o.data); len(differs) > 0 {
-		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+		out = append(out, Repair{Findings: differs, Fix: func(ctx context.Context) error {
 			_, err := c.attachDataVolume(ctx, m.ID, spec)
 			return err
 		}})
 	}
-	if differs := diffTags(c.machineTags(spec), m.Tags); len(differs) > 0 {
-		out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error {
-			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: m.tagged(), Tags: ec2Tags(c.machineTags(spec))})
+	if differs := DiffTags(c.machineTags(spec), m.Tags); len(differs) > 0 {
+		out = append(out, Repair{Findings: finding.About(spec.Name, differs), Fix: func(ctx context.Context) error {
+			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: m.tagged(), Tags: EC2Tags(c.machineTags(spec))})
 			return err
 		}})
 	}
@@ -98,13 +98,13 @@ func (m Machine) tagged() []string {
 }
 
 func (c *Client) machineTags(s MachineSpec) map[string]string {
-	out := c.clusterTags(s.Cluster, kindMachine, s.Name, s.Tags)
+	out := c.ClusterTags(s.Cluster, kindMachine, s.Name, s.Tags)
 	out[TagRole] = string(s.Role)
 	out[TagUser] = s.User
 	if s.Roll {
 		out[TagRoll] = s.rollTag()
 	}
-	maps.Copy(out, s.Claim.tags())
+	maps.Copy(out, s.Claim.Tags())
 	return out
 }
 
@@ -127,7 +127,7 @@ func isDown(s types.InstanceStateName) bool {
 // its public address may have changed and its SSH server may not answer yet.
 func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
-	if err == nil && stateOf(o.instance) == types.InstanceStateNamePending {
+	if err == nil && StateOf(o.instance) == types.InstanceStateNamePending {
 		if err = c.awaitBegun(ctx, id); err == nil {
 			o, err = c.observe(ctx, id, routedVPC(spec))
 		}
@@ -137,7 +137,7 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	}
 	take, err := spec.judge(o.instance, true)
 	if err == nil && take {
-		err = c.takeOver(ctx, spec.Claim, o.machine().tagged())
+		err = c.TakeOver(ctx, spec.Claim, o.machine().tagged())
 	}
 	if err != nil {
 		return Machine{}, err
@@ -148,21 +148,21 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	repairs := c.machineRepairs(spec, o)
 	g, gctx := errgroup.WithContext(ctx)
 	for _, r := range repairs {
-		if r.fix == nil {
+		if r.Fix == nil {
 			continue
 		}
 		g.Go(func() error {
-			if err := r.fix(gctx); err != nil {
-				return fmt.Errorf("%s: repair %q: %w", spec.describe(id), finding.Words(r.findings), err)
+			if err := r.Fix(gctx); err != nil {
+				return fmt.Errorf("%s: repair %q: %w", spec.describe(id), finding.Words(r.Findings), err)
 			}
 			return nil
 		})
 	}
-	g.Go(func() error { return c.deleteTags(gctx, o.machine().tagged(), spec.RemoveTags, c.machineTags(spec)) })
+	g.Go(func() error { return c.RemoveTags(gctx, o.machine().tagged(), spec.RemoveTags, c.machineTags(spec)) })
 	if err := g.Wait(); err != nil {
 		return o.machine(), err
 	}
-	if slices.ContainsFunc(repairs, func(r repair) bool { return r.fix == nil }) {
+	if slices.ContainsFunc(repairs, func(r Repair) bool { return r.Fix == nil }) {
 		if err := c.cycle(ctx, o.instance, spec, beforeStop); err != nil {
 			return o.machine(), fmt.Errorf("%s: %w", spec.describe(id), err)
 		}
@@ -187,14 +187,14 @@ func (o observation) routed(spec MachineSpec) Machine {
 // that was killed. EC2 stops no instance then, and its public address is not final. The start may end
 // in any state.
 func (c *Client) awaitBegun(ctx context.Context, id string) error {
-	_, err := c.waitUntil(ctx, id, "has started", func(s types.InstanceStateName) bool { return s != types.InstanceStateNamePending })
+	_, err := c.AwaitInstance(ctx, id, "has started", func(s types.InstanceStateName) bool { return s != types.InstanceStateNamePending })
 	return err
 }
 
 func (c *Client) setSourceDestCheck(ctx context.Context, networkInterface string, on bool) error {
 	_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
 		NetworkInterfaceId: &networkInterface, SourceDestCheck: &types.AttributeBooleanValue{Value: &on},
-	}, c.retryUntilKnown())
+	}, c.RetryUntilKnown())
 	if err != nil {
 		return fmt.Errorf("source/destination check of %s: %w", networkInterface, err)
 	}

@@ -42,7 +42,7 @@ func (c *Client) observe(ctx context.Context, id, vpc string) (observation, erro
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		i, err := c.watch(gctx, id, doubtAttempts)
+		i, err := c.WatchInstance(gctx, id, DoubtAttempts)
 		o.instance = i
 		return err
 	})
@@ -130,13 +130,13 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 		return m, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	spec.NetworkSubnets = routes.subnets
-	return m, findingsOf(c.machineRepairs(spec, o)), nil
+	return m, FindingsOf(c.machineRepairs(spec, o)), nil
 }
 
 // DescribeMachine returns the machine as EC2 now describes it, without its volume. The error is
 // ErrNotFound if it certainly does not exist any more.
 func (c *Client) DescribeMachine(ctx context.Context, id string) (Machine, error) {
-	i, err := c.watch(ctx, id, doubtAttempts)
+	i, err := c.WatchInstance(ctx, id, DoubtAttempts)
 	return machineOf(i), err
 }
 
@@ -203,9 +203,9 @@ func (c *Client) findMachines(ctx context.Context, cluster string, roles []Role,
 	for _, r := range roles {
 		wanted = append(wanted, string(r))
 	}
-	filters := []types.Filter{tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), filter("instance-state-name", names...)}
+	filters := []types.Filter{TagFilter(TagCluster, cluster), TagFilter(TagKind, kindMachine), filter("instance-state-name", names...)}
 	if len(wanted) > 0 {
-		filters = append(filters, tagFilter(TagRole, wanted...))
+		filters = append(filters, TagFilter(TagRole, wanted...))
 	}
 	var out []Machine
 	if err := c.eachInstance(ctx, func(i types.Instance) { out = append(out, machineOf(i)) }, filters...); err != nil {

@@ -62,7 +62,7 @@ func generation(all []types.Instance, round int) string {
 func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.Instance) (*types.Instance, error) {
 	var live []types.Instance
 	for _, i := range all {
-		switch stateOf(i) {
+		switch StateOf(i) {
 		case types.InstanceStateNameTerminated:
 		case types.InstanceStateNameShuttingDown:
 			if err := c.awaitTerminated(ctx, sdk.ToString(i.InstanceId)); err != nil {
@@ -110,7 +110,7 @@ func (c *Client) resume(ctx context.Context, spec MachineSpec, i types.Instance)
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	if take {
-		if err := c.takeOver(ctx, spec.Claim, machineOf(i).tagged()); err != nil {
+		if err := c.TakeOver(ctx, spec.Claim, machineOf(i).tagged()); err != nil {
 			return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 		}
 		if err := c.confirmMachine(ctx, spec, sdk.ToString(i.InstanceId)); err != nil {
@@ -126,7 +126,7 @@ func (c *Client) confirmMachine(ctx context.Context, spec MachineSpec, id string
 		return nil
 	}
 	spec.Claim.Adopt = false // it has been written by now
-	return raced(readBack(ctx, func(ctx context.Context) error { return c.CheckMachine(ctx, id, spec) }))
+	return Raced(ReadBack(ctx, func(ctx context.Context) error { return c.CheckMachine(ctx, id, spec) }))
 }
 
 // run launches one instance.
@@ -174,12 +174,12 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 			HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
 		},
 		TagSpecifications: []types.TagSpecification{
-			specification(types.ResourceTypeInstance, tags),
-			specification(types.ResourceTypeVolume, tags),
-			specification(types.ResourceTypeNetworkInterface, tags),
+			TagSpecification(types.ResourceTypeInstance, tags),
+			TagSpecification(types.ResourceTypeVolume, tags),
+			TagSpecification(types.ResourceTypeNetworkInterface, tags),
 		},
 	}
-	out, err := c.EC2.RunInstances(ctx, in, c.retryUntilKnown())
+	out, err := c.EC2.RunInstances(ctx, in, c.RetryUntilKnown())
 	if IsCode(err, "InvalidIPAddress.InUse") {
 		out, err = c.runWhenFree(ctx, spec, in, err)
 	}
@@ -217,7 +217,7 @@ func (c *Client) runWhenFree(ctx context.Context, spec MachineSpec, in *ec2.RunI
 func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*Launch, error) {
 	var found *types.Instance
 	seen := 0
-	err := poll(ctx, "find the instance an earlier run launched", func(ctx context.Context) (bool, string, error) {
+	err := Poll(ctx, "find the instance an earlier run launched", func(ctx context.Context) (bool, string, error) {
 		out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("client-token", token)}})
 		if err != nil {
 			return false, "", err
@@ -229,7 +229,7 @@ func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*
 			}
 		}
 		seen++
-		return seen >= settleAttempts, "nothing yet", nil
+		return seen >= SettleAttempts, "nothing yet", nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
@@ -260,7 +260,7 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	id := sdk.ToString(l.instance.InstanceId)
 	if l.launchKey == "" {
 		if err := l.adopt(ctx, id); err != nil {
-			if isClaimed(err) {
+			if IsClaimed(err) {
 				return Machine{}, err
 			}
 			return machineOf(l.instance), err
@@ -285,10 +285,10 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 		err = l.client.UseDataVolume(ctx, m, l.spec, connect)
 	}
 	// What went wrong may be another one's doing.
-	if lost := l.client.confirmMachine(ctx, l.spec, id); err == nil || isClaimed(lost) {
+	if lost := l.client.confirmMachine(ctx, l.spec, id); err == nil || IsClaimed(lost) {
 		err = lost
 	}
-	if isClaimed(err) {
+	if IsClaimed(err) {
 		return Machine{}, err
 	}
 	if err != nil {
@@ -304,7 +304,7 @@ func (l *Launch) adopt(ctx context.Context, id string) error {
 		return err
 	}
 	l.tables = m.RouteTables
-	i, err := l.client.watch(ctx, id, settleAttempts)
+	i, err := l.client.WatchInstance(ctx, id, SettleAttempts)
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.spec.describe(id), err)
 	}
@@ -338,7 +338,7 @@ func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance,
 	g, gctx := errgroup.WithContext(ctx)
 	for _, r := range l.client.routeRepairs(l.spec.podRoutes(), tables, instance, networkInterface) {
 		g.Go(func() error {
-			err := r.fix(gctx)
+			err := r.Fix(gctx)
 			if err == nil {
 				mu.Lock()
 				l.tables = append(l.tables, r.table)
@@ -356,18 +356,18 @@ func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance,
 
 // start waits until the instance runs and has its addresses.
 func (l *Launch) start(ctx context.Context, id string) error {
-	return poll(ctx, "wait until it runs", func(ctx context.Context) (bool, string, error) {
-		i, err := l.client.watch(ctx, id, settleAttempts)
+	return Poll(ctx, "wait until it runs", func(ctx context.Context) (bool, string, error) {
+		i, err := l.client.WatchInstance(ctx, id, SettleAttempts)
 		if err != nil {
 			return false, "", aboutRootKey(l.spec, i, err)
 		}
-		switch stateOf(i) {
+		switch StateOf(i) {
 		case types.InstanceStateNameStopped, types.InstanceStateNameStopping:
-			return false, "", fmt.Errorf("it is %s instead of starting: %s", stateOf(i), reason(i))
+			return false, "", fmt.Errorf("it is %s instead of starting: %s", StateOf(i), StateReason(i))
 		}
 		l.instance = i
-		ready := stateOf(i) == types.InstanceStateNameRunning && (!l.spec.PublicIP || sdk.ToString(i.PublicIpAddress) != "")
-		return ready, string(stateOf(i)), nil
+		ready := StateOf(i) == types.InstanceStateNameRunning && (!l.spec.PublicIP || sdk.ToString(i.PublicIpAddress) != "")
+		return ready, string(StateOf(i)), nil
 	})
 }
 
@@ -375,7 +375,7 @@ func (l *Launch) start(ctx context.Context, id string) error {
 func (c *Client) notLaunched(ctx context.Context, spec MachineSpec, image string, err error) error {
 	what := fmt.Sprintf("machine %s: launch %s with %s", spec.Name, spec.InstanceType, image)
 	if IsCode(err, "Unsupported", "InsufficientInstanceCapacity") {
-		if zone := c.subnetZoneName(ctx, spec.SubnetID); zone != "" {
+		if zone := c.KnownZoneOfSubnet(ctx, spec.SubnetID); zone != "" {
 			what += " in " + zone
 		}
 	}

@@ -57,10 +57,10 @@ func (c *Client) describeMachines(ctx context.Context, wanted []machineName) (ma
 	slices.Sort(clusters)
 	out := map[machineName][]types.Instance{}
 	err := c.eachInstance(ctx, func(i types.Instance) {
-		tags := tagMap(i.Tags)
+		tags := TagMap(i.Tags)
 		of := machineName{tags[TagCluster], tags[TagResource]}
 		out[of] = append(out[of], i)
-	}, tagFilter(TagCluster, slices.Compact(clusters)...), tagFilter(TagKind, kindMachine), tagFilter(TagResource, names...))
+	}, TagFilter(TagCluster, slices.Compact(clusters)...), TagFilter(TagKind, kindMachine), TagFilter(TagResource, names...))
 	for _, found := range out {
 		slices.SortFunc(found, func(a, b types.Instance) int { return compareStrings(a.InstanceId, b.InstanceId) })
 	}

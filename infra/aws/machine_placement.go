@@ -36,7 +36,7 @@ func placementSpec(group string) *types.Placement {
 
 // findPlacement says whether a placement group exists: a machine is not stopped for one that does not.
 func (c *Client) findPlacement(ctx context.Context, group string) error {
-	_, err := c.EC2.DescribePlacementGroups(ctx, &ec2.DescribePlacementGroupsInput{GroupNames: []string{group}}, c.retryUntilKnown())
+	_, err := c.EC2.DescribePlacementGroups(ctx, &ec2.DescribePlacementGroupsInput{GroupNames: []string{group}}, c.RetryUntilKnown())
 	if err != nil {
 		return fmt.Errorf("find placement group %s: %w", group, aboutPlacement(err))
 	}

@@ -32,14 +32,14 @@ func (c *Client) StopMachines(ctx context.Context, ids ...string) error {
 // one is as it is then.
 func (c *Client) StartMachine(ctx context.Context, m Machine) (Machine, error) {
 	if isDown(types.InstanceStateName(m.State)) {
-		if _, err := c.waitState(ctx, m.ID, types.InstanceStateNameStopped); err != nil { // EC2 starts no stopping one
+		if _, err := c.AwaitState(ctx, m.ID, types.InstanceStateNameStopped); err != nil { // EC2 starts no stopping one
 			return m, fmt.Errorf("machine %s: %w", m.Name, err)
 		}
 		if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{m.ID}}); err != nil {
 			return m, fmt.Errorf("machine %s: start: %w", m.Name, c.withZones(ctx, err, m.InstanceType))
 		}
 	}
-	i, err := c.waitState(ctx, m.ID, types.InstanceStateNameRunning)
+	i, err := c.AwaitState(ctx, m.ID, types.InstanceStateNameRunning)
 	if err != nil {
 		return m, fmt.Errorf("machine %s: %w", m.Name, err)
 	}

@@ -78,7 +78,7 @@ func (c *Client) setProfile(ctx context.Context, instance, name string) error {
 	if name != "" {
 		what = "give it the instance profile " + name
 	}
-	return poll(ctx, what, change.step)
+	return Poll(ctx, what, change.step)
 }
 
 // profileChange changes the profile of one instance, step by step.
@@ -109,7 +109,7 @@ func (p *profileChange) step(ctx context.Context) (done bool, seen string, err e
 		return false, "another profile is being taken away", nil
 	case live == nil && p.name == "":
 		// The list may be older than what says that the instance has one.
-		i, err := p.client.instance(ctx, p.instance, p.client.retryInDoubt())
+		i, err := p.client.Instance(ctx, p.instance, p.client.RetryInDoubt())
 		return profileIn(i) == "", profileIn(i), err
 	case live == nil:
 		return false, "none", p.associate(ctx)
@@ -131,15 +131,15 @@ func (p *profileChange) step(ctx context.Context) (done bool, seen string, err e
 // later drops an error that says that an association or the instance is just changing. The next step
 // looks again.
 func later(err error) error {
-	return ignore(err, "IncorrectState", "IncorrectInstanceState", "InvalidAssociationID.NotFound")
+	return Ignore(err, "IncorrectState", "IncorrectInstanceState", "InvalidAssociationID.NotFound")
 }
 
 func (p *profileChange) associate(ctx context.Context) error {
 	_, err := p.client.EC2.AssociateIamInstanceProfile(ctx, &ec2.AssociateIamInstanceProfileInput{
 		InstanceId: &p.instance, IamInstanceProfile: profileSpec(p.name),
-	}, p.client.retryUntilKnown())
+	}, p.client.RetryUntilKnown())
 	if IsCode(err, "IncorrectInstanceState") { // pending, stopping, or on its way to its end
-		if _, gone := p.client.instance(ctx, p.instance); gone != nil {
+		if _, gone := p.client.Instance(ctx, p.instance); gone != nil {
 			return gone
 		}
 	}
@@ -148,14 +148,14 @@ func (p *profileChange) associate(ctx context.Context) error {
 
 // end ends an association: by the wanted one if the instance runs.
 func (p *profileChange) end(ctx context.Context, association string) error {
-	i, err := p.client.instance(ctx, p.instance, p.client.retryInDoubt())
+	i, err := p.client.Instance(ctx, p.instance, p.client.RetryInDoubt())
 	if err != nil {
 		return err
 	}
-	if p.name != "" && stateOf(i) == types.InstanceStateNameRunning {
+	if p.name != "" && StateOf(i) == types.InstanceStateNameRunning {
 		_, err = p.client.EC2.ReplaceIamInstanceProfileAssociation(ctx, &ec2.ReplaceIamInstanceProfileAssociationInput{
 			AssociationId: &association, IamInstanceProfile: profileSpec(p.name),
-		}, p.client.retryUntilKnown())
+		}, p.client.RetryUntilKnown())
 		return aboutProfile(err)
 	}
 	_, err = p.client.EC2.DisassociateIamInstanceProfile(ctx, &ec2.DisassociateIamInstanceProfileInput{AssociationId: &association})

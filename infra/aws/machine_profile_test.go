@@ -46,13 +46,13 @@ func TestUnknownProfile(t *testing.T) {
 		err := fmt.Errorf("launch: %w", &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: message})
 		c := &Client{retryers: retryers{ec2: sdk.NopRetryer{}}}
 		var o ec2.Options
-		c.retryUntilKnown()(&o)
+		c.RetryUntilKnown()(&o)
 		want := 1
 		if unknown {
-			want = settleAttempts
+			want = SettleAttempts
 		}
 		attempts := 1
-		for attempts < 2*settleAttempts && o.Retryer.IsErrorRetryable(err) {
+		for attempts < 2*SettleAttempts && o.Retryer.IsErrorRetryable(err) {
 			attempts++
 		}
 		var field *invalid.Field

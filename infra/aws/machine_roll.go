@@ -55,8 +55,8 @@ func (c *Client) NextInRoll(ctx context.Context, spec MachineSpec, id string) (R
 	}
 	var turns []turn
 	for other, i := range all.instances {
-		tags := tagMap(i.Tags)
-		if (other == id || tags[TagRoll] == question) && stateOf(i) == types.InstanceStateNameRunning && sdk.ToString(i.ImageId) != newest.ID {
+		tags := TagMap(i.Tags)
+		if (other == id || tags[TagRoll] == question) && StateOf(i) == types.InstanceStateNameRunning && sdk.ToString(i.ImageId) != newest.ID {
 			turns = append(turns, turn{slices.Index(rollOrder, tags[TagRole]), tags[TagResource]})
 		}
 	}

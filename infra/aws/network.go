@@ -123,7 +123,7 @@ type snapshot struct {
 // takeSnapshot takes a snapshot of the VPC with a known id, or else of the one with the cluster's
 // tags. It makes one round of parallel calls, and then reads the rules to ignore.
 func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, error) {
-	tagged := []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)}
+	tagged := []types.Filter{TagFilter(TagCluster, spec.Cluster), TagFilter(TagKind, kindNetwork)}
 	within := tagged
 	vpcs := &ec2.DescribeVpcsInput{Filters: tagged}
 	id := spec.VPCID
@@ -143,7 +143,7 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 	)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.retryInDoubt())
+		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.RetryInDoubt())
 		if err == nil {
 			found = out.Vpcs
 		}
@@ -193,7 +193,7 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 		return s, fmt.Errorf("look at the network of cluster %s: %w", spec.Cluster, err)
 	}
 	if spec.ownOnly {
-		found = slices.DeleteFunc(found, func(v types.Vpc) bool { return tagMap(v.Tags)[TagClaim] != spec.Claim.ID })
+		found = slices.DeleteFunc(found, func(v types.Vpc) bool { return TagMap(v.Tags)[TagClaim] != spec.Claim.ID })
 	}
 	if id != "" || spec.ownOnly { // what another is making under the same name
 		gateways = slices.DeleteFunc(gateways, func(g types.InternetGateway) bool { return len(g.Attachments) == 0 && s.others(g.Tags) })
@@ -217,7 +217,7 @@ func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []typ
 		if len(spec.SubnetIDs) == 0 {
 			return nil, nil // without ids EC2 would list all subnets
 		}
-		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.retryInDoubt())
+		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.RetryInDoubt())
 		if err == nil {
 			return out.Subnets, nil
 		}
@@ -270,7 +270,7 @@ func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
 	known[s.Known.Connect.EndpointID], known[s.Known.Connect.SecurityGroupID] = true, true
 	delete(known, "")
 	return func(id *string, tags []types.Tag) bool {
-		m := tagMap(tags)
+		m := TagMap(tags)
 		return known[sdk.ToString(id)] || m[TagCluster] == s.Cluster && m[TagKind] == kindNetwork
 	}
 }
@@ -320,7 +320,7 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 		if sdk.ToString(g.VpcId) != id || !s.mine(g.GroupId, g.Tags) {
 			continue
 		}
-		role := Role(tagMap(g.Tags)[TagResource])
+		role := Role(TagMap(g.Tags)[TagResource])
 		if known.Connect.SecurityGroupID == sdk.ToString(g.GroupId) {
 			role = roleConnect
 		}
@@ -335,7 +335,7 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 
 // others reports whether the tags have another's claim.
 func (s *snapshot) others(tags []types.Tag) bool {
-	id := tagMap(tags)[TagClaim]
+	id := TagMap(tags)[TagClaim]
 	return id != "" && id != s.claim.ID
 }
 

@@ -20,17 +20,17 @@ func (b *builder) judge(known func(id string) bool) (take []taggedThing, err err
 	things := b.owned()
 	if !b.spec.adopts() {
 		for _, v := range b.extra {
-			things = append(things, taggedThing{subjectVPC, sdk.ToString(v.VpcId), "", tagMap(v.Tags)})
+			things = append(things, taggedThing{subjectVPC, sdk.ToString(v.VpcId), "", TagMap(v.Tags)})
 		}
 		for _, g := range b.spare {
-			things = append(things, taggedThing{subjectGateway, sdk.ToString(g.InternetGatewayId), "", tagMap(g.Tags)})
+			things = append(things, taggedThing{subjectGateway, sdk.ToString(g.InternetGatewayId), "", TagMap(g.Tags)})
 		}
 	}
 	ours := b.hasOurVPC()
 	for _, t := range things {
-		h := holderOf(t.tags)
-		lost := ours && h.unsettled() // by whoever has not got the VPC
-		mine, err := b.spec.Claim.judge(t.subject+" "+t.id, h, known(t.id) && !lost)
+		h := HolderOf(t.tags)
+		lost := ours && h.Unsettled() // by whoever has not got the VPC
+		mine, err := b.spec.Claim.Judge(t.subject+" "+t.id, h, known(t.id) && !lost)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func (b *builder) judge(known func(id string) bool) (take []taggedThing, err err
 // hasOurVPC reports whether the VPC is of our own and carries our claim. Then it decides about what
 // is in it: of two creates at the same time, each may have claimed some of the other one's parts.
 func (b *builder) hasOurVPC() bool {
-	return !b.spec.adopts() && b.vpc != nil && b.spec.Claim.ID != "" && holderOf(tagMap(b.vpc.Tags)).ID == b.spec.Claim.ID
+	return !b.spec.adopts() && b.vpc != nil && b.spec.Claim.ID != "" && HolderOf(TagMap(b.vpc.Tags)).ID == b.spec.Claim.ID
 }
 
 // claim makes sure that everything found is ours before anything is changed.
@@ -54,10 +54,10 @@ func (b *builder) claim(ctx context.Context) error {
 	if err != nil || len(take) == 0 {
 		return err
 	}
-	if err := b.takeOver(ctx, b.spec.Claim, idsOf(take)); err != nil {
+	if err := b.TakeOver(ctx, b.spec.Claim, idsOf(take)); err != nil {
 		return err
 	}
-	err = readBack(ctx, func(ctx context.Context) error {
+	err = ReadBack(ctx, func(ctx context.Context) error {
 		s, err := b.takeSnapshot(ctx, b.spec)
 		if err != nil {
 			return err
@@ -76,30 +76,30 @@ func (b *builder) claim(ctx context.Context) error {
 // afterwards: whoever takes over the VPC looks at the parts afterwards, so one of the two sees the
 // other one.
 func (b *builder) takeParts(ctx context.Context, parts []taggedThing) error {
-	if err := b.takeOver(ctx, b.spec.Claim, idsOf(parts)); err != nil {
+	if err := b.TakeOver(ctx, b.spec.Claim, idsOf(parts)); err != nil {
 		return err
 	}
-	return b.giveBack(ctx, parts, readBack(ctx, b.keepsVPC))
+	return b.giveBack(ctx, parts, ReadBack(ctx, b.keepsVPC))
 }
 
 // giveBack returns err. If that is a ClaimedError, it writes the claims from before on what has been
 // taken and still has ours: nobody would have the whole network otherwise. What is adopted stays.
 func (b *builder) giveBack(ctx context.Context, taken []taggedThing, err error) error {
-	if !isClaimed(err) || b.spec.Claim.Adopt {
+	if !IsClaimed(err) || b.spec.Claim.Adopt {
 		return err
 	}
-	held, failed := b.held(ctx, map[string][]string{b.spec.Claim.ID: idsOf(taken)})
+	held, failed := b.StillHeld(ctx, map[string][]string{b.spec.Claim.ID: idsOf(taken)})
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
 	former := map[Claim][]string{}
 	for _, t := range taken {
-		if h := holderOf(t.tags); h.ID != "" && slices.Contains(held[b.spec.Claim.ID], t.id) {
+		if h := HolderOf(t.tags); h.ID != "" && slices.Contains(held[b.spec.Claim.ID], t.id) {
 			former[h.Claim] = append(former[h.Claim], t.id)
 		}
 	}
 	for claim, ids := range former {
-		err = errors.Join(err, b.takeOver(ctx, claim, ids))
+		err = errors.Join(err, b.TakeOver(ctx, claim, ids))
 	}
 	return err
 }
@@ -111,12 +111,12 @@ func (b *builder) keepsVPC(ctx context.Context) error {
 	if b.spec.adopts() || id == "" || b.spec.Claim.ID == "" {
 		return nil
 	}
-	out, err := b.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{id}}, b.retryInDoubt())
+	out, err := b.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{id}}, b.RetryInDoubt())
 	if err != nil {
-		return ignore(err, "InvalidVpcID.NotFound")
+		return Ignore(err, "InvalidVpcID.NotFound")
 	}
 	for _, v := range out.Vpcs {
-		if h := holderOf(tagMap(v.Tags)); h.ID != "" && h.ID != b.spec.Claim.ID {
+		if h := HolderOf(TagMap(v.Tags)); h.ID != "" && h.ID != b.spec.Claim.ID {
 			return &ClaimedError{What: subjectVPC + " " + id, Holder: h.Claim, Known: true}
 		}
 	}
@@ -136,14 +136,14 @@ func (b *builder) allOurs() (late []taggedThing, err error) {
 func (b *builder) unclaimed() func(id string) bool {
 	claimed := map[string]bool{}
 	for _, t := range b.owned() {
-		claimed[t.id] = holderOf(t.tags).ID != ""
+		claimed[t.id] = HolderOf(t.tags).ID != ""
 	}
 	return func(id string) bool { return !claimed[id] }
 }
 
 // claimLate claims what was found only when it could not be made.
 func (b *builder) claimLate(ctx context.Context, t taggedThing) error {
-	take, err := b.spec.Claim.judge(t.subject+" "+t.id, holderOf(t.tags), b.spec.knows()(t.id))
+	take, err := b.spec.Claim.Judge(t.subject+" "+t.id, HolderOf(t.tags), b.spec.knows()(t.id))
 	if err != nil || !take {
 		return err
 	}
@@ -191,7 +191,7 @@ func (c *Client) concede(ctx context.Context, spec NetworkSpec, made Network) er
 		return nil
 	}
 	spec.Known = made
-	if err := c.DeleteNetwork(ctx, spec); !isClaimed(err) {
+	if err := c.DeleteNetwork(ctx, spec); !IsClaimed(err) {
 		return err
 	}
 	return c.deleteSpareGateways(ctx, spec)
@@ -201,7 +201,7 @@ func (c *Client) concede(ctx context.Context, spec NetworkSpec, made Network) er
 func (b *builder) network() Network {
 	n := b.snapshot.network(b.spec)
 	for _, t := range b.owned() {
-		if h := holderOf(t.tags); h.unsettled() && h.ID == b.spec.Claim.ID {
+		if h := HolderOf(t.tags); h.Unsettled() && h.ID == b.spec.Claim.ID {
 			n.Unsettled = append(n.Unsettled, t.id)
 		}
 	}

@@ -98,10 +98,10 @@ func (s *snapshot) connect() ConnectParts {
 func (b *builder) ownedConnectParts() []taggedThing {
 	var out []taggedThing
 	if g, ok := b.groups[roleConnect]; ok {
-		out = append(out, taggedThing{subjectGroup(roleConnect), sdk.ToString(g.GroupId), string(roleConnect), tagMap(g.Tags)})
+		out = append(out, taggedThing{subjectGroup(roleConnect), sdk.ToString(g.GroupId), string(roleConnect), TagMap(g.Tags)})
 	}
 	if e := b.endpoint(); e != nil {
-		out = append(out, taggedThing{subjectConnect, sdk.ToString(e.InstanceConnectEndpointId), string(roleConnect), tagMap(e.Tags)})
+		out = append(out, taggedThing{subjectConnect, sdk.ToString(e.InstanceConnectEndpointId), string(roleConnect), TagMap(e.Tags)})
 	}
 	return out
 }
@@ -120,20 +120,20 @@ func (b *builder) wantedEgressOf(role Role) []rule {
 }
 
 // findConnect finds a missing endpoint, and one that does not do what it is for: EC2 makes another one then.
-func (b *builder) findConnect() []repair {
+func (b *builder) findConnect() []Repair {
 	if !b.spec.InstanceConnect {
 		return nil
 	}
 	e := b.endpoint()
 	if e == nil {
-		return []repair{repairOf(finding.Finding{Subject: subjectConnect, Kind: finding.InstanceConnect, Problem: finding.Missing}, b.createEndpoint)}
+		return []Repair{RepairOf(finding.Finding{Subject: subjectConnect, Kind: finding.InstanceConnect, Problem: finding.Missing}, b.createEndpoint)}
 	}
 	f := finding.Finding{Subject: subjectConnect, Kind: finding.InstanceConnect, Problem: finding.Value}
 	group := b.groupIDs()[roleConnect]
 	switch {
 	case e.State == types.Ec2InstanceConnectEndpointStateCreateInProgress: // by a run that has ended
 		f.Found, f.Wanted = string(e.State), string(types.Ec2InstanceConnectEndpointStateCreateComplete)
-		return []repair{repairOf(f, func(ctx context.Context) error {
+		return []Repair{RepairOf(f, func(ctx context.Context) error {
 			return b.endpointReady(ctx, sdk.ToString(e.InstanceConnectEndpointId))
 		})}
 	case !usable(e.State):
@@ -145,7 +145,7 @@ func (b *builder) findConnect() []repair {
 	default:
 		return nil
 	}
-	return []repair{repairOf(f, func(ctx context.Context) error {
+	return []Repair{RepairOf(f, func(ctx context.Context) error {
 		if err := b.deleteEndpoints(ctx, []types.Ec2InstanceConnectEndpoint{*e}); err != nil {
 			return err
 		}
@@ -183,13 +183,13 @@ func (b *builder) createEndpoint(ctx context.Context) error {
 	tags := b.want(string(roleConnect))
 	out, err := b.EC2.CreateInstanceConnectEndpoint(ctx, &ec2.CreateInstanceConnectEndpointInput{
 		SubnetId: &subnet, SecurityGroupIds: []string{group}, PreserveClientIp: sdk.Bool(false),
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeInstanceConnectEndpoint, tags)},
-	}, b.retryUntilKnown())
+		TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeInstanceConnectEndpoint, tags)},
+	}, b.RetryUntilKnown())
 	if err != nil {
 		return b.adoptEndpoint(ctx, err)
 	}
 	made := *out.InstanceConnectEndpoint
-	made.Tags = ec2Tags(tags)
+	made.Tags = EC2Tags(tags)
 	b.change(func(s *snapshot) { s.endpoints = append(s.endpoints, made) })
 	return b.endpointReady(ctx, sdk.ToString(made.InstanceConnectEndpointId))
 }
@@ -207,7 +207,7 @@ func (b *builder) adoptEndpoint(ctx context.Context, failed error) error {
 		switch {
 		case e.State == types.Ec2InstanceConnectEndpointStateDeleteComplete:
 		case b.mine(e.InstanceConnectEndpointId, e.Tags):
-			if err := b.claimLate(ctx, taggedThing{subjectConnect, id, string(roleConnect), tagMap(e.Tags)}); err != nil {
+			if err := b.claimLate(ctx, taggedThing{subjectConnect, id, string(roleConnect), TagMap(e.Tags)}); err != nil {
 				return err
 			}
 			b.change(func(s *snapshot) { s.endpoints = append(s.endpoints, e) })
@@ -223,7 +223,7 @@ func (b *builder) adoptEndpoint(ctx context.Context, failed error) error {
 func (c *Client) endpointReady(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, connectBudget, fmt.Errorf("not within %s", connectBudget))
 	defer cancel()
-	return poll(ctx, "wait until it is ready", func(ctx context.Context) (bool, string, error) {
+	return Poll(ctx, "wait until it is ready", func(ctx context.Context) (bool, string, error) {
 		e, err := c.describeEndpoint(ctx, id)
 		switch {
 		case err != nil:
@@ -243,7 +243,7 @@ func (c *Client) endpointReady(ctx context.Context, id string) error {
 func (c *Client) describeEndpoint(ctx context.Context, id string) (*types.Ec2InstanceConnectEndpoint, error) {
 	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: []string{id}})
 	if err != nil {
-		return nil, ignore(err, "InvalidInstanceConnectEndpointId.NotFound")
+		return nil, Ignore(err, "InvalidInstanceConnectEndpointId.NotFound")
 	}
 	for _, e := range out.InstanceConnectEndpoints {
 		return &e, nil
@@ -261,10 +261,10 @@ func (c *Client) deleteEndpoints(ctx context.Context, endpoints []types.Ec2Insta
 		id := sdk.ToString(e.InstanceConnectEndpointId)
 		g.Go(func() error {
 			_, err := c.EC2.DeleteInstanceConnectEndpoint(gctx, &ec2.DeleteInstanceConnectEndpointInput{InstanceConnectEndpointId: &id})
-			if err = ignore(err, "InvalidInstanceConnectEndpointId.NotFound"); err != nil {
+			if err = Ignore(err, "InvalidInstanceConnectEndpointId.NotFound"); err != nil {
 				return fmt.Errorf("delete %s %s: %w", tunnelEndpoint, id, err)
 			}
-			return poll(gctx, "wait until "+id+" is deleted", func(ctx context.Context) (bool, string, error) {
+			return Poll(gctx, "wait until "+id+" is deleted", func(ctx context.Context) (bool, string, error) {
 				now, err := c.describeEndpoint(ctx, id)
 				if err != nil || now == nil {
 					return err == nil, "", err
@@ -277,7 +277,7 @@ func (c *Client) deleteEndpoints(ctx context.Context, endpoints []types.Ec2Insta
 }
 
 // findExcessConnect finds an endpoint and its security group that are not wanted any more.
-func (b *builder) findExcessConnect() []repair {
+func (b *builder) findExcessConnect() []Repair {
 	if b.spec.InstanceConnect {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (b *builder) findExcessConnect() []repair {
 	default:
 		return nil
 	}
-	return []repair{repairOf(f, func(ctx context.Context) error {
+	return []Repair{RepairOf(f, func(ctx context.Context) error {
 		if err := b.deleteEndpoints(ctx, b.endpoints); err != nil {
 			return err
 		}

@@ -19,16 +19,16 @@ func (b *builder) createSubnet(ctx context.Context, p place) error {
 		VpcId:             sdk.String(b.vpcID()),
 		CidrBlock:         sdk.String(p.cidr.String()),
 		AvailabilityZone:  &zones[p.zone],
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSubnet, tags)},
+		TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeSubnet, tags)},
 	}
-	out, err := b.EC2.CreateSubnet(ctx, in, b.retryUntilKnown())
+	out, err := b.EC2.CreateSubnet(ctx, in, b.RetryUntilKnown())
 	if IsCode(err, "InvalidSubnet.Conflict") {
 		return b.adoptSubnet(ctx, p, err)
 	}
 	if err != nil {
 		return fmt.Errorf("create subnet %s: %w", p.cidr, err)
 	}
-	out.Subnet.Tags = ec2Tags(tags)
+	out.Subnet.Tags = EC2Tags(tags)
 	b.change(func(s *snapshot) { s.subnets = append(s.subnets, *out.Subnet) })
 	return nil
 }
@@ -41,7 +41,7 @@ func (b *builder) adoptSubnet(ctx context.Context, p place, conflict error) erro
 	}
 	for _, n := range out.Subnets {
 		if sdk.ToString(n.CidrBlock) == p.cidr.String() && b.mine(n.SubnetId, n.Tags) {
-			if err := b.claimLate(ctx, taggedThing{b.subjectSubnet(p), sdk.ToString(n.SubnetId), b.spec.name(p), tagMap(n.Tags)}); err != nil {
+			if err := b.claimLate(ctx, taggedThing{b.subjectSubnet(p), sdk.ToString(n.SubnetId), b.spec.name(p), TagMap(n.Tags)}); err != nil {
 				return err
 			}
 			b.change(func(s *snapshot) { s.subnets = append(s.subnets, n) })
@@ -54,12 +54,12 @@ func (b *builder) adoptSubnet(ctx context.Context, p place, conflict error) erro
 func (b *builder) createGateway(ctx context.Context) error {
 	tags := b.want("")
 	out, err := b.EC2.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeInternetGateway, tags)},
+		TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeInternetGateway, tags)},
 	})
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	out.InternetGateway.Tags = ec2Tags(tags)
+	out.InternetGateway.Tags = EC2Tags(tags)
 	b.change(func(s *snapshot) { s.gateway = out.InternetGateway })
 	return b.attachGateway(ctx)
 }
@@ -67,7 +67,7 @@ func (b *builder) createGateway(ctx context.Context) error {
 func (b *builder) attachGateway(ctx context.Context) error {
 	_, err := b.EC2.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{
 		InternetGatewayId: b.gateway.InternetGatewayId, VpcId: sdk.String(b.vpcID()),
-	}, b.retryUntilKnown())
+	}, b.RetryUntilKnown())
 	switch {
 	case err == nil || IsCode(err, "Resource.AlreadyAssociated"):
 		return nil
@@ -87,7 +87,7 @@ func (b *builder) adoptGateway(ctx context.Context, conflict error) error {
 		if !b.mine(w.InternetGatewayId, w.Tags) {
 			continue
 		}
-		if err := b.claimLate(ctx, taggedThing{subjectGateway, sdk.ToString(w.InternetGatewayId), "", tagMap(w.Tags)}); err != nil {
+		if err := b.claimLate(ctx, taggedThing{subjectGateway, sdk.ToString(w.InternetGatewayId), "", TagMap(w.Tags)}); err != nil {
 			return err
 		}
 		spare := *b.gateway
@@ -101,12 +101,12 @@ func (b *builder) createTable(ctx context.Context, name string) error {
 	tags := b.want(name)
 	out, err := b.EC2.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
 		VpcId:             sdk.String(b.vpcID()),
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeRouteTable, tags)},
-	}, b.retryUntilKnown())
+		TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeRouteTable, tags)},
+	}, b.RetryUntilKnown())
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	out.RouteTable.Tags = ec2Tags(tags)
+	out.RouteTable.Tags = EC2Tags(tags)
 	b.change(func(s *snapshot) { s.tables = append(s.tables, *out.RouteTable) })
 	return nil
 }
@@ -117,7 +117,7 @@ func (b *builder) associate(ctx context.Context, table, subnet string) error {
 	if err := b.putAssociation(ctx, table, subnet); err != nil {
 		return err
 	}
-	return poll(ctx, "wait until it is the subnet's", func(ctx context.Context) (bool, string, error) {
+	return Poll(ctx, "wait until it is the subnet's", func(ctx context.Context) (bool, string, error) {
 		out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("association.subnet-id", subnet)}})
 		if err != nil {
 			return false, "", err
@@ -134,7 +134,7 @@ func (b *builder) associate(ctx context.Context, table, subnet string) error {
 }
 
 func (b *builder) putAssociation(ctx context.Context, table, subnet string) error {
-	_, err := b.EC2.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet}, b.retryUntilKnown())
+	_, err := b.EC2.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet}, b.RetryUntilKnown())
 	if !IsCode(err, "Resource.AlreadyAssociated") {
 		return err
 	}
@@ -170,8 +170,8 @@ func (b *builder) createGroup(ctx context.Context, role Role) error {
 		GroupName:         &name,
 		Description:       sdk.String(fmt.Sprintf(roleDescriptions[role], b.spec.Cluster)),
 		VpcId:             sdk.String(b.vpcID()),
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSecurityGroup, tags)},
-	}, b.retryUntilKnown())
+		TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeSecurityGroup, tags)},
+	}, b.RetryUntilKnown())
 	if IsCode(err, "InvalidGroup.Duplicate") {
 		return b.adoptGroup(ctx, role, name)
 	}
@@ -180,7 +180,7 @@ func (b *builder) createGroup(ctx context.Context, role Role) error {
 	}
 	b.change(func(s *snapshot) {
 		s.groups[role] = types.SecurityGroup{
-			GroupId: out.GroupId, VpcId: sdk.String(s.vpcID()), Tags: ec2Tags(tags),
+			GroupId: out.GroupId, VpcId: sdk.String(s.vpcID()), Tags: EC2Tags(tags),
 			IpPermissionsEgress: permissions(wantedEgress), // the rule that EC2 gives every new group
 		}
 	})
@@ -197,7 +197,7 @@ func (b *builder) adoptGroup(ctx context.Context, role Role, name string) error 
 	}
 	for _, g := range out.SecurityGroups {
 		if b.mine(g.GroupId, g.Tags) {
-			if err := b.claimLate(ctx, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), tagMap(g.Tags)}); err != nil {
+			if err := b.claimLate(ctx, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), TagMap(g.Tags)}); err != nil {
 				return err
 			}
 			b.change(func(s *snapshot) { s.groups[role] = g })
@@ -210,9 +210,9 @@ func (b *builder) adoptGroup(ctx context.Context, role Role, name string) error 
 func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermission, egress bool) error {
 	var err error
 	if egress {
-		_, err = b.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p}, b.retryUntilKnown())
+		_, err = b.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p}, b.RetryUntilKnown())
 	} else {
-		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.retryUntilKnown())
+		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.RetryUntilKnown())
 	}
 	if err != nil && !IsCode(err, "InvalidPermission.Duplicate") {
 		return fmt.Errorf("add rules: %w", err)
@@ -236,11 +236,11 @@ func (b *builder) revoke(ctx context.Context, group string, p []types.IpPermissi
 // putDefaultRoute makes the default route to a gateway, or replaces the existing one. to has the gateway.
 func (b *builder) putDefaultRoute(ctx context.Context, table string, to ec2.CreateRouteInput) error {
 	to.RouteTableId, to.DestinationCidrBlock = &table, sdk.String(anywhere)
-	_, err := b.EC2.CreateRoute(ctx, &to, b.retryUntilKnown())
+	_, err := b.EC2.CreateRoute(ctx, &to, b.RetryUntilKnown())
 	if IsCode(err, "RouteAlreadyExists") {
 		_, err = b.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 			RouteTableId: to.RouteTableId, DestinationCidrBlock: to.DestinationCidrBlock, GatewayId: to.GatewayId, NatGatewayId: to.NatGatewayId,
-		}, b.retryUntilKnown())
+		}, b.RetryUntilKnown())
 	}
 	if err != nil {
 		return fmt.Errorf("route %s in %s: %w", anywhere, table, err)

@@ -54,7 +54,7 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 func (c *Client) deletable(spec NetworkSpec, s snapshot) error {
 	b := &builder{Client: c, spec: spec, snapshot: s}
 	b.extra, b.spare = nil, nil // looked at when it is their turn
-	if spec.adopts() || s.vpc == nil || holderOf(tagMap(s.vpc.Tags)).ID != spec.Claim.ID {
+	if spec.adopts() || s.vpc == nil || HolderOf(TagMap(s.vpc.Tags)).ID != spec.Claim.ID {
 		_, err := b.allOurs()
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 			if rules := slices.DeleteFunc(rulesOf(all), func(r rule) bool { return !ours[r.source] }); len(rules) > 0 {
 				g.Go(func() error {
 					err := b.revoke(gctx, sdk.ToString(group.GroupId), permissions(rules), egress)
-					return ignore(err, "InvalidGroup.NotFound")
+					return Ignore(err, "InvalidGroup.NotFound")
 				})
 			}
 		}
@@ -100,8 +100,8 @@ func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 
 // deleteGroup deletes a security group once nothing uses it any more.
 func (c *Client) deleteGroup(ctx context.Context, role Role, group types.SecurityGroup) error {
-	_, err := c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.retryUntilUnused())
-	if err = ignore(err, "InvalidGroup.NotFound"); err != nil {
+	_, err := c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.RetryUntilUnused())
+	if err = Ignore(err, "InvalidGroup.NotFound"); err != nil {
 		return fmt.Errorf("delete security group %s (%s): %w", role, sdk.ToString(group.GroupId), err)
 	}
 	return nil
@@ -142,8 +142,8 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	if err := g.Wait(); err != nil || vpc == "" {
 		return err
 	}
-	_, err := c.EC2.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &vpc}, c.retryUntilUnused())
-	if err = ignore(err, "InvalidVpcID.NotFound"); err != nil {
+	_, err := c.EC2.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &vpc}, c.RetryUntilUnused())
+	if err = Ignore(err, "InvalidVpcID.NotFound"); err != nil {
 		return fmt.Errorf("delete VPC %s: %w", vpc, err)
 	}
 	return nil
@@ -152,13 +152,13 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 func (c *Client) deleteGateway(ctx context.Context, w types.InternetGateway) error {
 	id := w.InternetGatewayId
 	for _, a := range w.Attachments {
-		_, err := c.EC2.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: id, VpcId: a.VpcId}, c.retryUntilUnused())
-		if err = ignore(err, "Gateway.NotAttached", "InvalidInternetGatewayID.NotFound", "InvalidVpcID.NotFound"); err != nil {
+		_, err := c.EC2.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: id, VpcId: a.VpcId}, c.RetryUntilUnused())
+		if err = Ignore(err, "Gateway.NotAttached", "InvalidInternetGatewayID.NotFound", "InvalidVpcID.NotFound"); err != nil {
 			return fmt.Errorf("detach internet gateway %s: %w", sdk.ToString(id), err)
 		}
 	}
-	_, err := c.EC2.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}, c.retryUntilUnused())
-	if err = ignore(err, "InvalidInternetGatewayID.NotFound"); err != nil {
+	_, err := c.EC2.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}, c.RetryUntilUnused())
+	if err = Ignore(err, "InvalidInternetGatewayID.NotFound"); err != nil {
 		return fmt.Errorf("delete internet gateway %s: %w", sdk.ToString(id), err)
 	}
 	return nil
@@ -168,13 +168,13 @@ func (c *Client) deleteGateway(ctx context.Context, w types.InternetGateway) err
 // parts of a network are in its VPC.
 func (c *Client) deleteSpareGateways(ctx context.Context, spec NetworkSpec) error {
 	out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{
-		Filters: []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)},
+		Filters: []types.Filter{TagFilter(TagCluster, spec.Cluster), TagFilter(TagKind, kindNetwork)},
 	})
 	if err != nil {
 		return fmt.Errorf("look for internet gateways: %w", err)
 	}
 	for _, w := range out.InternetGateways {
-		if len(w.Attachments) == 0 && holderOf(tagMap(w.Tags)).ID == spec.Claim.ID {
+		if len(w.Attachments) == 0 && HolderOf(TagMap(w.Tags)).ID == spec.Claim.ID {
 			if err := c.deleteGateway(ctx, w); err != nil {
 				return err
 			}
@@ -225,7 +225,7 @@ func (c *Client) MadeVPC(ctx context.Context, cluster, id string) (bool, error) 
 		return false, fmt.Errorf("look at VPC %s: %w", id, err)
 	}
 	return slices.ContainsFunc(out.Vpcs, func(v types.Vpc) bool {
-		tags := tagMap(v.Tags)
+		tags := TagMap(v.Tags)
 		return tags[TagCluster] == cluster && tags[TagKind] == kindNetwork
 	}), nil
 }

@@ -27,8 +27,8 @@ type builder struct {
 
 // stages returns the functions that find differences, in the order in which they must be repaired:
 // each stage needs the results of the one before. The repairs within a stage are independent.
-func (b *builder) stages() []func() []repair {
-	return []func() []repair{b.findVPC, b.findParts, func() []repair { return append(b.findNATGateways(), b.findConnect()...) }, b.findSettings, b.findExcessConnect, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
+func (b *builder) stages() []func() []Repair {
+	return []func() []Repair{b.findVPC, b.findParts, func() []Repair { return append(b.findNATGateways(), b.findConnect()...) }, b.findSettings, b.findExcessConnect, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
 }
 
 // EnsureNetwork makes the network, or completes and repairs an existing one. With an error it
@@ -41,7 +41,7 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 	b := &builder{Client: c, spec: spec, snapshot: s}
 	if err := b.claim(ctx); err != nil {
 		if spec.creates() {
-			err = raced(err)
+			err = Raced(err)
 		}
 		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, err)
 	}
@@ -53,11 +53,11 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 	switch {
 	case err == nil:
 		lost = c.confirmNetwork(ctx, spec)
-	case !isClaimed(err): // what went wrong may be another one's doing
+	case !IsClaimed(err): // what went wrong may be another one's doing
 		lost = b.keepsVPC(ctx)
 	}
-	if isClaimed(lost) {
-		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, errors.Join(raced(lost), c.concede(ctx, spec, n)))
+	if IsClaimed(lost) {
+		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, errors.Join(Raced(lost), c.concede(ctx, spec, n)))
 	}
 	return n, errors.Join(err, lost)
 }
@@ -69,8 +69,8 @@ func (b *builder) ensure(ctx context.Context) (Network, error) {
 		g, gctx := errgroup.WithContext(ctx)
 		for _, r := range find() {
 			g.Go(func() error {
-				if err := r.fix(gctx); err != nil {
-					return fmt.Errorf("network of cluster %s: %s: %w", spec.Cluster, r.findings[0].Subject, err)
+				if err := r.Fix(gctx); err != nil {
+					return fmt.Errorf("network of cluster %s: %s: %w", spec.Cluster, r.Findings[0].Subject, err)
 				}
 				return nil
 			})
@@ -101,7 +101,7 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 	}
 	var out []finding.Finding
 	for _, find := range b.stages() {
-		out = append(out, findingsOf(find())...)
+		out = append(out, FindingsOf(find())...)
 	}
 	return b.network(), out, nil
 }
@@ -117,7 +117,7 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 	if s.vpc == nil {
 		// In an adopted VPC only the groups carry the cluster's tags.
 		out, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
-			Filters: []types.Filter{tagFilter(TagCluster, cluster), tagFilter(TagKind, kindNetwork)},
+			Filters: []types.Filter{TagFilter(TagCluster, cluster), TagFilter(TagKind, kindNetwork)},
 		})
 		if err != nil {
 			return Network{}, spec, fmt.Errorf("look for the network of cluster %s: %w", cluster, err)
@@ -130,7 +130,7 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 	}
 	s.readLayout(&spec)
 	n := s.network(spec)
-	n.Claim = Held(tagMap(s.vpc.Tags))
+	n.Claim = Held(TagMap(s.vpc.Tags))
 	spec.VPCCIDR, spec.InstanceConnect = n.VPCCIDR, n.Connect.EndpointID != ""
 	for _, r := range rulesOf(s.groups[RoleLoadBalancer].IpPermissions) {
 		if r.from != portSSH || r.protocol != "tcp" {
@@ -153,39 +153,39 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 	for _, r := range rulesOf(s.groups[RoleController].IpPermissions) {
 		spec.ControllerPods = spec.ControllerPods || r.protocol == "udp" && r.source == n.SecurityGroups[RoleWorker]
 	}
-	spec.Tags = c.OwnTags(tagMap(s.vpc.Tags))
+	spec.Tags = c.OwnTags(TagMap(s.vpc.Tags))
 	return n, spec, nil
 }
 
-func (b *builder) findVPC() []repair {
+func (b *builder) findVPC() []Repair {
 	if b.spec.adopts() {
 		return b.findAdopted()
 	}
 	if b.vpc != nil {
 		return nil
 	}
-	return []repair{repairOf(finding.Finding{Subject: subjectVPC, Kind: finding.VPC, Problem: finding.Missing}, func(ctx context.Context) error {
+	return []Repair{RepairOf(finding.Finding{Subject: subjectVPC, Kind: finding.VPC, Problem: finding.Missing}, func(ctx context.Context) error {
 		tags := b.want("")
 		out, err := b.EC2.CreateVpc(ctx, &ec2.CreateVpcInput{
 			CidrBlock:         sdk.String(b.spec.VPCCIDR.String()),
-			TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeVpc, tags)},
+			TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeVpc, tags)},
 		})
 		if err != nil {
 			return fmt.Errorf("create VPC %s: %w", b.spec.VPCCIDR, err)
 		}
-		out.Vpc.Tags = ec2Tags(tags)
+		out.Vpc.Tags = EC2Tags(tags)
 		b.change(func(s *snapshot) { s.vpc = out.Vpc })
 		return nil
 	})}
 }
 
 // findAdopted finds adopted subnets that do not exist. Only their owner can create them again.
-func (b *builder) findAdopted() []repair {
-	var out []repair
+func (b *builder) findAdopted() []Repair {
+	var out []Repair
 	for _, id := range b.spec.SubnetIDs {
 		if !slices.ContainsFunc(b.subnets, func(s types.Subnet) bool { return sdk.ToString(s.SubnetId) == id }) {
 			f := finding.Finding{Subject: "subnet " + id, Kind: finding.AdoptedSubnet, Problem: finding.Missing, Wanted: b.spec.VPCID}
-			out = append(out, repairOf(f, func(context.Context) error {
+			out = append(out, RepairOf(f, func(context.Context) error {
 				return fmt.Errorf("it does not exist in %s: take it out of subnet_ids, or write the id of the one that replaces it", b.spec.VPCID)
 			}))
 		}
@@ -205,10 +205,10 @@ func (b *builder) subjectSubnet(p place) string { return subjectSubnet + " " + b
 
 func subjectGroup(role Role) string { return "security group " + string(role) }
 
-func (b *builder) findParts() []repair {
-	var out []repair
+func (b *builder) findParts() []Repair {
+	var out []Repair
 	add := func(subject string, kind finding.Kind, problem finding.Problem, fix func(context.Context) error) {
-		out = append(out, repairOf(finding.Finding{Subject: subject, Kind: kind, Problem: problem}, fix))
+		out = append(out, RepairOf(finding.Finding{Subject: subject, Kind: kind, Problem: problem}, fix))
 	}
 	for _, role := range b.spec.groupRoles() {
 		if _, ok := b.groups[role]; !ok {
@@ -239,7 +239,7 @@ func (b *builder) findParts() []repair {
 	return out
 }
 
-func (b *builder) findSettings() []repair {
+func (b *builder) findSettings() []Repair {
 	out := b.findRules()
 	out = append(out, b.findTags()...)
 	if b.spec.adopts() {
@@ -257,28 +257,28 @@ func (b *builder) findSettings() []repair {
 
 // findSubnetSettings finds a subnet that gives machines public addresses against the specification, or
 // has another route table.
-func (b *builder) findSubnetSettings(p place) []repair {
+func (b *builder) findSubnetSettings(p place) []Repair {
 	subnet := b.subnet(p.cidr)
 	if subnet == nil {
 		return nil // a finding of its own
 	}
-	var out []repair
+	var out []Repair
 	id, subject := sdk.ToString(subnet.SubnetId), b.subjectSubnet(p)
 	if sdk.ToBool(subnet.MapPublicIpOnLaunch) != p.public {
 		f := finding.Finding{Subject: subject, Kind: finding.Subnet, Problem: finding.NoPublicIP}
 		if !p.public {
 			f.Problem = finding.PublicIP
 		}
-		out = append(out, repairOf(f, func(ctx context.Context) error {
+		out = append(out, RepairOf(f, func(ctx context.Context) error {
 			_, err := b.EC2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
 				SubnetId: &id, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(p.public)},
-			}, b.retryUntilKnown())
+			}, b.RetryUntilKnown())
 			return err
 		}))
 	}
 	if table := b.ownTables()[p.table()]; table != nil && !associated(*table, id) {
 		f := finding.Finding{Subject: subjectTable + " " + p.table(), Kind: finding.RouteTable, Target: b.spec.name(p), Problem: finding.Detached}
-		out = append(out, repairOf(f, func(ctx context.Context) error {
+		out = append(out, RepairOf(f, func(ctx context.Context) error {
 			return b.associate(ctx, sdk.ToString(table.RouteTableId), id)
 		}))
 	}
@@ -287,7 +287,7 @@ func (b *builder) findSubnetSettings(p place) []repair {
 
 // findDefaultRoute finds a default route of one of our tables that leads elsewhere than to the internet
 // gateway or to the NAT gateway.
-func (b *builder) findDefaultRoute(name string, natZone int) []repair {
+func (b *builder) findDefaultRoute(name string, natZone int) []Repair {
 	table := b.ownTables()[name]
 	if table == nil {
 		return nil
@@ -313,20 +313,20 @@ func (b *builder) findDefaultRoute(name string, natZone int) []repair {
 			return b.putDefaultRoute(ctx, id, ec2.CreateRouteInput{NatGatewayId: &target})
 		}
 	}
-	var out []repair
+	var out []Repair
 	for _, f := range diffDefaultRoute(*table, target) {
 		f.Subject = subjectTable + " " + name
-		out = append(out, repairOf(f, put))
+		out = append(out, RepairOf(f, put))
 	}
 	return out
 }
 
-func (b *builder) findRules() []repair {
+func (b *builder) findRules() []Repair {
 	ids := b.groupIDs()
 	if slices.ContainsFunc(b.spec.groupRoles(), func(role Role) bool { return ids[role] == "" }) {
 		return nil // the missing group is a finding of its own, and rules need its id
 	}
-	var out []repair
+	var out []Repair
 	wanted := wantedRules(b.spec, ids)
 	for _, role := range b.spec.groupRoles() {
 		group := b.groups[role]
@@ -343,8 +343,8 @@ func (b *builder) findRules() []repair {
 
 // ruleRepairs makes one repair, with one call, for all missing rules, and one for all unexpected
 // ones.
-func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpected []rule, egress bool) []repair {
-	var out []repair
+func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpected []rule, egress bool) []Repair {
+	var out []Repair
 	add := func(rules []rule, problem finding.Problem, fix func(context.Context, string, []types.IpPermission, bool) error) {
 		if len(rules) == 0 {
 			return
@@ -353,7 +353,7 @@ func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpecte
 		for _, r := range rules {
 			differs = append(differs, finding.Finding{Subject: subjectGroup(role), Kind: finding.Rule, Target: r.in(ids, egress), Problem: problem})
 		}
-		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+		out = append(out, Repair{Findings: differs, Fix: func(ctx context.Context) error {
 			return fix(ctx, ids[role], permissions(rules), egress)
 		}})
 	}
@@ -368,12 +368,12 @@ func (b *builder) ownedNATParts() []taggedThing {
 	for _, n := range b.nats {
 		if natUsable(n) {
 			name := b.nameOfNAT(n)
-			out = append(out, taggedThing{subjectNAT + " " + name, sdk.ToString(n.NatGatewayId), name, tagMap(n.Tags)})
+			out = append(out, taggedThing{subjectNAT + " " + name, sdk.ToString(n.NatGatewayId), name, TagMap(n.Tags)})
 		}
 	}
 	for _, a := range b.natAddresses {
 		name := b.nameOfNATAddress(a)
-		out = append(out, taggedThing{"Elastic IP of " + name, sdk.ToString(a.AllocationId), name, tagMap(a.Tags)})
+		out = append(out, taggedThing{"Elastic IP of " + name, sdk.ToString(a.AllocationId), name, TagMap(a.Tags)})
 	}
 	return out
 }
@@ -383,20 +383,20 @@ func (b *builder) owned() []taggedThing {
 	var out []taggedThing
 	for _, role := range Roles() {
 		if g, ok := b.groups[role]; ok {
-			out = append(out, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), tagMap(g.Tags)})
+			out = append(out, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), TagMap(g.Tags)})
 		}
 	}
 	out = append(out, b.ownedConnectParts()...)
 	if b.spec.adopts() || b.vpc == nil {
 		return out
 	}
-	out = append(out, taggedThing{subjectVPC, b.vpcID(), "", tagMap(b.vpc.Tags)})
+	out = append(out, taggedThing{subjectVPC, b.vpcID(), "", TagMap(b.vpc.Tags)})
 	names := map[string]string{}
 	for _, p := range b.spec.places() {
 		names[p.cidr.String()] = b.spec.name(p)
 	}
 	for _, s := range b.subnets {
-		tags := tagMap(s.Tags)
+		tags := TagMap(s.Tags)
 		name, wanted := names[sdk.ToString(s.CidrBlock)]
 		if !wanted {
 			name = tags[TagResource]
@@ -404,10 +404,10 @@ func (b *builder) owned() []taggedThing {
 		out = append(out, taggedThing{subjectSubnet + " " + name, sdk.ToString(s.SubnetId), name, tags})
 	}
 	if b.gateway != nil {
-		out = append(out, taggedThing{subjectGateway, sdk.ToString(b.gateway.InternetGatewayId), "", tagMap(b.gateway.Tags)})
+		out = append(out, taggedThing{subjectGateway, sdk.ToString(b.gateway.InternetGatewayId), "", TagMap(b.gateway.Tags)})
 	}
 	for name, t := range b.ownTables() {
-		out = append(out, taggedThing{subjectTable + " " + name, sdk.ToString(t.RouteTableId), name, tagMap(t.Tags)})
+		out = append(out, taggedThing{subjectTable + " " + name, sdk.ToString(t.RouteTableId), name, TagMap(t.Tags)})
 	}
 	return append(out, b.ownedNATParts()...)
 }
@@ -425,12 +425,12 @@ func idsOf(things []taggedThing) []string {
 	return out
 }
 
-func (b *builder) findTags() []repair {
-	var out []repair
+func (b *builder) findTags() []Repair {
+	var out []Repair
 	for _, t := range b.owned() {
-		if differs := diffTags(b.want(t.name), t.tags); len(differs) > 0 {
-			out = append(out, repair{findings: finding.About(t.subject, differs), fix: func(ctx context.Context) error {
-				_, err := b.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{t.id}, Tags: ec2Tags(b.want(t.name))}, b.retryUntilKnown())
+		if differs := DiffTags(b.want(t.name), t.tags); len(differs) > 0 {
+			out = append(out, Repair{Findings: finding.About(t.subject, differs), Fix: func(ctx context.Context) error {
+				_, err := b.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{t.id}, Tags: EC2Tags(b.want(t.name))}, b.RetryUntilKnown())
 				return err
 			}})
 		}
@@ -443,13 +443,13 @@ func (b *builder) removeTags(ctx context.Context) error {
 	for _, t := range b.owned() {
 		ids = append(ids, t.id)
 	}
-	return b.deleteTags(ctx, ids, b.spec.RemoveTags, b.want(""))
+	return b.RemoveTags(ctx, ids, b.spec.RemoveTags, b.want(""))
 }
 
 // want returns the tags of one part of the network; for groups, name is a role.
 func (b *builder) want(name string) map[string]string {
-	out := b.clusterTags(b.spec.Cluster, kindNetwork, name, b.spec.Tags)
-	maps.Copy(out, b.spec.Claim.tags())
+	out := b.ClusterTags(b.spec.Cluster, kindNetwork, name, b.spec.Tags)
+	maps.Copy(out, b.spec.Claim.Tags())
 	return out
 }
 

@@ -16,7 +16,7 @@ import (
 // NAT gateways that are shared now. They go once no route leads to them.
 
 // findExcessNATs finds NAT gateways and Elastic IPs that are not wanted.
-func (b *builder) findExcessNATs() []repair {
+func (b *builder) findExcessNATs() []Repair {
 	if b.spec.adopts() {
 		return nil
 	}
@@ -24,14 +24,14 @@ func (b *builder) findExcessNATs() []repair {
 	for _, zone := range b.spec.natZones() {
 		wanted[natName(zone)] = true
 	}
-	var out []repair
+	var out []Repair
 	usable := b.natGateways()
 	for name, n := range usable {
 		if wanted[name] {
 			continue
 		}
 		f := finding.Finding{Subject: subjectNAT + " " + name, Kind: finding.NATGateway, Problem: finding.NotWanted}
-		out = append(out, repairOf(f, func(ctx context.Context) error {
+		out = append(out, RepairOf(f, func(ctx context.Context) error {
 			gateways := slices.DeleteFunc(b.natsNow(), func(x types.NatGateway) bool { return sdk.ToString(x.NatGatewayId) != n.ID })
 			addresses := slices.DeleteFunc(slices.Clone(b.natAddresses), func(x types.Address) bool { return sdk.ToString(x.AllocationId) != n.AllocationID })
 			if err := b.deleteNATs(ctx, gateways); err != nil {
@@ -52,24 +52,24 @@ func (b *builder) findExcessNATs() []repair {
 			continue // its association is not reported yet
 		}
 		f := finding.Finding{Subject: subjectNAT + " " + name, Kind: finding.Address, Target: sdk.ToString(a.PublicIp), Problem: finding.NotWanted}
-		out = append(out, repairOf(f, func(ctx context.Context) error { return b.releaseAddresses(ctx, []types.Address{a}) }))
+		out = append(out, RepairOf(f, func(ctx context.Context) error { return b.releaseAddresses(ctx, []types.Address{a}) }))
 	}
 	return out
 }
 
 // findExcessSubnets finds subnets that are not wanted. A subnet with machines in it cannot be deleted.
-func (b *builder) findExcessSubnets() []repair {
+func (b *builder) findExcessSubnets() []Repair {
 	if b.spec.adopts() {
 		return nil
 	}
-	var out []repair
+	var out []Repair
 	for _, n := range b.subnets {
 		if slices.ContainsFunc(b.spec.places(), func(p place) bool { return p.cidr.String() == sdk.ToString(n.CidrBlock) }) {
 			continue
 		}
 		id := sdk.ToString(n.SubnetId)
-		f := finding.Finding{Subject: subjectSubnet + " " + tagMap(n.Tags)[TagResource], Kind: finding.Subnet, Problem: finding.NotWanted}
-		out = append(out, repairOf(f, func(ctx context.Context) error {
+		f := finding.Finding{Subject: subjectSubnet + " " + TagMap(n.Tags)[TagResource], Kind: finding.Subnet, Problem: finding.NotWanted}
+		out = append(out, RepairOf(f, func(ctx context.Context) error {
 			if err := b.deleteSubnet(ctx, id); err != nil {
 				return b.explainBlocked(ctx, b.vpcID(), err)
 			}
@@ -83,11 +83,11 @@ func (b *builder) findExcessSubnets() []repair {
 }
 
 // findExcessTables finds route tables that are not wanted.
-func (b *builder) findExcessTables() []repair {
+func (b *builder) findExcessTables() []Repair {
 	if b.spec.adopts() {
 		return nil
 	}
-	var out []repair
+	var out []Repair
 	wanted, _ := b.spec.tables()
 	for name, t := range b.ownTables() {
 		if slices.Contains(wanted, name) {
@@ -95,7 +95,7 @@ func (b *builder) findExcessTables() []repair {
 		}
 		id := sdk.ToString(t.RouteTableId)
 		f := finding.Finding{Subject: subjectTable + " " + name, Kind: finding.RouteTable, Problem: finding.NotWanted}
-		out = append(out, repairOf(f, func(ctx context.Context) error {
+		out = append(out, RepairOf(f, func(ctx context.Context) error {
 			if err := b.deleteTable(ctx, id); err != nil {
 				return err
 			}
@@ -109,16 +109,16 @@ func (b *builder) findExcessTables() []repair {
 }
 
 func (c *Client) deleteSubnet(ctx context.Context, id string) error {
-	_, err := c.EC2.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &id}, c.retryUntilUnused())
-	if err = ignore(err, "InvalidSubnetID.NotFound"); err != nil {
+	_, err := c.EC2.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &id}, c.RetryUntilUnused())
+	if err = Ignore(err, "InvalidSubnetID.NotFound"); err != nil {
 		return fmt.Errorf("delete subnet %s: %w", id, err)
 	}
 	return nil
 }
 
 func (c *Client) deleteTable(ctx context.Context, id string) error {
-	_, err := c.EC2.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &id}, c.retryUntilUnused())
-	if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
+	_, err := c.EC2.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &id}, c.RetryUntilUnused())
+	if err = Ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
 		return fmt.Errorf("delete route table %s: %w", id, err)
 	}
 	return nil

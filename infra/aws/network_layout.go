@@ -193,7 +193,7 @@ func CheckSubnets(spec NetworkSpec) (errs invalid.Fields) {
 func (s *snapshot) readLayout(spec *NetworkSpec) {
 	found := map[string]types.Subnet{}
 	for _, n := range s.subnets {
-		found[tagMap(n.Tags)[TagResource]] = n
+		found[TagMap(n.Tags)[TagResource]] = n
 	}
 	network := func(name string) netip.Prefix {
 		p, _ := netip.ParsePrefix(sdk.ToString(found[name].CidrBlock))

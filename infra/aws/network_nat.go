@@ -86,7 +86,7 @@ func nameOfPart(tags []types.Tag, isKnown func(name string) bool, names iter.Seq
 			return name
 		}
 	}
-	return tagMap(tags)[TagResource]
+	return TagMap(tags)[TagResource]
 }
 
 // nameOfTable, nameOfNAT and nameOfNATAddress return the names of our own parts.
@@ -128,8 +128,8 @@ const subjectNAT = "NAT gateway"
 
 // findNATGateways finds missing NAT gateways. They need the public subnets and an attached internet
 // gateway.
-func (b *builder) findNATGateways() []repair {
-	var out []repair
+func (b *builder) findNATGateways() []Repair {
+	var out []Repair
 	usable := b.natGateways()
 	for _, zone := range b.spec.natZones() {
 		name := natName(zone)
@@ -138,11 +138,11 @@ func (b *builder) findNATGateways() []repair {
 		}
 		f := finding.Finding{Subject: subjectNAT + " " + name, Kind: finding.NATGateway, Problem: finding.Missing}
 		for _, n := range b.nats {
-			if n.State == types.NatGatewayStateFailed && tagMap(n.Tags)[TagResource] == name {
+			if n.State == types.NatGatewayStateFailed && TagMap(n.Tags)[TagResource] == name {
 				f.Cause = natFailure(n)
 			}
 		}
-		out = append(out, repairOf(f, func(ctx context.Context) error { return b.createNAT(ctx, zone) }))
+		out = append(out, RepairOf(f, func(ctx context.Context) error { return b.createNAT(ctx, zone) }))
 	}
 	return out
 }
@@ -162,7 +162,7 @@ func (b *builder) createNAT(ctx context.Context, zone int) error {
 	}
 	name := natName(zone)
 	failed := slices.DeleteFunc(b.natsNow(), func(n types.NatGateway) bool {
-		return n.State != types.NatGatewayStateFailed || tagMap(n.Tags)[TagResource] != name
+		return n.State != types.NatGatewayStateFailed || TagMap(n.Tags)[TagResource] != name
 	})
 	if err := b.deleteNATs(ctx, failed); err != nil {
 		return err
@@ -174,13 +174,13 @@ func (b *builder) createNAT(ctx context.Context, zone int) error {
 	tags := b.want(name)
 	out, err := b.EC2.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
 		SubnetId: subnet.SubnetId, AllocationId: address.AllocationId, ConnectivityType: types.ConnectivityTypePublic,
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeNatgateway, tags)},
-	}, b.retryUntilKnown())
+		TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeNatgateway, tags)},
+	}, b.RetryUntilKnown())
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	made := *out.NatGateway
-	made.Tags = ec2Tags(tags)
+	made.Tags = EC2Tags(tags)
 	if len(made.NatGatewayAddresses) == 0 {
 		made.NatGatewayAddresses = []types.NatGatewayAddress{{AllocationId: address.AllocationId, PublicIp: address.PublicIp}}
 	}
@@ -219,12 +219,12 @@ func (b *builder) natAddress(ctx context.Context, name string) (types.Address, e
 	}
 	tags := b.want(name)
 	out, err := b.EC2.AllocateAddress(ctx, &ec2.AllocateAddressInput{
-		Domain: types.DomainTypeVpc, TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeElasticIp, tags)},
+		Domain: types.DomainTypeVpc, TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeElasticIp, tags)},
 	})
 	if err != nil {
 		return types.Address{}, fmt.Errorf("allocate its Elastic IP: %w", err)
 	}
-	made := types.Address{AllocationId: out.AllocationId, PublicIp: out.PublicIp, Tags: ec2Tags(tags)}
+	made := types.Address{AllocationId: out.AllocationId, PublicIp: out.PublicIp, Tags: EC2Tags(tags)}
 	b.change(func(s *snapshot) { s.natAddresses = append(s.natAddresses, made) })
 	return made, nil
 }
@@ -233,7 +233,7 @@ func (b *builder) natAddress(ctx context.Context, name string) (types.Address, e
 func (c *Client) natReady(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
 	defer cancel()
-	return poll(ctx, "wait until it is available", func(ctx context.Context) (bool, string, error) {
+	return Poll(ctx, "wait until it is available", func(ctx context.Context) (bool, string, error) {
 		n, err := c.describeNAT(ctx, id)
 		switch {
 		case err != nil:
@@ -253,7 +253,7 @@ func (c *Client) natReady(ctx context.Context, id string) error {
 func (c *Client) describeNAT(ctx context.Context, id string) (*types.NatGateway, error) {
 	out, err := c.EC2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{NatGatewayIds: []string{id}})
 	if err != nil {
-		return nil, ignore(err, "NatGatewayNotFound", "InvalidNatGatewayID.NotFound")
+		return nil, Ignore(err, "NatGatewayNotFound", "InvalidNatGatewayID.NotFound")
 	}
 	for _, n := range out.NatGateways {
 		return &n, nil
@@ -273,8 +273,8 @@ func (c *Client) deleteNATs(ctx context.Context, nats []types.NatGateway) error 
 		}
 		id := sdk.ToString(n.NatGatewayId)
 		g.Go(func() error {
-			_, err := c.EC2.DeleteNatGateway(gctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &id}, c.retryUntilUnused())
-			if err = ignore(err, "NatGatewayNotFound"); err != nil {
+			_, err := c.EC2.DeleteNatGateway(gctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &id}, c.RetryUntilUnused())
+			if err = Ignore(err, "NatGatewayNotFound"); err != nil {
 				return fmt.Errorf("delete NAT gateway %s: %w", id, err)
 			}
 			return c.natGone(gctx, id)
@@ -285,7 +285,7 @@ func (c *Client) deleteNATs(ctx context.Context, nats []types.NatGateway) error 
 
 // natGone waits until a NAT gateway is deleted.
 func (c *Client) natGone(ctx context.Context, id string) error {
-	return poll(ctx, "wait until NAT gateway "+id+" is deleted", func(ctx context.Context) (bool, string, error) {
+	return Poll(ctx, "wait until NAT gateway "+id+" is deleted", func(ctx context.Context) (bool, string, error) {
 		now, err := c.describeNAT(ctx, id)
 		if err != nil || now == nil {
 			return err == nil, "", err
@@ -296,8 +296,8 @@ func (c *Client) natGone(ctx context.Context, id string) error {
 
 func (c *Client) releaseAddresses(ctx context.Context, addresses []types.Address) error {
 	for _, a := range addresses {
-		_, err := c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: a.AllocationId}, c.retryUntilUnused())
-		if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
+		_, err := c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: a.AllocationId}, c.RetryUntilUnused())
+		if err = Ignore(err, "InvalidAllocationID.NotFound"); err != nil {
 			return fmt.Errorf("release Elastic IP %s %s of a NAT gateway: %w", sdk.ToString(a.AllocationId), sdk.ToString(a.PublicIp), err)
 		}
 	}

@@ -78,7 +78,7 @@ func podTables(tables []types.RouteTable, spec podRoutes) []string {
 
 // tableRepair is the repair of a route in one table.
 type tableRepair struct {
-	repair
+	Repair
 	table string // its id
 }
 
@@ -91,7 +91,7 @@ func (c *Client) routeRepairs(spec podRoutes, tables []types.RouteTable, id, net
 		table := sdk.ToString(t.RouteTableId)
 		add := func(to netip.Prefix, f finding.Finding, fix func(context.Context) error) {
 			f.Subject, f.Kind, f.Target = spec.machine, finding.Route, fmt.Sprintf("%s in %s", to, table)
-			out = append(out, tableRepair{repairOf(f, fix), table})
+			out = append(out, tableRepair{RepairOf(f, fix), table})
 		}
 		drop := func(to netip.Prefix) {
 			add(to, finding.Finding{Problem: finding.NotWanted}, func(ctx context.Context) error { return c.deleteRoute(ctx, table, to) })
@@ -142,7 +142,7 @@ const routeBudget = 10 * time.Minute
 func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, routeBudget, fmt.Errorf("not within %s", routeBudget))
 	defer cancel()
-	return poll(ctx, fmt.Sprintf("route %s in %s", r.to, r.table), func(ctx context.Context) (bool, string, error) {
+	return Poll(ctx, fmt.Sprintf("route %s in %s", r.to, r.table), func(ctx context.Context) (bool, string, error) {
 		held, err := c.tryPodRoute(ctx, r, found)
 		if held == "" || err != nil {
 			return true, "", err
@@ -159,7 +159,7 @@ func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route
 	if found == nil {
 		_, err := c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
 			RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
-		}, c.retryUntilKnown())
+		}, c.RetryUntilKnown())
 		if !IsCode(err, "RouteAlreadyExists") {
 			return "", err
 		}
@@ -180,13 +180,13 @@ func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route
 	}
 	_, err = c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 		RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
-	}, c.retryUntilKnown())
+	}, c.RetryUntilKnown())
 	return "", err
 }
 
 // podRouteIn returns the route in its table.
 func (c *Client) podRouteIn(ctx context.Context, r podRoute) (*types.Route, error) {
-	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.retryUntilKnown())
+	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.RetryUntilKnown())
 	if err != nil {
 		return nil, err
 	}
@@ -203,14 +203,14 @@ func (c *Client) holder(ctx context.Context, r podRoute, found types.Route) (str
 		return "", err
 	}
 	if id := sdk.ToString(found.InstanceId); id != "" {
-		i, err := c.instance(ctx, id)
+		i, err := c.Instance(ctx, id)
 		if errors.Is(err, ErrNotFound) {
 			return "", nil
 		}
 		if err != nil {
 			return "", err
 		}
-		if tags := tagMap(i.Tags); tags[TagCluster] == r.cluster && tags[TagKind] == kindMachine {
+		if tags := TagMap(i.Tags); tags[TagCluster] == r.cluster && tags[TagKind] == kindMachine {
 			return fmt.Sprintf("it leads to %s (%s) of this cluster", tags[TagResource], id), nil
 		}
 	}
@@ -225,7 +225,7 @@ func (c *Client) dead(ctx context.Context, r types.Route) (bool, error) {
 	if sdk.ToString(r.InstanceId) == "" {
 		return true, nil
 	}
-	_, err := c.instance(ctx, *r.InstanceId)
+	_, err := c.Instance(ctx, *r.InstanceId)
 	if errors.Is(err, ErrNotFound) {
 		return true, nil
 	}
@@ -257,7 +257,7 @@ func (c *Client) deletePodRoutes(ctx context.Context, spec podRoutes, tables []t
 
 func (c *Client) deleteRoute(ctx context.Context, table string, to netip.Prefix) error {
 	_, err := c.EC2.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: sdk.String(to.String())})
-	if err = ignore(err, "InvalidRoute.NotFound", "InvalidRouteTableID.NotFound"); err != nil {
+	if err = Ignore(err, "InvalidRoute.NotFound", "InvalidRouteTableID.NotFound"); err != nil {
 		return fmt.Errorf("delete route %s in %s: %w", to, table, err)
 	}
 	return nil

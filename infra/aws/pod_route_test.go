@@ -74,7 +74,7 @@ func tableWith(id, subnet string, routes ...types.Route) types.RouteTable {
 func subnetOf(cluster, id string) types.Subnet {
 	out := types.Subnet{SubnetId: &id}
 	if cluster != "" {
-		out.Tags = ec2Tags(map[string]string{TagCluster: cluster, TagKind: kindNetwork})
+		out.Tags = EC2Tags(map[string]string{TagCluster: cluster, TagKind: kindNetwork})
 	}
 	return out
 }
@@ -146,7 +146,7 @@ func TestSettleWaitsForTheOther(t *testing.T) {
 	held, free := []types.RouteTable{tableWith("rtb-a", "subnet-a", led)}, []types.RouteTable{tableWith("rtb-a", "subnet-a")}
 	machine := func(cluster string) types.Instance {
 		return types.Instance{InstanceId: sdk.String("i-2"), State: &types.InstanceState{Name: types.InstanceStateNameRunning},
-			Tags: ec2Tags(map[string]string{TagCluster: cluster, TagKind: kindMachine, TagResource: "worker-9"})}
+			Tags: EC2Tags(map[string]string{TagCluster: cluster, TagKind: kindMachine, TagResource: "worker-9"})}
 	}
 	for _, tt := range []struct {
 		name  string

@@ -7,21 +7,21 @@ import (
 )
 
 // repair is the differences of one resource and the calls that remove them.
-type repair struct {
-	findings []finding.Finding // of one subject; at least one
-	fix      func(context.Context) error
+type Repair struct {
+	Findings []finding.Finding // of one subject; at least one
+	Fix      func(context.Context) error
 }
 
-// repairOf returns the repair of a single finding.
-func repairOf(f finding.Finding, fix func(context.Context) error) repair {
-	return repair{findings: []finding.Finding{f}, fix: fix}
+// RepairOf returns the repair of a single finding.
+func RepairOf(f finding.Finding, fix func(context.Context) error) Repair {
+	return Repair{Findings: []finding.Finding{f}, Fix: fix}
 }
 
-// findingsOf returns the findings of repairs.
-func findingsOf(repairs []repair) []finding.Finding {
+// FindingsOf returns the findings of repairs.
+func FindingsOf(repairs []Repair) []finding.Finding {
 	var out []finding.Finding
 	for _, r := range repairs {
-		out = append(out, r.findings...)
+		out = append(out, r.Findings...)
 	}
 	return out
 }

@@ -27,31 +27,31 @@ var notYet = []string{
 }
 
 const (
-	// settleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
+	// SettleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
 	// enough if something is really missing.
-	settleAttempts = 20
-	// doubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
-	doubtAttempts = 7
-	// heldAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
+	SettleAttempts = 20
+	// DoubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
+	DoubtAttempts = 7
+	// HeldAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
 	// machine for a while.
-	heldAttempts = 50
+	HeldAttempts = 50
 	// vanishAttempts lasts about four minutes, in which the interfaces of terminated machines
 	// disappear.
 	vanishAttempts = 120
 )
 
-// retryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
+// RetryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
 // an instance profile, or its tags, if a policy asks for them: a refusal of one resource is retried
-// doubtAttempts times.
-func (c *Client) retryUntilKnown() func(*ec2.Options) {
+// DoubtAttempts times.
+func (c *Client) RetryUntilKnown() func(*ec2.Options) {
 	return func(o *ec2.Options) {
-		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: settleAttempts, fresh: true}
+		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: SettleAttempts, fresh: true}
 	}
 }
 
-// retryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
+// RetryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
 // ends meanwhile, the error is what EC2 said last, which tells what is in the way.
-func (c *Client) retryUntilUnused() func(*ec2.Options) {
+func (c *Client) RetryUntilUnused() func(*ec2.Options) {
 	retry := c.retryers.ec2
 	return func(o *ec2.Options) {
 		p := &codeRetryer{Retryer: retry, codes: inUse, limit: vanishAttempts}
@@ -76,16 +76,16 @@ func (p *codeRetryer) lastRefusal(ctx context.Context, in middleware.InitializeI
 	return out, meta, err
 }
 
-// retryInDoubt makes a call retry while EC2 may briefly not know what existed a moment ago.
-func (c *Client) retryInDoubt() func(*ec2.Options) { return c.retryOn(doubtAttempts, notYet...) }
+// RetryInDoubt makes a call retry while EC2 may briefly not know what existed a moment ago.
+func (c *Client) RetryInDoubt() func(*ec2.Options) { return c.RetryOn(DoubtAttempts, notYet...) }
 
-// retryUntilFree makes a launch retry while EC2 holds its private address, and as retryInDoubt does.
+// retryUntilFree makes a launch retry while EC2 holds its private address, and as RetryInDoubt does.
 func (c *Client) retryUntilFree() func(*ec2.Options) {
-	return c.retryOn(heldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...)
+	return c.RetryOn(HeldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...)
 }
 
-// retryOn adds error codes to those the SDK retries, for one call.
-func (c *Client) retryOn(attempts int, codes ...string) func(*ec2.Options) {
+// RetryOn adds error codes to those the SDK retries, for one call.
+func (c *Client) RetryOn(attempts int, codes ...string) func(*ec2.Options) {
 	return func(o *ec2.Options) { o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: codes, limit: attempts} }
 }
 
@@ -126,7 +126,7 @@ func (p *codeRetryer) IsErrorRetryable(err error) bool {
 	p.last = err
 	if p.unknownTags(err) {
 		p.doubt++
-		return p.doubt < doubtAttempts
+		return p.doubt < DoubtAttempts
 	}
 	return p.seen < p.limit
 }
@@ -155,21 +155,21 @@ func (p *codeRetryer) GetRetryToken(ctx context.Context, err error) (func(error)
 	return p.Retryer.GetRetryToken(ctx, err)
 }
 
-// retryELB adds error codes to those that the SDK retries, for one call.
-func (c *Client) retryELB(attempts int, codes ...string) func(*elb.Options) {
+// RetryELB adds error codes to those that the SDK retries, for one call.
+func (c *Client) RetryELB(attempts int, codes ...string) func(*elb.Options) {
 	return func(o *elb.Options) {
 		o.Retryer = &codeRetryer{Retryer: c.retryers.elb, codes: codes, limit: attempts}
 	}
 }
 
-// elbUntilKnown makes a call retry for a few seconds while Elastic Load Balancing does not know yet what
+// RetryELBUntilKnown makes a call retry for a few seconds while Elastic Load Balancing does not know yet what
 // was just made.
-func (c *Client) elbUntilKnown() func(*elb.Options) {
-	return c.retryELB(doubtAttempts, "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound")
+func (c *Client) RetryELBUntilKnown() func(*elb.Options) {
+	return c.RetryELB(DoubtAttempts, "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound")
 }
 
-// retrySSM adds error codes to those that the SDK retries, for one call.
-func (c *Client) retrySSM(attempts int, codes ...string) func(*ssm.Options) {
+// RetrySSM adds error codes to those that the SDK retries, for one call.
+func (c *Client) RetrySSM(attempts int, codes ...string) func(*ssm.Options) {
 	return func(o *ssm.Options) {
 		o.Retryer = &codeRetryer{Retryer: c.retryers.ssm, codes: codes, limit: attempts}
 	}

@@ -68,13 +68,13 @@ func (c *Client) settledTables(ctx context.Context, spec podRoutes) ([]types.Rou
 	}
 	var tables []types.RouteTable
 	attempts := 0
-	err := poll(ctx, "find the route tables of the network", func(ctx context.Context) (bool, string, error) {
+	err := Poll(ctx, "find the route tables of the network", func(ctx context.Context) (bool, string, error) {
 		var err error
 		if tables, err = c.sharedTables(ctx, spec.vpc); err != nil {
 			return false, "", err
 		}
 		missing, err := c.missingTable(ctx, spec, tables)
-		if attempts++; err == nil && missing != "" && attempts >= settleAttempts {
+		if attempts++; err == nil && missing != "" && attempts >= SettleAttempts {
 			err = fmt.Errorf("%s; run apply again, without -target, so that the network is brought in order first", missing)
 		}
 		return missing == "", missing, err
@@ -144,7 +144,7 @@ func (c *Client) missingTable(ctx context.Context, spec podRoutes, tables []type
 		if !ok {
 			return "subnet " + id + ": not found", nil
 		}
-		if tags := tagMap(s.Tags); tags[TagCluster] == spec.cluster && tags[TagKind] == kindNetwork {
+		if tags := TagMap(s.Tags); tags[TagCluster] == spec.cluster && tags[TagKind] == kindNetwork {
 			return "subnet " + id + ": no route table is associated with it", nil
 		}
 	}

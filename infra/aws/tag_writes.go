@@ -28,16 +28,16 @@ func byService(things []string) (ids, arns []string) {
 	return ids, arns
 }
 
-// writeTags writes tags on things, at most 1,000 of EC2.
-func (c *Client) writeTags(ctx context.Context, things []string, tags map[string]string) error {
+// WriteTags writes tags on things, at most 1,000 of EC2.
+func (c *Client) WriteTags(ctx context.Context, things []string, tags map[string]string) error {
 	ids, arns := byService(things)
 	if len(ids) > 0 {
-		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: ec2Tags(tags)}, c.retryUntilKnown()); err != nil {
+		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: EC2Tags(tags)}, c.RetryUntilKnown()); err != nil {
 			return err
 		}
 	}
 	for some := range slices.Chunk(arns, elbTagged) {
-		if _, err := c.ELB.AddTags(ctx, &elb.AddTagsInput{ResourceArns: some, Tags: elbTags(tags)}, c.elbUntilKnown()); err != nil {
+		if _, err := c.ELB.AddTags(ctx, &elb.AddTagsInput{ResourceArns: some, Tags: ELBTags(tags)}, c.RetryELBUntilKnown()); err != nil {
 			return err
 		}
 	}
@@ -69,14 +69,14 @@ func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]stri
 			return nil, err
 		}
 		for _, d := range found.TagDescriptions {
-			maps.Copy(out, map[string]string{sdk.ToString(d.ResourceArn): elbTagMap(d.Tags)[TagClaim]})
+			maps.Copy(out, map[string]string{sdk.ToString(d.ResourceArn): ELBTagMap(d.Tags)[TagClaim]})
 		}
 	}
 	return out, nil
 }
 
-// deleteTags deletes tag keys that are no longer wanted.
-func (c *Client) deleteTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
+// RemoveTags deletes tag keys that are no longer wanted.
+func (c *Client) RemoveTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
 	var gone []types.Tag
 	for _, k := range keys {
 		if _, still := wanted[k]; !still && (k == TagRoll || !ReservedTag(k)) {

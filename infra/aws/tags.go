@@ -60,9 +60,9 @@ func ReservedTag(key string) bool {
 		strings.HasPrefix(key, "kubernetes.io/cluster/") || strings.HasPrefix(key, "aws:")
 }
 
-// clusterTags returns all tags of one resource. Own tags override default tags, and this package's
+// ClusterTags returns all tags of one resource. Own tags override default tags, and this package's
 // override both.
-func (c *Client) clusterTags(cluster, kind, name string, own map[string]string) map[string]string {
+func (c *Client) ClusterTags(cluster, kind, name string, own map[string]string) map[string]string {
 	out := maps.Clone(c.defaultTags)
 	if out == nil {
 		out = map[string]string{}
@@ -84,7 +84,7 @@ func (c *Client) clusterTags(cluster, kind, name string, own map[string]string) 
 	return out
 }
 
-func ec2Tags(m map[string]string) []types.Tag {
+func EC2Tags(m map[string]string) []types.Tag {
 	var out []types.Tag
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, types.Tag{Key: sdk.String(k), Value: sdk.String(m[k])})
@@ -92,7 +92,7 @@ func ec2Tags(m map[string]string) []types.Tag {
 	return out
 }
 
-func tagMap(tags []types.Tag) map[string]string {
+func TagMap(tags []types.Tag) map[string]string {
 	out := make(map[string]string, len(tags))
 	for _, t := range tags {
 		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
@@ -100,19 +100,19 @@ func tagMap(tags []types.Tag) map[string]string {
 	return out
 }
 
-func specification(kind types.ResourceType, tags map[string]string) types.TagSpecification {
-	return types.TagSpecification{ResourceType: kind, Tags: ec2Tags(tags)}
+func TagSpecification(kind types.ResourceType, tags map[string]string) types.TagSpecification {
+	return types.TagSpecification{ResourceType: kind, Tags: EC2Tags(tags)}
 }
 
 func filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: sdk.String(name), Values: values}
 }
 
-func tagFilter(key string, values ...string) types.Filter { return filter("tag:"+key, values...) }
+func TagFilter(key string, values ...string) types.Filter { return filter("tag:"+key, values...) }
 
-// diffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
+// DiffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
 // aws:*) and are no drift.
-func diffTags(wanted, found map[string]string) []finding.Finding {
+func DiffTags(wanted, found map[string]string) []finding.Finding {
 	var out []finding.Finding
 	for _, k := range slices.Sorted(maps.Keys(wanted)) {
 		switch v, ok := found[k]; {
@@ -132,15 +132,15 @@ func clientToken(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func elbTags(m map[string]string) []elbtypes.Tag {
+func ELBTags(m map[string]string) []elbtypes.Tag {
 	var out []elbtypes.Tag
-	for _, t := range ec2Tags(m) {
+	for _, t := range EC2Tags(m) {
 		out = append(out, elbtypes.Tag{Key: t.Key, Value: t.Value})
 	}
 	return out
 }
 
-func elbTagMap(tags []elbtypes.Tag) map[string]string {
+func ELBTagMap(tags []elbtypes.Tag) map[string]string {
 	out := make(map[string]string, len(tags))
 	for _, t := range tags {
 		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)

@@ -92,7 +92,7 @@ func (c *Client) clusterMachines(ctx context.Context, cluster string) (machinesT
 		if !isGone(i) {
 			ids = append(ids, id)
 		}
-	}, tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine))
+	}, TagFilter(TagCluster, cluster), TagFilter(TagKind, kindMachine))
 	if err != nil {
 		return out, err
 	}

@@ -168,7 +168,7 @@ func (t *tunneller) vpcOf(ctx context.Context, c *Client, instance string) (stri
 
 // connectEndpoint returns an endpoint that can be used.
 func (c *Client) connectEndpoint(ctx context.Context, id string) (types.Ec2InstanceConnectEndpoint, error) {
-	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: []string{id}}, c.retryInDoubt())
+	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: []string{id}}, c.RetryInDoubt())
 	switch {
 	case IsCode(err, "InvalidInstanceConnectEndpointId.NotFound"), err == nil && len(out.InstanceConnectEndpoints) == 0:
 		return types.Ec2InstanceConnectEndpoint{}, &NoEndpointError{EndpointID: id}

@@ -192,7 +192,7 @@ var errForeignData = errors.New("they were not written by this provider")
 func (c *Client) launchedWith(ctx context.Context, id string) (launchData, error) {
 	out, err := c.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
 		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
-	}, c.retryUntilKnown())
+	}, c.RetryUntilKnown())
 	if err != nil {
 		return launchData{}, fmt.Errorf("read its user data: %w", err)
 	}

@@ -66,7 +66,7 @@ type Volume struct {
 }
 
 func volumeOf(v types.Volume) Volume {
-	tags := tagMap(v.Tags)
+	tags := TagMap(v.Tags)
 	out := Volume{
 		ID: sdk.ToString(v.VolumeId), Cluster: tags[TagCluster], Name: tags[TagResource],
 		AvailabilityZone: sdk.ToString(v.AvailabilityZone), State: string(v.State),
@@ -79,7 +79,7 @@ func volumeOf(v types.Volume) Volume {
 			out.DeletedWithInstance = sdk.ToBool(a.DeleteOnTermination)
 		}
 	}
-	if holderOf(tags).unsettled() {
+	if HolderOf(tags).Unsettled() {
 		out.Unsettled = []string{out.ID}
 	}
 	return out
@@ -91,7 +91,7 @@ func volumeOf(v types.Volume) Volume {
 // deletes what a failed creation returns, and there may be data on that. Nor does it return anything
 // if the error is a ClaimedError.
 func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (Volume, error) {
-	zone, err := c.zoneOf(ctx, spec.SubnetID)
+	zone, err := c.ZoneOfSubnet(ctx, spec.SubnetID)
 	if err != nil {
 		return Volume{}, spec.about(id, err)
 	}
@@ -100,7 +100,7 @@ func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (
 	if made {
 		v, err = c.createVolume(ctx, zone, spec)
 	} else if id == "" {
-		err = raced(err)
+		err = Raced(err)
 	}
 	if err != nil {
 		return Volume{}, spec.about(id, err)
@@ -118,8 +118,8 @@ func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (
 		err = c.confirmVolume(ctx, v, spec, made)
 	}
 	switch {
-	case isClaimed(err):
-		return Volume{}, raced(err)
+	case IsClaimed(err):
+		return Volume{}, Raced(err)
 	case err != nil && made:
 		return v, spec.about(v.ID, err)
 	case err != nil:
@@ -130,7 +130,7 @@ func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (
 
 // about says which volume an error is about. That of another's volume says so itself.
 func (s VolumeSpec) about(id string, err error) error {
-	if isClaimed(err) {
+	if IsClaimed(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", strings.TrimSpace("volume "+s.Name+" "+parenthesized(id)), err)
@@ -149,7 +149,7 @@ func (c *Client) createVolume(ctx context.Context, zone string, spec VolumeSpec)
 	in := &ec2.CreateVolumeInput{
 		AvailabilityZone: &zone, Size: &spec.SizeGiB, VolumeType: types.VolumeType(spec.Type), Encrypted: sdk.Bool(true),
 		Iops: nonZero(spec.chosenIOPS()), Throughput: nonZero(spec.ThroughputMiB),
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeVolume, c.volumeTags(spec))},
+		TagSpecifications: []types.TagSpecification{TagSpecification(types.ResourceTypeVolume, c.volumeTags(spec))},
 	}
 	if spec.KMSKeyID != "" {
 		in.KmsKeyId = &spec.KMSKeyID
@@ -188,7 +188,7 @@ func (c *Client) awaitMade(ctx context.Context, v Volume, spec VolumeSpec) (Volu
 		return &invalid.Field{Field: "kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("EC2 could not make it (%s), most likely because it cannot use %s: "+
 			"the key must exist in this region and be enabled, and the caller must be allowed kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlaintext on it", seen, key)}
 	}
-	err := poll(ctx, "wait until it has been made", func(ctx context.Context) (bool, string, error) {
+	err := Poll(ctx, "wait until it has been made", func(ctx context.Context) (bool, string, error) {
 		switch types.VolumeState(v.State) {
 		case types.VolumeStateAvailable, types.VolumeStateInUse:
 			return true, "", nil
@@ -224,26 +224,26 @@ func (v Volume) fits(zone string, spec VolumeSpec) error {
 // putVolume sets size, performance and tags.
 func (c *Client) putVolume(ctx context.Context, v Volume, spec VolumeSpec) (Volume, error) {
 	for _, r := range c.volumeRepairs(spec, v) {
-		if err := r.fix(ctx); err != nil {
-			return v, fmt.Errorf("repair %q: %w", finding.Words(r.findings), err)
+		if err := r.Fix(ctx); err != nil {
+			return v, fmt.Errorf("repair %q: %w", finding.Words(r.Findings), err)
 		}
 	}
-	if err := c.deleteTags(ctx, []string{v.ID}, spec.RemoveTags, c.volumeTags(spec)); err != nil {
+	if err := c.RemoveTags(ctx, []string{v.ID}, spec.RemoveTags, c.volumeTags(spec)); err != nil {
 		return v, err
 	}
 	return c.FindVolume(ctx, v.ID)
 }
 
 // volumeRepairs compares a volume with its spec.
-func (c *Client) volumeRepairs(spec VolumeSpec, v Volume) []repair {
-	var out []repair
+func (c *Client) volumeRepairs(spec VolumeSpec, v Volume) []Repair {
+	var out []Repair
 	kinds := volumeKinds{finding.VolumeSize, finding.VolumeType, finding.VolumeIOPS, finding.VolumeThroughput}
 	if differs, change := kinds.compare(v.ID, v.SizeGiB, v.VolumePerformance, spec.SizeGiB, spec.VolumePerformance); len(differs) > 0 {
-		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
+		out = append(out, Repair{Findings: differs, Fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
 	}
-	if differs := diffTags(c.volumeTags(spec), v.Tags); len(differs) > 0 {
-		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
-			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{v.ID}, Tags: ec2Tags(c.volumeTags(spec))})
+	if differs := DiffTags(c.volumeTags(spec), v.Tags); len(differs) > 0 {
+		out = append(out, Repair{Findings: differs, Fix: func(ctx context.Context) error {
+			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{v.ID}, Tags: EC2Tags(c.volumeTags(spec))})
 			return err
 		}})
 	}
@@ -260,7 +260,7 @@ func (c *Client) ObserveVolume(ctx context.Context, id string, spec VolumeSpec) 
 	if err != nil {
 		return Volume{}, nil, spec.about(id, err)
 	}
-	return v, findingsOf(c.volumeRepairs(spec, v)), nil
+	return v, FindingsOf(c.volumeRepairs(spec, v)), nil
 }
 
 // FindVolume returns a volume by its id, whoever's it is. The error is ErrNotFound if there is none.
@@ -281,10 +281,10 @@ func (c *Client) volumes(ctx context.Context, id string, spec VolumeSpec) ([]Vol
 	in := &ec2.DescribeVolumesInput{VolumeIds: []string{id}}
 	if id == "" {
 		in = &ec2.DescribeVolumesInput{Filters: []types.Filter{
-			tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindVolume), tagFilter(TagResource, spec.Name),
+			TagFilter(TagCluster, spec.Cluster), TagFilter(TagKind, kindVolume), TagFilter(TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeVolumes(ctx, in, c.retryInDoubt())
+	out, err := c.EC2.DescribeVolumes(ctx, in, c.RetryInDoubt())
 	if IsCode(err, "InvalidVolume.NotFound", "InvalidParameterValue") && id != "" { // the latter of an id that cannot be one
 		return nil, nil
 	}
@@ -302,8 +302,8 @@ func (c *Client) volumes(ctx context.Context, id string, spec VolumeSpec) ([]Vol
 }
 
 func (c *Client) volumeTags(spec VolumeSpec) map[string]string {
-	out := c.clusterTags(spec.Cluster, kindVolume, spec.Name, spec.Tags)
-	maps.Copy(out, spec.Claim.tags())
+	out := c.ClusterTags(spec.Cluster, kindVolume, spec.Name, spec.Tags)
+	maps.Copy(out, spec.Claim.Tags())
 	return out
 }
 
@@ -323,8 +323,8 @@ func (c *Client) DeleteVolume(ctx context.Context, id string, spec VolumeSpec) e
 		err = c.freeVolume(ctx, v)
 	}
 	if err == nil {
-		_, err = c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id}, c.retryOn(settleAttempts, "VolumeInUse", "IncorrectState"))
-		err = ignore(err, "InvalidVolume.NotFound")
+		_, err = c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id}, c.RetryOn(SettleAttempts, "VolumeInUse", "IncorrectState"))
+		err = Ignore(err, "InvalidVolume.NotFound")
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return spec.about(id, err)
@@ -344,12 +344,12 @@ func (c *Client) freeVolume(ctx context.Context, v Volume) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, detachBudget, fmt.Errorf("not within %s; if it is mounted there, stop what uses it and unmount it", detachBudget))
 	defer cancel()
 	asked := false
-	return poll(ctx, "wait until it is detached from "+v.InstanceID, func(ctx context.Context) (bool, string, error) {
+	return Poll(ctx, "wait until it is detached from "+v.InstanceID, func(ctx context.Context) (bool, string, error) {
 		now, err := c.FindVolume(ctx, v.ID)
 		if err != nil || now.Attachment == "" {
 			return err == nil, "", err
 		}
-		ending, err := c.ending(ctx, now.InstanceID)
+		ending, err := c.InstanceEnds(ctx, now.InstanceID)
 		if err != nil || ending || asked || now.Attachment == string(types.VolumeAttachmentStateDetaching) {
 			return false, now.Attachment, err
 		}
@@ -358,6 +358,6 @@ func (c *Client) freeVolume(ctx context.Context, v Volume) error {
 		}
 		_, err = c.EC2.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: &v.ID, InstanceId: &now.InstanceID})
 		asked = err == nil
-		return false, now.Attachment, ignore(err, "IncorrectState", "InvalidAttachment.NotFound")
+		return false, now.Attachment, Ignore(err, "IncorrectState", "InvalidAttachment.NotFound")
 	})
 }

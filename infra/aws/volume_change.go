@@ -10,6 +10,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
@@ -32,14 +33,14 @@ func (c *Client) changeVolume(ctx context.Context, change volumeChange) error {
 	_, underWay := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{
 		VolumeId: &change.id, VolumeType: types.VolumeType(change.typ), Size: change.size, Iops: change.iops, Throughput: change.throughput,
 	})
-	if err := ignore(underWay, "IncorrectModificationState"); err != nil {
+	if err := Ignore(underWay, "IncorrectModificationState"); err != nil {
 		return fmt.Errorf("%s: %w", change, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, volumeBudget, fmt.Errorf("not within %s", volumeBudget))
 	defer cancel()
-	return poll(ctx, "wait until "+change.String()+" has taken effect", func(ctx context.Context) (bool, string, error) {
+	return Poll(ctx, "wait until "+change.String()+" has taken effect", func(ctx context.Context) (bool, string, error) {
 		out, err := c.EC2.DescribeVolumesModifications(ctx, &ec2.DescribeVolumesModificationsInput{VolumeIds: []string{change.id}})
-		if err = ignore(err, "InvalidVolumeModification.NotFound"); err != nil || out == nil {
+		if err = Ignore(err, "InvalidVolumeModification.NotFound"); err != nil || out == nil {
 			return false, "no modification yet", err
 		}
 		for _, m := range out.VolumesModifications {

@@ -9,7 +9,7 @@ import (
 
 // judge decides about a volume. known says that the caller knows its id.
 func (s VolumeSpec) judge(v Volume, known bool) (take bool, err error) {
-	return s.Claim.judge("volume "+v.Name+" ("+v.ID+")", holderOf(v.Tags), known)
+	return s.Claim.Judge("volume "+v.Name+" ("+v.ID+")", HolderOf(v.Tags), known)
 }
 
 // claimVolume returns the volume of an id, or the one that an interrupted create has left. It is
@@ -41,11 +41,11 @@ func (c *Client) claimVolume(ctx context.Context, id, zone string, spec VolumeSp
 	if err != nil || !take {
 		return v, err
 	}
-	if err := c.takeOver(ctx, spec.Claim, ids); err != nil {
+	if err := c.TakeOver(ctx, spec.Claim, ids); err != nil {
 		return Volume{}, err
 	}
 	spec.Claim.Adopt = false // it has been written by now
-	err = readBack(ctx, func(ctx context.Context) error {
+	err = ReadBack(ctx, func(ctx context.Context) error {
 		if v, err = c.FindVolume(ctx, v.ID); err == nil {
 			_, err = spec.judge(v, true)
 		}
@@ -75,7 +75,7 @@ func (c *Client) confirmVolume(ctx context.Context, v Volume, spec VolumeSpec, m
 	if lost == nil || !made {
 		return lost
 	}
-	if err := c.DeleteVolume(ctx, v.ID, spec); err != nil && !isClaimed(err) {
+	if err := c.DeleteVolume(ctx, v.ID, spec); err != nil && !IsClaimed(err) {
 		return errors.Join(lost, err)
 	}
 	return lost

@@ -38,7 +38,7 @@ func (e *volumeEC2) client() *Client {
 				return len(call.VolumeIds) > 0 && !slices.Contains(call.VolumeIds, *v.VolumeId)
 			})}
 		case *ec2.CreateVolumeInput:
-			v := volumeNamed("vol-made", tagMap(call.TagSpecifications[0].Tags))
+			v := volumeNamed("vol-made", TagMap(call.TagSpecifications[0].Tags))
 			e.volumes = append(e.volumes, v)
 			out.Result = &ec2.CreateVolumeOutput{VolumeId: v.VolumeId, AvailabilityZone: v.AvailabilityZone, State: v.State, Size: v.Size, VolumeType: v.VolumeType, Tags: v.Tags}
 		case *ec2.CreateTagsInput:
@@ -65,7 +65,7 @@ func (e *volumeEC2) client() *Client {
 
 func volumeNamed(id string, tags map[string]string) types.Volume {
 	return types.Volume{VolumeId: &id, AvailabilityZone: sdk.String("eu-central-1a"), State: types.VolumeStateAvailable,
-		Size: sdk.Int32(8), VolumeType: types.VolumeTypeGp2, Tags: ec2Tags(tags)}
+		Size: sdk.Int32(8), VolumeType: types.VolumeTypeGp2, Tags: EC2Tags(tags)}
 }
 
 // TestFoundVolumeStays: a create that fails after it has found a volume neither deletes it nor returns
@@ -108,7 +108,7 @@ func TestFoundVolumeStays(t *testing.T) {
 				return nil
 			}
 			v, err := c.EnsureVolume(t.Context(), "", wanted)
-			if err == nil || isClaimed(err) != tt.races || !tt.races && !strings.Contains(err.Error(), "Not you.") {
+			if err == nil || IsClaimed(err) != tt.races || !tt.races && !strings.Contains(err.Error(), "Not you.") {
 				t.Errorf("ended with %v", err)
 			}
 			if v.ID != tt.returned || !slices.Equal(e.deleted, tt.deleted) {

@@ -36,7 +36,7 @@ func (c *Client) findVolumeTogether(ctx context.Context, cluster, id string) (Vo
 func (c *Client) clusterVolumes(ctx context.Context, cluster string) (map[string]Volume, error) {
 	out := map[string]Volume{}
 	pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{
-		Filters: []types.Filter{tagFilter(TagCluster, cluster), tagFilter(TagKind, kindVolume)},
+		Filters: []types.Filter{TagFilter(TagCluster, cluster), TagFilter(TagKind, kindVolume)},
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)

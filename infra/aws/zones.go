@@ -50,9 +50,9 @@ func inZones(zones []string) string {
 	return "is offered in " + strings.Join(zones, ", ")
 }
 
-// zoneOf returns the availability zone of a subnet.
-func (c *Client) zoneOf(ctx context.Context, subnet string) (string, error) {
-	out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}}, c.retryUntilKnown())
+// ZoneOfSubnet returns the availability zone of a subnet.
+func (c *Client) ZoneOfSubnet(ctx context.Context, subnet string) (string, error) {
+	out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}}, c.RetryUntilKnown())
 	if err != nil {
 		return "", fmt.Errorf("find the availability zone of %s: %w", subnet, err)
 	}
@@ -88,14 +88,14 @@ func (c *Client) offersOf(ctx context.Context, instanceType string) ([]string, e
 	return found[instanceType], nil
 }
 
-// subnetZoneName returns the availability zone of a subnet, empty if it cannot be found out.
-func (c *Client) subnetZoneName(ctx context.Context, subnet string) string {
+// KnownZoneOfSubnet returns the availability zone of a subnet, empty if it cannot be found out.
+func (c *Client) KnownZoneOfSubnet(ctx context.Context, subnet string) string {
 	c.zones.mu.Lock()
 	defer c.zones.mu.Unlock()
 	if zone := c.zones.subnets[subnet]; zone != "" {
 		return zone
 	}
-	zone, err := c.zoneOf(ctx, subnet)
+	zone, err := c.ZoneOfSubnet(ctx, subnet)
 	if err != nil {
 		return ""
 	}

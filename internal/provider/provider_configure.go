@@ -25,6 +25,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -128,7 +129,7 @@ func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return client.KeyStore(infraaws.KeyStoreConfig{Cluster: ref.Cluster, Prefix: ref.Prefix, KMSKeyID: ref.KMSKeyID, Region: ref.Region}), nil
+		return keystore.New(client, keystore.Config{Cluster: ref.Cluster, Prefix: ref.Prefix, KMSKeyID: ref.KMSKeyID, Region: ref.Region}), nil
 	case pki.StoreState:
 		return ref.MemoryStore(), nil
 	default:

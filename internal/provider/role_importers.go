@@ -14,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -125,8 +126,8 @@ func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 	}
 	client, err := d.aws(ctx)
 	if err == nil {
-		var a infraaws.Address
-		if a, err = client.FindAddress(ctx, "", m.address(ctx, d, diags)); err == nil {
+		var a awsaddress.Address
+		if a, err = awsaddress.Find(ctx, client, "", m.address(ctx, d, diags)); err == nil {
 			m.AllocationID, m.PublicIP = types.StringValue(a.AllocationID), tf.OptionalAddr(a.PublicIP).StringValue
 			if m.Tags.IsNull() {
 				m.Tags = textByName.fromSpec(ctx, client.OwnTags(a.Tags))
@@ -150,7 +151,7 @@ func holdAddress(ctx context.Context, d *providerData, m *lbModel) (holding, err
 	if err != nil {
 		return holding{}, err
 	}
-	a, err := client.FindAddress(ctx, m.AllocationID.ValueString(), infraaws.AddressSpec{})
+	a, err := awsaddress.Find(ctx, client, m.AllocationID.ValueString(), awsaddress.Spec{})
 	if err != nil {
 		return holding{}, err
 	}
@@ -166,7 +167,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 	}
 	cluster := id
 	if strings.HasPrefix(id, "eipalloc-") {
-		a, err := client.FindAddress(ctx, id, infraaws.AddressSpec{})
+		a, err := awsaddress.Find(ctx, client, id, awsaddress.Spec{})
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
@@ -29,7 +30,7 @@ func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire)
 	if err != nil {
 		return w.count(), err
 	}
-	address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
+	address, err := awsaddress.Ensure(ctx, c, "", awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
 	if err != nil {
 		return w.count(), err
 	}
@@ -37,7 +38,7 @@ func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire)
 	known := networkSpec()
 	known.Known = n
 	for _, err := range []error{
-		c.DeleteAddress(ctx, address.AllocationID, infraaws.Claim{}),
+		awsaddress.Delete(ctx, c, address.AllocationID, infraaws.Claim{}),
 		c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
 		c.DeleteNetwork(ctx, known),
 	} {
@@ -87,7 +88,7 @@ func TestKilledAnywhere(t *testing.T) {
 				if err != nil {
 					t.Fatalf("after %v: %v", dying.calls, err)
 				}
-				address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
+				address, err := awsaddress.Ensure(ctx, c, "", awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
 				if err != nil {
 					t.Fatalf("after %v: %v", dying.calls, err)
 				}
@@ -104,7 +105,7 @@ func TestKilledAnywhere(t *testing.T) {
 				known := networkSpec()
 				known.Known = n
 				if err := errors.Join(
-					c.DeleteAddress(ctx, address.AllocationID, infraaws.Claim{}),
+					awsaddress.Delete(ctx, c, address.AllocationID, infraaws.Claim{}),
 					c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
 					c.DeleteNetwork(ctx, known),
 				); err != nil {

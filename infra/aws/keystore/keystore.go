@@ -1,4 +1,6 @@
-package aws
+// Package keystore keeps the keys and certificates of a cluster in SSM Parameter Store. What a key is for, and when it
+// is replaced, may not enter: package pki says that.
+package keystore
 
 import (
 	"context"
@@ -13,47 +15,48 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// KeyStoreConfig says where in SSM Parameter Store a cluster's keys are.
-type KeyStoreConfig struct {
+// Config says where in SSM Parameter Store a cluster's keys are.
+type Config struct {
 	Cluster string
-	// Prefix begins the parameters' names; empty means DefaultKeyPrefix.
+	// Prefix begins the parameters' names; empty means DefaultPrefix.
 	Prefix string
 	// KMSKeyID is the key that encrypts them; empty means the account's alias/aws/ssm.
 	KMSKeyID string
 	// Region is the parameters' region; empty means the client's.
 	Region string
 	Tags   map[string]string
-	// Claim says whose the keys are; see [KeyStore.Claim].
-	Claim Claim
+	// Claim says whose the keys are; see [Store.Claim].
+	Claim aws.Claim
 }
 
-// DefaultKeyPrefix returns the default prefix of a cluster's parameters.
-func DefaultKeyPrefix(cluster string) string { return "/k8s/" + cluster + "/pki/" }
+// DefaultPrefix returns the default prefix of a cluster's parameters.
+func DefaultPrefix(cluster string) string { return "/k8s/" + cluster + "/pki/" }
 
-// KeyStore keeps private keys as SecureString parameters and certificates as plain ones. It never
+// Store keeps private keys as SecureString parameters and certificates as plain ones. It never
 // overwrites a key or certificate with another.
-type KeyStore struct {
-	client *Client
-	cfg    KeyStoreConfig
+type Store struct {
+	client *aws.Client
+	cfg    Config
 }
 
-var _ pki.Store = (*KeyStore)(nil)
+var _ pki.Store = (*Store)(nil)
 
-// KeyStore returns a key store. It sends nothing.
-func (c *Client) KeyStore(cfg KeyStoreConfig) *KeyStore {
+// Store returns a key store. It sends nothing.
+func New(c *aws.Client, cfg Config) *Store {
 	if cfg.Prefix == "" {
-		cfg.Prefix = DefaultKeyPrefix(cfg.Cluster)
+		cfg.Prefix = DefaultPrefix(cfg.Cluster)
 	}
 	if !strings.HasSuffix(cfg.Prefix, "/") {
 		cfg.Prefix += "/"
 	}
-	return &KeyStore{client: c, cfg: cfg}
+	return &Store{client: c, cfg: cfg}
 }
 
-func (s *KeyStore) region(o *ssm.Options) {
+func (s *Store) region(o *ssm.Options) {
 	if s.cfg.Region != "" {
 		o.Region = s.cfg.Region
 	}
@@ -61,8 +64,8 @@ func (s *KeyStore) region(o *ssm.Options) {
 
 // put writes a parameter. It retries while the name cannot be used again yet, or another write of
 // it is under way.
-func (s *KeyStore) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
-	return s.client.SSM.PutParameter(ctx, in, s.region, s.client.retrySSM(reuseAttempts, "TooManyUpdates"))
+func (s *Store) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
+	return s.client.SSM.PutParameter(ctx, in, s.region, s.client.RetrySSM(reuseAttempts, "TooManyUpdates"))
 }
 
 // reuseAttempts lasts about 45 seconds: Parameter Store does not let a name be used again until
@@ -70,7 +73,7 @@ func (s *KeyStore) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.Put
 const reuseAttempts = 30
 
 // Get implements pki.Store.
-func (s *KeyStore) Get(ctx context.Context, name string) ([]byte, error) {
+func (s *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	if err := pki.CheckName(name); err != nil {
 		return nil, err
 	}
@@ -88,7 +91,7 @@ func (s *KeyStore) Get(ctx context.Context, name string) ([]byte, error) {
 }
 
 // Create implements pki.Store.
-func (s *KeyStore) Create(ctx context.Context, name string, value []byte) error {
+func (s *Store) Create(ctx context.Context, name string, value []byte) error {
 	if err := pki.CheckName(name); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (s *KeyStore) Create(ctx context.Context, name string, value []byte) error 
 }
 
 // Replace implements pki.Store.
-func (s *KeyStore) Replace(ctx context.Context, name string, value []byte) error {
+func (s *Store) Replace(ctx context.Context, name string, value []byte) error {
 	if err := pki.CheckPublicName(name); err != nil {
 		return err
 	}
@@ -135,7 +138,7 @@ func (s *KeyStore) Replace(ctx context.Context, name string, value []byte) error
 }
 
 // Delete implements pki.Store.
-func (s *KeyStore) Delete(ctx context.Context, name string) error {
+func (s *Store) Delete(ctx context.Context, name string) error {
 	if err := pki.CheckName(name); err != nil {
 		return err
 	}
@@ -151,13 +154,13 @@ func (s *KeyStore) Delete(ctx context.Context, name string) error {
 }
 
 // List implements pki.Store.
-func (s *KeyStore) List(ctx context.Context) ([]string, error) {
+func (s *Store) List(ctx context.Context) ([]string, error) {
 	found, err := s.Look(ctx)
 	return slices.Sorted(maps.Keys(found)), err
 }
 
 // pages calls f for every entry. Private values are still encrypted.
-func (s *KeyStore) pages(ctx context.Context, f func(types.Parameter)) error {
+func (s *Store) pages(ctx context.Context, f func(types.Parameter)) error {
 	pages := ssm.NewGetParametersByPathPaginator(s.client.SSM, &ssm.GetParametersByPathInput{
 		Path: sdk.String(strings.TrimSuffix(s.cfg.Prefix, "/")), WithDecryption: sdk.Bool(false), MaxResults: sdk.Int32(10),
 	})
@@ -174,7 +177,7 @@ func (s *KeyStore) pages(ctx context.Context, f func(types.Parameter)) error {
 }
 
 // Region returns the parameters' region.
-func (s *KeyStore) Region() string {
+func (s *Store) Region() string {
 	if s.cfg.Region != "" {
 		return s.cfg.Region
 	}
@@ -183,7 +186,7 @@ func (s *KeyStore) Region() string {
 
 // Look returns the values of the public entries by name, and the names of private entries with
 // empty values. It makes one call per ten entries.
-func (s *KeyStore) Look(ctx context.Context) (map[string]string, error) {
+func (s *Store) Look(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
 	err := s.pages(ctx, func(p types.Parameter) {
 		found[strings.TrimPrefix(sdk.ToString(p.Name), s.cfg.Prefix)] = ""
@@ -195,7 +198,7 @@ func (s *KeyStore) Look(ctx context.Context) (map[string]string, error) {
 }
 
 // Rewrap encrypts every private entry again, with the configured KMS key.
-func (s *KeyStore) Rewrap(ctx context.Context) error {
+func (s *Store) Rewrap(ctx context.Context) error {
 	names, err := s.List(ctx)
 	if err != nil {
 		return err
@@ -224,7 +227,7 @@ func (s *KeyStore) Rewrap(ctx context.Context) error {
 }
 
 // Retag writes the tags on every entry and removes the tags with the given keys.
-func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
+func (s *Store) Retag(ctx context.Context, removed []string) error {
 	names, err := s.List(ctx)
 	if err != nil {
 		return err
@@ -254,7 +257,7 @@ func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
 // bootstrap can follow an interrupted Purge, and last whose they are. It makes one call per ten
 // entries. Entries that do not exist are no error. The error is a ClaimedError if the keys are
 // another's.
-func (s *KeyStore) Purge(ctx context.Context) error {
+func (s *Store) Purge(ctx context.Context) error {
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
@@ -276,18 +279,18 @@ func (s *KeyStore) Purge(ctx context.Context) error {
 	return nil
 }
 
-func (s *KeyStore) keyID() string {
+func (s *Store) keyID() string {
 	if s.cfg.KMSKeyID != "" {
 		return s.cfg.KMSKeyID
 	}
 	return "alias/aws/ssm"
 }
 
-func (s *KeyStore) tags(name string) []types.Tag {
+func (s *Store) tags(name string) []types.Tag {
 	var out []types.Tag
-	all := s.client.clusterTags(s.cfg.Cluster, "key", name, s.cfg.Tags)
-	maps.Copy(all, s.cfg.Claim.tags())
-	for _, t := range ec2Tags(all) {
+	all := s.client.ClusterTags(s.cfg.Cluster, "key", name, s.cfg.Tags)
+	maps.Copy(all, s.cfg.Claim.Tags())
+	for _, t := range aws.EC2Tags(all) {
 		out = append(out, types.Tag{Key: t.Key, Value: t.Value})
 	}
 	return out

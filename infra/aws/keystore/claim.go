@@ -1,4 +1,4 @@
-package aws
+package keystore
 
 import (
 	"context"
@@ -12,38 +12,39 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // storedOwner is the value of pki.NameOwner. The entry decides whose all keys are: it is the first
 // one written, create-only, and the last one deleted.
 type storedOwner struct {
-	Claim
+	aws.Claim
 	Settled time.Time `json:"settled,omitzero"`
 }
 
-func (s *KeyStore) what() string { return "key store " + s.cfg.Prefix }
+func (s *Store) what() string { return "key store " + s.cfg.Prefix }
 
 // owner returns whose the store is. present is false if it has no owner.
-func (s *KeyStore) owner(ctx context.Context) (h holder, present bool, err error) {
+func (s *Store) owner(ctx context.Context) (h aws.Holder, present bool, err error) {
 	raw, err := s.Get(ctx, pki.NameOwner)
 	if errors.Is(err, pki.ErrNotFound) {
-		return holder{}, false, nil
+		return aws.Holder{}, false, nil
 	}
 	if err != nil {
-		return holder{}, false, err
+		return aws.Holder{}, false, err
 	}
 	var o storedOwner
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return holder{}, false, fmt.Errorf("parameter %s%s does not say whose the keys are: %w", s.cfg.Prefix, pki.NameOwner, err)
+		return aws.Holder{}, false, fmt.Errorf("parameter %s%s does not say whose the keys are: %w", s.cfg.Prefix, pki.NameOwner, err)
 	}
-	return holder{Claim: o.Claim, settled: !o.Settled.IsZero()}, true, nil
+	return aws.Holder{Claim: o.Claim, Settled: !o.Settled.IsZero()}, true, nil
 }
 
 // Claim makes the store the claim's own before anything is written into it. A store without owner
 // is free if it has no keys. The error is a ClaimedError if it is another's. It does nothing
 // without a claim.
-func (s *KeyStore) Claim(ctx context.Context) error {
+func (s *Store) Claim(ctx context.Context) error {
 	if s.cfg.Claim.ID == "" {
 		return nil
 	}
@@ -57,21 +58,21 @@ func (s *KeyStore) Claim(ctx context.Context) error {
 			return err
 		}
 		if len(pki.Owned(names)) == 0 {
-			return raced(s.begin(ctx))
+			return aws.Raced(s.begin(ctx))
 		}
 		if slices.Contains(names, pki.NameOwner) { // written meanwhile
-			return raced(s.Check(ctx))
+			return aws.Raced(s.Check(ctx))
 		}
 	}
-	take, err := s.cfg.Claim.judge(s.what(), h, false)
+	take, err := s.cfg.Claim.Judge(s.what(), h, false)
 	if err != nil || !take {
 		return err
 	}
-	return raced(s.takeOver(ctx))
+	return aws.Raced(s.takeOver(ctx))
 }
 
 // ownOwner returns the owner that the store's own claim makes. What is adopted is settled at once.
-func (s *KeyStore) ownOwner() storedOwner {
+func (s *Store) ownOwner() storedOwner {
 	o := storedOwner{Claim: s.cfg.Claim}
 	if s.cfg.Claim.Adopt {
 		o.Settled = o.At
@@ -80,7 +81,7 @@ func (s *KeyStore) ownOwner() storedOwner {
 }
 
 // begin writes the owner into an empty store. Of two that do so at once, one fails.
-func (s *KeyStore) begin(ctx context.Context) error {
+func (s *Store) begin(ctx context.Context) error {
 	err := s.Create(ctx, pki.NameOwner, s.ownOwner().encode())
 	if errors.Is(err, pki.ErrExists) {
 		return s.Check(ctx) // also our own, when the first answer was lost
@@ -88,8 +89,8 @@ func (s *KeyStore) begin(ctx context.Context) error {
 	return err
 }
 
-// takeOver makes the store the claim's own, and writes it on every entry.
-func (s *KeyStore) takeOver(ctx context.Context) error {
+// TakeOver makes the store the claim's own, and writes it on every entry.
+func (s *Store) takeOver(ctx context.Context) error {
 	if err := s.putOwner(ctx, s.ownOwner()); err != nil {
 		return err
 	}
@@ -101,25 +102,25 @@ func (s *KeyStore) takeOver(ctx context.Context) error {
 
 // Check returns a ClaimedError if the store is another's, and an error if whose it is cannot be
 // read. A store that has lost its owner is no error.
-func (s *KeyStore) Check(ctx context.Context) error {
+func (s *Store) Check(ctx context.Context) error {
 	h, _, err := s.owner(ctx)
 	if err != nil {
 		return err
 	}
 	claim := s.cfg.Claim
 	claim.Adopt = false
-	_, err = claim.judge(s.what(), h, true)
+	_, err = claim.Judge(s.what(), h, true)
 	return err
 }
 
 // Restore is Check for a store that is about to be changed: it takes over what is to be adopted,
 // and writes an owner that was lost.
-func (s *KeyStore) Restore(ctx context.Context) error {
+func (s *Store) Restore(ctx context.Context) error {
 	h, present, err := s.owner(ctx)
 	if err != nil || s.cfg.Claim.ID == "" {
 		return err
 	}
-	take, err := s.cfg.Claim.judge(s.what(), h, true)
+	take, err := s.cfg.Claim.Judge(s.what(), h, true)
 	switch {
 	case err != nil:
 		return err
@@ -132,21 +133,21 @@ func (s *KeyStore) Restore(ctx context.Context) error {
 }
 
 // Owner returns the claim to the store, for an import. It is the zero Claim if there is none.
-func (s *KeyStore) Owner(ctx context.Context) (Claim, error) {
+func (s *Store) Owner(ctx context.Context) (aws.Claim, error) {
 	h, _, err := s.owner(ctx)
 	return h.Claim, err
 }
 
 // Settle records that a state holds the claim. What is another's, or settled, stays as it is.
-func (s *KeyStore) Settle(ctx context.Context, now time.Time) error {
+func (s *Store) Settle(ctx context.Context, now time.Time) error {
 	h, present, err := s.owner(ctx)
-	if err != nil || !present || h.settled || h.ID != s.cfg.Claim.ID {
+	if err != nil || !present || h.Settled || h.ID != s.cfg.Claim.ID {
 		return err
 	}
 	return s.putOwner(ctx, storedOwner{Claim: h.Claim, Settled: now.UTC().Truncate(time.Second)})
 }
 
-func (s *KeyStore) putOwner(ctx context.Context, o storedOwner) error {
+func (s *Store) putOwner(ctx context.Context, o storedOwner) error {
 	if _, err := s.put(ctx, &ssm.PutParameterInput{
 		Name: sdk.String(s.cfg.Prefix + pki.NameOwner), Value: sdk.String(string(o.encode())),
 		Type: types.ParameterTypeString, Overwrite: sdk.Bool(true),

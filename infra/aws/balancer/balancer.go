@@ -1,4 +1,6 @@
-package aws
+// Package balancer makes a Network Load Balancer in front of API servers, with its target group and its listener. How
+// machines and networks are made may not enter: it is given their ids.
+package balancer
 
 import (
 	"context"
@@ -16,36 +18,37 @@ import (
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-const kindBalancer = "load-balancer"
+const kind = "load-balancer"
 
 // NoticeDelay is how long a Network Load Balancer takes to notice that an API server is not ready: two
 // checks, the timeout of one, and as long again for AWS to pass that on to its nodes.
 const NoticeDelay = 20 * time.Second
 
-// BalancerSpec is the wanted state of a Network Load Balancer in front of the API servers, with its target
+// Spec is the wanted state of a Network Load Balancer in front of the API servers, with its target
 // group and its listener.
-type BalancerSpec struct {
+type Spec struct {
 	Cluster, Name string // Name is unique in the cluster
 	Public        bool   // whether it faces the internet
 	VPCID         string
 	// Subnets are those in which the load balancer may be, by availability zone, the preferred ones first. It is
 	// in one of each zone, and stays in the one in which it is.
-	Subnets     map[string][]BalancerSubnet
+	Subnets     map[string][]Subnet
 	GroupID     string   // its security group
 	InstanceIDs []string // of the controllers
 	StoppedIDs  []string // those of them that are stopped, which AWS does not take as new targets
 	Tags        map[string]string
 	RemoveTags  []string
 	// Claim says whose the load balancer is. What it does not own is neither changed nor deleted.
-	Claim Claim
+	Claim aws.Claim
 }
 
-// BalancerSubnet is a subnet for a load balancer, and the private address that it takes there if it is made there
+// Subnet is a subnet for a load balancer, and the private address that it takes there if it is made there
 // and is internal; the zero address is any.
-type BalancerSubnet struct {
+type Subnet struct {
 	ID      string
 	Address netip.Addr
 }
@@ -59,7 +62,7 @@ type Balancer struct {
 	Public  bool
 	Cluster string            // from its tags
 	Tags    map[string]string // of the load balancer
-	Claim   Claim
+	Claim   aws.Claim
 	// Unsettled are the ARNs of what carries a claim that is not settled.
 	Unsettled []string
 }
@@ -74,7 +77,7 @@ const namePrefix = "kfs-"
 
 // awsName returns the name in AWS of the load balancer and of its target group, which is all that finds
 // them. A long one is cut and ends with a digest of the whole.
-func (s BalancerSpec) awsName() string {
+func (s Spec) awsName() string {
 	name := namePrefix + s.Cluster + "-" + s.Name
 	if len(name) <= nameLimit {
 		return name
@@ -83,7 +86,7 @@ func (s BalancerSpec) awsName() string {
 	return strings.TrimRight(name[:nameLimit-9], "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
-func (s BalancerSpec) scheme() types.LoadBalancerSchemeEnum {
+func (s Spec) scheme() types.LoadBalancerSchemeEnum {
 	if s.Public {
 		return types.LoadBalancerSchemeEnumInternetFacing
 	}
@@ -91,37 +94,37 @@ func (s BalancerSpec) scheme() types.LoadBalancerSchemeEnum {
 }
 
 // about says which load balancer an error is about. That of another's says so itself.
-func (s BalancerSpec) about(err error) error {
-	if err == nil || isClaimed(err) {
+func (s Spec) about(err error) error {
+	if err == nil || aws.IsClaimed(err) {
 		return err
 	}
 	return fmt.Errorf("network load balancer %s: %w", s.awsName(), err)
 }
 
-// EnsureBalancer makes the load balancer, or continues with what an interrupted run left, and brings it to
+// Ensure makes the load balancer, or continues with what an interrupted run left, and brings it to
 // what is wanted in place. arn is that of the load balancer, empty on creation. It returns once the load
 // balancer forwards, which takes minutes. With an error it returns what exists by then; nothing if the
 // error is a ClaimedError.
-func (c *Client) EnsureBalancer(ctx context.Context, arn string, spec BalancerSpec) (Balancer, error) {
-	p, err := c.claimBalancer(ctx, arn, spec)
+func Ensure(ctx context.Context, c *aws.Client, arn string, spec Spec) (Balancer, error) {
+	p, err := claimParts(ctx, c, arn, spec)
 	if err != nil {
 		if arn == "" {
-			err = raced(err)
+			err = aws.Raced(err)
 		}
 		return Balancer{}, spec.about(err)
 	}
-	if p, err = c.makeBalancer(ctx, p, spec); err != nil {
-		if p.balancer == nil || isClaimed(err) {
-			return Balancer{}, spec.about(raced(err))
+	if p, err = makeParts(ctx, c, p, spec); err != nil {
+		if p.balancer == nil || aws.IsClaimed(err) {
+			return Balancer{}, spec.about(aws.Raced(err))
 		}
 		return p.found(), spec.about(err)
 	}
-	for _, r := range c.balancerRepairs(spec, p) {
-		if err := r.fix(ctx); err != nil {
-			return p.found(), spec.about(fmt.Errorf("repair %q: %w", finding.Words(r.findings), err))
+	for _, r := range repairsOf(c, spec, p) {
+		if err := r.Fix(ctx); err != nil {
+			return p.found(), spec.about(fmt.Errorf("repair %q: %w", finding.Words(r.Findings), err))
 		}
 	}
-	if remove := slices.DeleteFunc(slices.Clone(spec.RemoveTags), func(k string) bool { _, kept := c.balancerTags(spec)[k]; return kept }); len(remove) > 0 {
+	if remove := slices.DeleteFunc(slices.Clone(spec.RemoveTags), func(k string) bool { _, kept := tagsOf(c, spec)[k]; return kept }); len(remove) > 0 {
 		if _, err := c.ELB.RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: p.arns(), TagKeys: remove}); err != nil {
 			return p.found(), spec.about(fmt.Errorf("remove tags: %w", err))
 		}
@@ -129,28 +132,28 @@ func (c *Client) EnsureBalancer(ctx context.Context, arn string, spec BalancerSp
 	return p.found(), nil
 }
 
-// ObserveBalancer returns how the load balancer differs from what is wanted. The findings have no subject.
+// Observe returns how the load balancer differs from what is wanted. The findings have no subject.
 // The error is ErrNotFound if there is none, and a ClaimedError if it is another's.
-func (c *Client) ObserveBalancer(ctx context.Context, arn string, spec BalancerSpec) (Balancer, []finding.Finding, error) {
-	p, err := c.balancerParts(ctx, spec)
+func Observe(ctx context.Context, c *aws.Client, arn string, spec Spec) (Balancer, []finding.Finding, error) {
+	p, err := findParts(ctx, c, spec)
 	if err == nil {
 		err = spec.owns(p, arn)
 	}
 	if err == nil && p.balancer == nil {
-		err = fmt.Errorf("it %w", ErrNotFound)
+		err = fmt.Errorf("it %w", aws.ErrNotFound)
 	}
 	if err != nil {
 		return Balancer{}, nil, spec.about(err)
 	}
-	return p.found(), findingsOf(c.balancerRepairs(spec, p)), nil
+	return p.found(), aws.FindingsOf(repairsOf(c, spec, p)), nil
 }
 
-// FindBalancer returns a load balancer by the specification's cluster and name, whoever's it is. The error
+// Find returns a load balancer by the specification's cluster and name, whoever's it is. The error
 // is ErrNotFound if there is none.
-func (c *Client) FindBalancer(ctx context.Context, spec BalancerSpec) (Balancer, error) {
-	p, err := c.balancerParts(ctx, spec)
+func Find(ctx context.Context, c *aws.Client, spec Spec) (Balancer, error) {
+	p, err := findParts(ctx, c, spec)
 	if err == nil && p.balancer == nil {
-		err = fmt.Errorf("it %w", ErrNotFound)
+		err = fmt.Errorf("it %w", aws.ErrNotFound)
 	}
 	if err != nil {
 		return Balancer{}, spec.about(err)
@@ -158,39 +161,39 @@ func (c *Client) FindBalancer(ctx context.Context, spec BalancerSpec) (Balancer,
 	return p.found(), nil
 }
 
-// DeleteBalancer deletes the load balancer with its listener and its target group. What does not exist is
+// Delete deletes the load balancer with its listener and its target group. What does not exist is
 // no error. The error is a ClaimedError if it is another's.
-func (c *Client) DeleteBalancer(ctx context.Context, arn string, spec BalancerSpec) error {
-	p, err := c.balancerParts(ctx, spec)
+func Delete(ctx context.Context, c *aws.Client, arn string, spec Spec) error {
+	p, err := findParts(ctx, c, spec)
 	if err == nil {
 		err = spec.owns(p, arn)
 	}
 	if err == nil && p.balancer != nil {
 		_, err = c.ELB.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: p.balancer.LoadBalancerArn})
-		if IsCode(err, "OperationNotPermitted") {
+		if aws.IsCode(err, "OperationNotPermitted") {
 			err = fmt.Errorf("%w: its deletion protection was turned on outside Terraform: turn it off, then apply again", err)
 		}
 	}
 	if err == nil && p.group != nil {
 		// Listeners of a load balancer that has just been deleted may still use it.
-		_, err = c.ELB.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: p.group.TargetGroupArn}, c.retryELB(settleAttempts, "ResourceInUse"))
-		err = ignore(err, "TargetGroupNotFound")
+		_, err = c.ELB.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: p.group.TargetGroupArn}, c.RetryELB(aws.SettleAttempts, "ResourceInUse"))
+		err = aws.Ignore(err, "TargetGroupNotFound")
 	}
 	return spec.about(err)
 }
 
-func (c *Client) balancerTags(spec BalancerSpec) map[string]string {
-	out := c.clusterTags(spec.Cluster, kindBalancer, spec.Name, spec.Tags)
-	maps.Copy(out, spec.Claim.tags())
+func tagsOf(c *aws.Client, spec Spec) map[string]string {
+	out := c.ClusterTags(spec.Cluster, kind, spec.Name, spec.Tags)
+	maps.Copy(out, spec.Claim.Tags())
 	return out
 }
 
 // judge decides about the load balancer and its target group. arn is that of the load balancer that the
 // caller knows; empty if it knows none. take are the ARNs of what has to be claimed first.
-func (s BalancerSpec) judge(p balancerParts, arn string) (take []string, err error) {
+func (s Spec) judge(p parts, arn string) (take []string, err error) {
 	known := arn != "" && (p.balancer == nil || sdk.ToString(p.balancer.LoadBalancerArn) == arn)
 	for _, part := range p.arns() {
-		left, err := s.Claim.judge("network load balancer "+s.awsName(), holderOf(p.tags[part]), known)
+		left, err := s.Claim.Judge("network load balancer "+s.awsName(), aws.HolderOf(p.tags[part]), known)
 		if err != nil {
 			return nil, err
 		}
@@ -202,19 +205,19 @@ func (s BalancerSpec) judge(p balancerParts, arn string) (take []string, err err
 }
 
 // owns returns a ClaimedError unless all parts are ours already.
-func (s BalancerSpec) owns(p balancerParts, arn string) error {
+func (s Spec) owns(p parts, arn string) error {
 	s.Claim.Adopt = false
 	take, err := s.judge(p, arn)
 	if err == nil && len(take) > 0 {
-		err = &ClaimedError{What: "network load balancer " + s.awsName(), Holder: Held(p.tags[take[0]]), Known: arn != ""}
+		err = &aws.ClaimedError{What: "network load balancer " + s.awsName(), Holder: aws.Held(p.tags[take[0]]), Known: arn != ""}
 	}
 	return err
 }
 
-// CheckBalancer returns an error if EnsureBalancer would find another's load balancer, or one that cannot become
+// CheckClaim returns an error if Ensure would find another's load balancer, or one that cannot become
 // what is wanted. It writes nothing.
-func (c *Client) CheckBalancer(ctx context.Context, arn string, spec BalancerSpec) error {
-	p, err := c.balancerParts(ctx, spec)
+func CheckClaim(ctx context.Context, c *aws.Client, arn string, spec Spec) error {
+	p, err := findParts(ctx, c, spec)
 	if err == nil {
 		_, err = spec.judge(p, arn)
 	}
@@ -224,9 +227,9 @@ func (c *Client) CheckBalancer(ctx context.Context, arn string, spec BalancerSpe
 	return spec.about(err)
 }
 
-// claimBalancer returns the parts that exist, claimed before anything is changed.
-func (c *Client) claimBalancer(ctx context.Context, arn string, spec BalancerSpec) (balancerParts, error) {
-	p, err := c.balancerParts(ctx, spec)
+// claimParts returns the parts that exist, claimed before anything is changed.
+func claimParts(ctx context.Context, c *aws.Client, arn string, spec Spec) (parts, error) {
+	p, err := findParts(ctx, c, spec)
 	if err != nil {
 		return p, err
 	}
@@ -234,12 +237,12 @@ func (c *Client) claimBalancer(ctx context.Context, arn string, spec BalancerSpe
 	if err != nil || len(take) == 0 {
 		return p, err
 	}
-	if err := c.takeOver(ctx, spec.Claim, take); err != nil {
+	if err := c.TakeOver(ctx, spec.Claim, take); err != nil {
 		return p, err
 	}
 	spec.Claim.Adopt = false // it has been written by now
-	err = readBack(ctx, func(ctx context.Context) error {
-		if p, err = c.balancerParts(ctx, spec); err == nil {
+	err = aws.ReadBack(ctx, func(ctx context.Context) error {
+		if p, err = findParts(ctx, c, spec); err == nil {
 			_, err = spec.judge(p, sdk.ToString(p.balancerARN()))
 		}
 		return err
@@ -247,23 +250,23 @@ func (c *Client) claimBalancer(ctx context.Context, arn string, spec BalancerSpe
 	return p, err
 }
 
-// errOtherBalancer says that something of the name exists that cannot become what is wanted.
-var errOtherBalancer = errors.New("delete it, then apply again")
+// errOther says that something of the name exists that cannot become what is wanted.
+var errOther = errors.New("delete it, then apply again")
 
 // fits reports what of the parts cannot be changed and is not as wanted.
-func (p balancerParts) fits(spec BalancerSpec) error {
+func (p parts) fits(spec Spec) error {
 	if b := p.balancer; b != nil && b.Type != types.LoadBalancerTypeEnumNetwork {
-		return fmt.Errorf("it exists as a load balancer of the type %s: %w", b.Type, errOtherBalancer)
+		return fmt.Errorf("it exists as a load balancer of the type %s: %w", b.Type, errOther)
 	}
 	if b := p.balancer; b != nil && (sdk.ToString(b.VpcId) != spec.VPCID || b.Scheme != spec.scheme()) {
-		return fmt.Errorf("it exists in VPC %s as %s, wanted %s as %s: %w", sdk.ToString(b.VpcId), b.Scheme, spec.VPCID, spec.scheme(), errOtherBalancer)
+		return fmt.Errorf("it exists in VPC %s as %s, wanted %s as %s: %w", sdk.ToString(b.VpcId), b.Scheme, spec.VPCID, spec.scheme(), errOther)
 	}
 	if b := p.balancer; b != nil && len(b.SecurityGroups) == 0 {
-		return fmt.Errorf("it was made without a security group, and none can be added: %w", errOtherBalancer)
+		return fmt.Errorf("it was made without a security group, and none can be added: %w", errOther)
 	}
-	if g := p.group; g != nil && (sdk.ToString(g.VpcId) != spec.VPCID || g.Protocol != types.ProtocolEnumTcp || sdk.ToInt32(g.Port) != PortAPI || g.TargetType != types.TargetTypeEnumInstance) {
+	if g := p.group; g != nil && (sdk.ToString(g.VpcId) != spec.VPCID || g.Protocol != types.ProtocolEnumTcp || sdk.ToInt32(g.Port) != aws.PortAPI || g.TargetType != types.TargetTypeEnumInstance) {
 		return fmt.Errorf("its target group exists in VPC %s for %s %d and targets of type %s, wanted %s, TCP %d and instance: %w",
-			sdk.ToString(g.VpcId), g.Protocol, sdk.ToInt32(g.Port), g.TargetType, spec.VPCID, PortAPI, errOtherBalancer)
+			sdk.ToString(g.VpcId), g.Protocol, sdk.ToInt32(g.Port), g.TargetType, spec.VPCID, aws.PortAPI, errOther)
 	}
 	return nil
 }

@@ -1,4 +1,6 @@
-package aws
+// Package address allocates Elastic IPs and associates them with instances. How machines are made may not enter: it is
+// given the ids of their instances. Those of NAT gateways belong to package network.
+package address
 
 import (
 	"context"
@@ -13,19 +15,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-const kindAddress = "address"
+const kind = "address"
 
-// AddressSpec is the wanted state of an Elastic IP.
-type AddressSpec struct {
+// Spec is the wanted state of an Elastic IP.
+type Spec struct {
 	Cluster, Name string
 	InstanceID    string // the instance it is associated with; empty means none
 	Tags          map[string]string
 	RemoveTags    []string
 	// Claim says whose the address is. What it does not own is neither moved nor released.
-	Claim Claim
+	Claim aws.Claim
 }
 
 // Address is an Elastic IP as found in EC2.
@@ -36,62 +39,62 @@ type Address struct {
 	InstanceID    string
 	AssociationID string
 	Tags          map[string]string
-	Claim         Claim    // whose it is
-	Unsettled     []string // its id, if it carries a claim that is not settled
+	Claim         aws.Claim // whose it is
+	Unsettled     []string  // its id, if it carries a claim that is not settled
 }
 
-// EnsureAddress allocates the Elastic IP, or continues with the one that an interrupted run left,
+// Ensure allocates the Elastic IP, or continues with the one that an interrupted run left,
 // and associates it, if necessary taking it from another machine of the same load balancer.
 // allocated is the allocation id, empty on creation. With an error it returns what exists by then;
 // nothing of it if the error is a ClaimedError.
-func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
-	a, err := c.claimAddress(ctx, allocated, spec)
+func Ensure(ctx context.Context, c *aws.Client, allocated string, spec Spec) (Address, error) {
+	a, err := claim(ctx, c, allocated, spec)
 	if allocated == "" {
-		err = raced(err)
-		if errors.Is(err, ErrNotFound) {
-			a, err = c.allocate(ctx, spec)
+		err = aws.Raced(err)
+		if errors.Is(err, aws.ErrNotFound) {
+			a, err = allocate(ctx, c, spec)
 		}
 	}
 	if err != nil {
 		return Address{}, err
 	}
-	a, err = c.putAddress(ctx, a, spec)
+	a, err = put(ctx, c, a, spec)
 	if err != nil || allocated != "" {
 		return a, err
 	}
-	if err := c.confirmAddress(ctx, a, spec); isClaimed(err) {
-		return Address{}, raced(err)
+	if err := confirm(ctx, c, a, spec); aws.IsClaimed(err) {
+		return Address{}, aws.Raced(err)
 	} else if err != nil {
 		return a, err
 	}
 	return a, nil
 }
 
-// putAddress sets tags and association.
-func (c *Client) putAddress(ctx context.Context, a Address, spec AddressSpec) (Address, error) {
-	tags := c.addressTags(spec)
-	if len(diffTags(tags, a.Tags)) > 0 {
-		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{a.AllocationID}, Tags: ec2Tags(tags)}); err != nil {
+// put sets tags and association.
+func put(ctx context.Context, c *aws.Client, a Address, spec Spec) (Address, error) {
+	tags := tagsOf(c, spec)
+	if len(aws.DiffTags(tags, a.Tags)) > 0 {
+		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{a.AllocationID}, Tags: aws.EC2Tags(tags)}); err != nil {
 			return a, fmt.Errorf("elastic IP %s: tag: %w", a.PublicIP, err)
 		}
 	}
-	if err := c.deleteTags(ctx, []string{a.AllocationID}, spec.RemoveTags, tags); err != nil {
+	if err := c.RemoveTags(ctx, []string{a.AllocationID}, spec.RemoveTags, tags); err != nil {
 		return a, err
 	}
 	if spec.InstanceID == "" || a.InstanceID == spec.InstanceID {
 		return a, nil
 	}
 	in := &ec2.AssociateAddressInput{AllocationId: &a.AllocationID, InstanceId: &spec.InstanceID, AllowReassociation: sdk.Bool(true)}
-	out, err := c.EC2.AssociateAddress(ctx, in, c.retryUntilKnown())
-	if IsCode(err, "InvalidInstanceID") { // it is starting, or it is gone
-		i, seen := c.instance(ctx, spec.InstanceID)
-		if seen == nil && stateOf(i) == types.InstanceStateNamePending {
-			_, seen = c.waitState(ctx, spec.InstanceID, types.InstanceStateNameRunning)
+	out, err := c.EC2.AssociateAddress(ctx, in, c.RetryUntilKnown())
+	if aws.IsCode(err, "InvalidInstanceID") { // it is starting, or it is gone
+		i, seen := c.Instance(ctx, spec.InstanceID)
+		if seen == nil && aws.StateOf(i) == types.InstanceStateNamePending {
+			_, seen = c.AwaitState(ctx, spec.InstanceID, types.InstanceStateNameRunning)
 		}
 		if seen != nil {
 			return a, fmt.Errorf("elastic IP %s: associate with instance %s: %w", a.PublicIP, spec.InstanceID, errors.Join(err, seen))
 		}
-		out, err = c.EC2.AssociateAddress(ctx, in, c.retryUntilKnown())
+		out, err = c.EC2.AssociateAddress(ctx, in, c.RetryUntilKnown())
 	}
 	if err != nil {
 		return a, fmt.Errorf("elastic IP %s: associate with instance %s: %w", a.PublicIP, spec.InstanceID, err)
@@ -100,10 +103,10 @@ func (c *Client) putAddress(ctx context.Context, a Address, spec AddressSpec) (A
 	return a, nil
 }
 
-// ObserveAddress returns how the Elastic IP differs from what is wanted. The findings have no
+// Observe returns how the Elastic IP differs from what is wanted. The findings have no
 // subject. The error is ErrNotFound if it was released, and a ClaimedError if it is another's.
-func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, []finding.Finding, error) {
-	a, err := c.FindAddress(ctx, allocated, spec)
+func Observe(ctx context.Context, c *aws.Client, allocated string, spec Spec) (Address, []finding.Finding, error) {
+	a, err := Find(ctx, c, allocated, spec)
 	if err == nil {
 		_, err = spec.judge(a, true)
 	}
@@ -118,34 +121,34 @@ func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec Addr
 		}
 		out = append(out, f)
 	}
-	return a, append(out, diffTags(c.addressTags(spec), a.Tags)...), nil
+	return a, append(out, aws.DiffTags(tagsOf(c, spec), a.Tags)...), nil
 }
 
-// DeleteAddress releases the Elastic IP, associated or not, and any other of the same claim, left
+// Delete releases the Elastic IP, associated or not, and any other of the same claim, left
 // by an allocation whose response was lost. An Elastic IP that does not exist is no error. The
 // error is a ClaimedError if it is another's.
-func (c *Client) DeleteAddress(ctx context.Context, allocated string, claim Claim) error {
-	a, err := c.FindAddress(ctx, allocated, AddressSpec{})
-	if errors.Is(err, ErrNotFound) {
+func Delete(ctx context.Context, c *aws.Client, allocated string, claim aws.Claim) error {
+	a, err := Find(ctx, c, allocated, Spec{})
+	if errors.Is(err, aws.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
 		claim.Adopt = false
-		_, err = AddressSpec{Claim: claim}.judge(a, true)
+		_, err = Spec{Claim: claim}.judge(a, true)
 	}
 	if err != nil {
 		return err
 	}
 	if a.AssociationID != "" {
 		// An association that was made a moment ago may not be known yet.
-		_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID}, c.retryOn(doubtAttempts, "InvalidAssociationID.NotFound"))
-		if err = ignore(err, "InvalidAssociationID.NotFound"); err != nil {
+		_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID}, c.RetryOn(aws.DoubtAttempts, "InvalidAssociationID.NotFound"))
+		if err = aws.Ignore(err, "InvalidAssociationID.NotFound"); err != nil {
 			return fmt.Errorf("elastic IP %s: disassociate: %w", a.PublicIP, err)
 		}
 	}
 	doomed := []Address{a}
-	if a.Tags[TagCluster] != "" && a.Tags[TagKind] == kindAddress {
-		same, err := c.addresses(ctx, "", AddressSpec{Cluster: a.Tags[TagCluster], Name: a.Tags[TagResource]})
+	if a.Tags[aws.TagCluster] != "" && a.Tags[aws.TagKind] == kind {
+		same, err := list(ctx, c, "", Spec{Cluster: a.Tags[aws.TagCluster], Name: a.Tags[aws.TagResource]})
 		if err != nil {
 			return err
 		}
@@ -156,19 +159,19 @@ func (c *Client) DeleteAddress(ctx context.Context, allocated string, claim Clai
 		}
 	}
 	for _, d := range doomed {
-		_, err = c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &d.AllocationID}, c.retryUntilUnused())
-		if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
+		_, err = c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &d.AllocationID}, c.RetryUntilUnused())
+		if err = aws.Ignore(err, "InvalidAllocationID.NotFound"); err != nil {
 			return fmt.Errorf("elastic IP %s: release: %w", d.PublicIP, err)
 		}
 	}
 	return nil
 }
 
-func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error) {
-	tags := c.addressTags(spec)
+func allocate(ctx context.Context, c *aws.Client, spec Spec) (Address, error) {
+	tags := tagsOf(c, spec)
 	out, err := c.EC2.AllocateAddress(ctx, &ec2.AllocateAddressInput{
 		Domain:            types.DomainTypeVpc,
-		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeElasticIp, tags)},
+		TagSpecifications: []types.TagSpecification{aws.TagSpecification(types.ResourceTypeElasticIp, tags)},
 	})
 	if err != nil {
 		return Address{}, fmt.Errorf("allocate an Elastic IP for %s of cluster %s: %w", spec.Name, spec.Cluster, err)
@@ -179,29 +182,29 @@ func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error
 	return a, nil
 }
 
-// FindAddress returns an Elastic IP by its allocation id, or by the specification's cluster and name
+// Find returns an Elastic IP by its allocation id, or by the specification's cluster and name
 // if that is empty, whoever's it is. Of several with these tags it prefers one that is associated.
 // The error is ErrNotFound if there is none.
-func (c *Client) FindAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
-	all, err := c.addresses(ctx, allocated, spec)
+func Find(ctx context.Context, c *aws.Client, allocated string, spec Spec) (Address, error) {
+	all, err := list(ctx, c, allocated, spec)
 	if err != nil {
 		return Address{}, err
 	}
 	if len(all) == 0 {
-		return Address{}, fmt.Errorf("elastic IP %s %w", allocated, ErrNotFound)
+		return Address{}, fmt.Errorf("elastic IP %s %w", allocated, aws.ErrNotFound)
 	}
 	return all[0], nil
 }
 
-func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSpec) ([]Address, error) {
+func list(ctx context.Context, c *aws.Client, allocated string, spec Spec) ([]Address, error) {
 	in := &ec2.DescribeAddressesInput{AllocationIds: []string{allocated}}
 	if allocated == "" {
 		in = &ec2.DescribeAddressesInput{Filters: []types.Filter{
-			tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindAddress), tagFilter(TagResource, spec.Name),
+			aws.TagFilter(aws.TagCluster, spec.Cluster), aws.TagFilter(aws.TagKind, kind), aws.TagFilter(aws.TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeAddresses(ctx, in, c.retryInDoubt())
-	if IsCode(err, "InvalidAllocationID.NotFound") {
+	out, err := c.EC2.DescribeAddresses(ctx, in, c.RetryInDoubt())
+	if aws.IsCode(err, "InvalidAllocationID.NotFound") {
 		return nil, nil
 	}
 	if err != nil {
@@ -211,7 +214,7 @@ func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSp
 	for _, found := range out.Addresses {
 		a := Address{
 			AllocationID: sdk.ToString(found.AllocationId), AssociationID: sdk.ToString(found.AssociationId),
-			InstanceID: sdk.ToString(found.InstanceId), Tags: tagMap(found.Tags), Claim: Held(tagMap(found.Tags)),
+			InstanceID: sdk.ToString(found.InstanceId), Tags: aws.TagMap(found.Tags), Claim: aws.Held(aws.TagMap(found.Tags)),
 		}
 		a.unsettle()
 		a.PublicIP, _ = netip.ParseAddr(sdk.ToString(found.PublicIp))
@@ -229,31 +232,31 @@ func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSp
 
 // unsettle sets Unsettled.
 func (a *Address) unsettle() {
-	if holderOf(a.Tags).unsettled() {
+	if aws.HolderOf(a.Tags).Unsettled() {
 		a.Unsettled = []string{a.AllocationID}
 	}
 }
 
-func (c *Client) addressTags(spec AddressSpec) map[string]string {
-	out := c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
-	maps.Copy(out, spec.Claim.tags())
+func tagsOf(c *aws.Client, spec Spec) map[string]string {
+	out := c.ClusterTags(spec.Cluster, kind, spec.Name, spec.Tags)
+	maps.Copy(out, spec.Claim.Tags())
 	return out
 }
 
 // judge decides about an Elastic IP. known says that the caller knows its id.
-func (s AddressSpec) judge(a Address, known bool) (take bool, err error) {
-	return s.Claim.judge("elastic IP "+a.PublicIP.String()+" ("+a.AllocationID+")", holderOf(a.Tags), known)
+func (s Spec) judge(a Address, known bool) (take bool, err error) {
+	return s.Claim.Judge("elastic IP "+a.PublicIP.String()+" ("+a.AllocationID+")", aws.HolderOf(a.Tags), known)
 }
 
-// claimAddress returns the Elastic IP of an allocation id, or the one that an interrupted create
+// claim returns the Elastic IP of an allocation id, or the one that an interrupted create
 // has left. It, and all others that were left, are claimed before anything is changed.
-func (c *Client) claimAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
-	found, err := c.addresses(ctx, allocated, spec)
+func claim(ctx context.Context, c *aws.Client, allocated string, spec Spec) (Address, error) {
+	found, err := list(ctx, c, allocated, spec)
 	if err != nil {
 		return Address{}, err
 	}
 	if len(found) == 0 {
-		return Address{}, fmt.Errorf("elastic IP %s %w", allocated, ErrNotFound)
+		return Address{}, fmt.Errorf("elastic IP %s %w", allocated, aws.ErrNotFound)
 	}
 	var take []string
 	for _, a := range found {
@@ -268,17 +271,17 @@ func (c *Client) claimAddress(ctx context.Context, allocated string, spec Addres
 	if len(take) == 0 {
 		return found[0], nil
 	}
-	if err := c.takeOver(ctx, spec.Claim, take); err != nil {
+	if err := c.TakeOver(ctx, spec.Claim, take); err != nil {
 		return Address{}, err
 	}
-	err = readBack(ctx, func(ctx context.Context) error {
-		if found, err = c.addresses(ctx, allocated, spec); err != nil {
+	err = aws.ReadBack(ctx, func(ctx context.Context) error {
+		if found, err = list(ctx, c, allocated, spec); err != nil {
 			return err
 		}
 		return spec.allOurs(found)
 	})
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("elastic IP %s %w any more", spec.Name, ErrNotFound)
+		err = fmt.Errorf("elastic IP %s %w any more", spec.Name, aws.ErrNotFound)
 	}
 	if err != nil {
 		return Address{}, err
@@ -287,7 +290,7 @@ func (c *Client) claimAddress(ctx context.Context, allocated string, spec Addres
 }
 
 // allOurs returns a ClaimedError for an Elastic IP that has not our claim.
-func (s AddressSpec) allOurs(found []Address) error {
+func (s Spec) allOurs(found []Address) error {
 	s.Claim.Adopt = false // it has been written by now
 	for _, a := range found {
 		if _, err := s.judge(a, true); err != nil {
@@ -297,13 +300,13 @@ func (s AddressSpec) allOurs(found []Address) error {
 	return nil
 }
 
-// confirmAddress looks at a new Elastic IP again, by its tags. Whoever finds another's beside it,
+// confirm looks at a new Elastic IP again, by its tags. Whoever finds another's beside it,
 // or that it is another's by now, has lost, and releases what is still its own.
-func (c *Client) confirmAddress(ctx context.Context, made Address, spec AddressSpec) error {
+func confirm(ctx context.Context, c *aws.Client, made Address, spec Spec) error {
 	if spec.Claim.ID == "" {
 		return nil
 	}
-	found, err := c.addresses(ctx, "", spec)
+	found, err := list(ctx, c, "", spec)
 	if err != nil {
 		return err
 	}
@@ -311,7 +314,7 @@ func (c *Client) confirmAddress(ctx context.Context, made Address, spec AddressS
 	if lost == nil {
 		return nil
 	}
-	if err := c.DeleteAddress(ctx, made.AllocationID, spec.Claim); err != nil && !isClaimed(err) {
+	if err := Delete(ctx, c, made.AllocationID, spec.Claim); err != nil && !aws.IsClaimed(err) {
 		return errors.Join(lost, err)
 	}
 	return lost

@@ -1,4 +1,4 @@
-package aws
+package balancer
 
 import (
 	"context"
@@ -10,10 +10,12 @@ import (
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
-// balancerParts are a load balancer and its target group as found; nil is what does not exist.
-type balancerParts struct {
+// parts are a load balancer and its target group as found; nil is what does not exist.
+type parts struct {
 	balancer  *types.LoadBalancer
 	group     *types.TargetGroup
 	listeners []types.Listener
@@ -24,7 +26,7 @@ type balancerParts struct {
 	tags       map[string]map[string]string // by ARN
 }
 
-func (p balancerParts) balancerARN() *string {
+func (p parts) balancerARN() *string {
 	if p.balancer == nil {
 		return nil
 	}
@@ -32,7 +34,7 @@ func (p balancerParts) balancerARN() *string {
 }
 
 // arns returns the ARNs of load balancer and target group, as far as they exist.
-func (p balancerParts) arns() (out []string) {
+func (p parts) arns() (out []string) {
 	if p.balancer != nil {
 		out = append(out, sdk.ToString(p.balancer.LoadBalancerArn))
 	}
@@ -42,29 +44,29 @@ func (p balancerParts) arns() (out []string) {
 	return out
 }
 
-func (p balancerParts) found() Balancer {
+func (p parts) found() Balancer {
 	b := p.balancer
 	arn := sdk.ToString(b.LoadBalancerArn)
 	out := Balancer{
 		ARN: arn, DNSName: sdk.ToString(b.DNSName), ZoneID: sdk.ToString(b.CanonicalHostedZoneId), VPCID: sdk.ToString(b.VpcId),
-		Public: b.Scheme == types.LoadBalancerSchemeEnumInternetFacing, Cluster: p.tags[arn][TagCluster], Tags: p.tags[arn], Claim: Held(p.tags[arn]),
+		Public: b.Scheme == types.LoadBalancerSchemeEnumInternetFacing, Cluster: p.tags[arn][aws.TagCluster], Tags: p.tags[arn], Claim: aws.Held(p.tags[arn]),
 	}
 	for _, part := range p.arns() {
-		if holderOf(p.tags[part]).unsettled() {
+		if aws.HolderOf(p.tags[part]).Unsettled() {
 			out.Unsettled = append(out.Unsettled, part)
 		}
 	}
 	return out
 }
 
-// balancerParts looks for the load balancer and its target group by their name. What does not exist is no
+// parts looks for the load balancer and its target group by their name. What does not exist is no
 // error.
-func (c *Client) balancerParts(ctx context.Context, spec BalancerSpec) (p balancerParts, err error) {
+func findParts(ctx context.Context, c *aws.Client, spec Spec) (p parts, err error) {
 	name := []string{spec.awsName()}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		out, err := c.ELB.DescribeLoadBalancers(gctx, &elb.DescribeLoadBalancersInput{Names: name})
-		if err = ignore(err, "LoadBalancerNotFound"); err != nil {
+		if err = aws.Ignore(err, "LoadBalancerNotFound"); err != nil {
 			return fmt.Errorf("describe it: %w", err)
 		}
 		if out != nil && len(out.LoadBalancers) > 0 {
@@ -74,7 +76,7 @@ func (c *Client) balancerParts(ctx context.Context, spec BalancerSpec) (p balanc
 	})
 	g.Go(func() error {
 		out, err := c.ELB.DescribeTargetGroups(gctx, &elb.DescribeTargetGroupsInput{Names: name})
-		if err = ignore(err, "TargetGroupNotFound"); err != nil {
+		if err = aws.Ignore(err, "TargetGroupNotFound"); err != nil {
 			return fmt.Errorf("describe its target group: %w", err)
 		}
 		if out != nil && len(out.TargetGroups) > 0 {
@@ -85,23 +87,23 @@ func (c *Client) balancerParts(ctx context.Context, spec BalancerSpec) (p balanc
 	if err := g.Wait(); err != nil {
 		return p, err
 	}
-	err = c.describeParts(ctx, &p)
+	err = describeParts(ctx, c, &p)
 	return p, err
 }
 
 // describeParts looks at everything that belongs to the parts.
-func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
+func describeParts(ctx context.Context, c *aws.Client, p *parts) error {
 	balancer, group := map[string]string{}, map[string]string{}
 	p.tags, p.listeners, p.targets = map[string]map[string]string{}, nil, nil
 	g, ctx := errgroup.WithContext(ctx)
 	if arns := p.arns(); len(arns) > 0 {
 		g.Go(func() error {
-			out, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns}, c.elbUntilKnown())
+			out, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns}, c.RetryELBUntilKnown())
 			if err != nil {
 				return fmt.Errorf("read its tags: %w", err)
 			}
 			for _, d := range out.TagDescriptions {
-				p.tags[sdk.ToString(d.ResourceArn)] = elbTagMap(d.Tags)
+				p.tags[sdk.ToString(d.ResourceArn)] = aws.ELBTagMap(d.Tags)
 			}
 			return nil
 		})
@@ -109,7 +111,7 @@ func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
 	if p.balancer != nil {
 		arn := p.balancer.LoadBalancerArn
 		g.Go(func() error {
-			out, err := c.ELB.DescribeListeners(ctx, &elb.DescribeListenersInput{LoadBalancerArn: arn}, c.elbUntilKnown())
+			out, err := c.ELB.DescribeListeners(ctx, &elb.DescribeListenersInput{LoadBalancerArn: arn}, c.RetryELBUntilKnown())
 			if err != nil {
 				return fmt.Errorf("describe its listeners: %w", err)
 			}
@@ -117,7 +119,7 @@ func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
 			return nil
 		})
 		g.Go(func() error {
-			out, err := c.ELB.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: arn}, c.elbUntilKnown())
+			out, err := c.ELB.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: arn}, c.RetryELBUntilKnown())
 			if err != nil {
 				return fmt.Errorf("read its attributes: %w", err)
 			}
@@ -130,7 +132,7 @@ func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
 	if p.group != nil {
 		arn := p.group.TargetGroupArn
 		g.Go(func() error {
-			out, err := c.ELB.DescribeTargetGroupAttributes(ctx, &elb.DescribeTargetGroupAttributesInput{TargetGroupArn: arn}, c.elbUntilKnown())
+			out, err := c.ELB.DescribeTargetGroupAttributes(ctx, &elb.DescribeTargetGroupAttributesInput{TargetGroupArn: arn}, c.RetryELBUntilKnown())
 			if err != nil {
 				return fmt.Errorf("read the attributes of its target group: %w", err)
 			}
@@ -140,7 +142,7 @@ func (c *Client) describeParts(ctx context.Context, p *balancerParts) error {
 			return nil
 		})
 		g.Go(func() error {
-			out, err := c.ELB.DescribeTargetHealth(ctx, &elb.DescribeTargetHealthInput{TargetGroupArn: arn}, c.elbUntilKnown())
+			out, err := c.ELB.DescribeTargetHealth(ctx, &elb.DescribeTargetHealthInput{TargetGroupArn: arn}, c.RetryELBUntilKnown())
 			if err != nil {
 				return fmt.Errorf("describe its targets: %w", err)
 			}

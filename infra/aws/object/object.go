@@ -1,4 +1,6 @@
-package aws
+// Package object writes and reads objects in S3. An object is bytes: what it holds, and which buckets there are, may
+// not enter.
+package object
 
 import (
 	"bytes"
@@ -13,32 +15,34 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
-// ErrNoObject: the bucket has no object of this key. HeadObject returns it also without the bucket,
+// ErrNotFound: the bucket has no object of this key. Head returns it also without the bucket,
 // since S3 says no more there.
-var ErrNoObject = errors.New("no such object")
+var ErrNotFound = errors.New("no such object")
 
-// ObjectRef says where an object is in S3.
-type ObjectRef struct {
+// Ref says where an object is in S3.
+type Ref struct {
 	Bucket, Key string
 	// Region is the bucket's region; empty means the client's.
 	Region string
 }
 
 // String returns the object's URL, as the AWS CLI takes it.
-func (o ObjectRef) String() string { return "s3://" + o.Bucket + "/" + o.Key }
+func (o Ref) String() string { return "s3://" + o.Bucket + "/" + o.Key }
 
-func (o ObjectRef) region(opts *s3.Options) {
+func (o Ref) region(opts *s3.Options) {
 	if o.Region != "" {
 		opts.Region = o.Region
 	}
 }
 
-// PutObject writes an object, and returns the SHA-256 of its content in hex, as HeadObject does. S3
+// Put writes an object, and returns the SHA-256 of its content in hex, as Head does. S3
 // encrypts it with the KMS key, or as the bucket says if kmsKeyID is empty. S3 compares the content
 // with the digest before it keeps it.
-func (c *Client) PutObject(ctx context.Context, at ObjectRef, content []byte, kmsKeyID string) (sum string, err error) {
+func Put(ctx context.Context, c *aws.Client, at Ref, content []byte, kmsKeyID string) (sum string, err error) {
 	digest := sha256.Sum256(content)
 	in := &s3.PutObjectInput{
 		Bucket: &at.Bucket, Key: &at.Key, Body: bytes.NewReader(content), ContentType: sdk.String("application/octet-stream"),
@@ -53,9 +57,9 @@ func (c *Client) PutObject(ctx context.Context, at ObjectRef, content []byte, km
 	return hex.EncodeToString(digest[:]), nil
 }
 
-// GetObject returns the content of an object. An object of more than limit bytes is an error. The
-// error wraps ErrNoObject if there is none.
-func (c *Client) GetObject(ctx context.Context, at ObjectRef, limit int64) ([]byte, error) {
+// Get returns the content of an object. An object of more than limit bytes is an error. The
+// error wraps ErrNotFound if there is none.
+func Get(ctx context.Context, c *aws.Client, at Ref, limit int64) ([]byte, error) {
 	out, err := c.S3.GetObject(ctx, &s3.GetObjectInput{Bucket: &at.Bucket, Key: &at.Key}, at.region)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", at, noObject(err))
@@ -71,10 +75,10 @@ func (c *Client) GetObject(ctx context.Context, at ObjectRef, limit int64) ([]by
 	return content, nil
 }
 
-// HeadObject returns the SHA-256 of an object's content in hex, as S3 knows it. It is empty if S3
-// does not, because the object was not written by PutObject. The error wraps ErrNoObject if there is
+// Head returns the SHA-256 of an object's content in hex, as S3 knows it. It is empty if S3
+// does not, because the object was not written by Put. The error wraps ErrNotFound if there is
 // none.
-func (c *Client) HeadObject(ctx context.Context, at ObjectRef) (sum string, err error) {
+func Head(ctx context.Context, c *aws.Client, at Ref) (sum string, err error) {
 	out, err := c.S3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &at.Bucket, Key: &at.Key, ChecksumMode: types.ChecksumModeEnabled}, at.region)
 	if err != nil {
 		return "", fmt.Errorf("look at %s: %w", at, noObject(err))
@@ -85,14 +89,14 @@ func (c *Client) HeadObject(ctx context.Context, at ObjectRef) (sum string, err 
 	return sum, nil
 }
 
-// ObjectSum is HeadObject that reads an object of at most limit bytes if S3 does not know its
+// Sum is Head that reads an object of at most limit bytes if S3 does not know its
 // digest.
-func (c *Client) ObjectSum(ctx context.Context, at ObjectRef, limit int64) (string, error) {
-	sum, err := c.HeadObject(ctx, at)
+func Sum(ctx context.Context, c *aws.Client, at Ref, limit int64) (string, error) {
+	sum, err := Head(ctx, c, at)
 	if err != nil || sum != "" {
 		return sum, err
 	}
-	content, err := c.GetObject(ctx, at, limit)
+	content, err := Get(ctx, c, at, limit)
 	if err != nil {
 		return "", err
 	}
@@ -100,11 +104,11 @@ func (c *Client) ObjectSum(ctx context.Context, at ObjectRef, limit int64) (stri
 	return hex.EncodeToString(digest[:]), nil
 }
 
-// noObject adds ErrNoObject to S3's answer that there is no object. An answer without a body says
+// noObject adds ErrNotFound to S3's answer that there is no object. An answer without a body says
 // NotFound.
 func noObject(err error) error {
-	if IsCode(err, "NoSuchKey", "NotFound") {
-		return fmt.Errorf("%w: %w", ErrNoObject, err)
+	if aws.IsCode(err, "NoSuchKey", "NotFound") {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package aws
+package balancer
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// balancerBudget is several times what AWS takes until a load balancer forwards, which is two or three
+// budget is several times what AWS takes until a load balancer forwards, which is two or three
 // minutes.
-const balancerBudget = 15 * time.Minute
+const budget = 15 * time.Minute
 
 // check is a health check of targets.
 type healthCheck struct {
@@ -61,69 +62,69 @@ var (
 	}
 )
 
-// makeBalancer makes what does not exist, and waits until the load balancer forwards.
-func (c *Client) makeBalancer(ctx context.Context, p balancerParts, spec BalancerSpec) (balancerParts, error) {
+// makeParts makes what does not exist, and waits until the load balancer forwards.
+func makeParts(ctx context.Context, c *aws.Client, p parts, spec Spec) (parts, error) {
 	if err := p.fits(spec); err != nil {
 		return p, err
 	}
 	made := p.group == nil || p.balancer == nil || len(p.listeners) == 0
 	if p.group == nil {
 		out, err := c.ELB.CreateTargetGroup(ctx, &elb.CreateTargetGroupInput{
-			Name: sdk.String(spec.awsName()), VpcId: &spec.VPCID, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(PortAPI), TargetType: types.TargetTypeEnumInstance,
+			Name: sdk.String(spec.awsName()), VpcId: &spec.VPCID, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(aws.PortAPI), TargetType: types.TargetTypeEnumInstance,
 			HealthCheckProtocol: wantedCheck.protocol, HealthCheckPath: &wantedCheck.path, HealthCheckPort: &wantedCheck.port, Matcher: &types.Matcher{HttpCode: &wantedCheck.codes},
 			HealthCheckIntervalSeconds: &wantedCheck.interval, HealthCheckTimeoutSeconds: &wantedCheck.timeout,
 			HealthyThresholdCount: &wantedCheck.healthy, UnhealthyThresholdCount: &wantedCheck.unhealthy,
-			Tags: elbTags(c.balancerTags(spec)),
+			Tags: aws.ELBTags(tagsOf(c, spec)),
 		})
 		if err != nil {
-			return p, c.duplicate(ctx, spec, fmt.Errorf("make its target group: %w", err))
+			return p, duplicate(ctx, c, spec, fmt.Errorf("make its target group: %w", err))
 		}
 		p.group = &out.TargetGroups[0]
 	}
 	if p.balancer == nil {
 		in := &elb.CreateLoadBalancerInput{
 			Name: sdk.String(spec.awsName()), Type: types.LoadBalancerTypeEnumNetwork, Scheme: spec.scheme(), SubnetMappings: spec.mappings(true),
-			SecurityGroups: []string{spec.GroupID}, Tags: elbTags(c.balancerTags(spec)),
+			SecurityGroups: []string{spec.GroupID}, Tags: aws.ELBTags(tagsOf(c, spec)),
 		}
-		out, err := c.ELB.CreateLoadBalancer(ctx, in, c.retryELB(doubtAttempts, "SubnetNotFound", "InvalidSecurityGroup"))
-		if IsCode(err, "InvalidConfigurationRequest") { // something has the address, such as a load balancer that is being deleted
+		out, err := c.ELB.CreateLoadBalancer(ctx, in, c.RetryELB(aws.DoubtAttempts, "SubnetNotFound", "InvalidSecurityGroup"))
+		if aws.IsCode(err, "InvalidConfigurationRequest") { // something has the address, such as a load balancer that is being deleted
 			in.SubnetMappings = spec.mappings(false)
 			out, err = c.ELB.CreateLoadBalancer(ctx, in)
 		}
 		if err != nil {
-			return p, c.duplicate(ctx, spec, fmt.Errorf("make it: %w", err))
+			return p, duplicate(ctx, c, spec, fmt.Errorf("make it: %w", err))
 		}
 		p.balancer = &out.LoadBalancers[0]
 	}
 	if len(p.listeners) == 0 {
-		if err := c.listen(ctx, p, spec); err != nil {
+		if err := listen(ctx, c, p, spec); err != nil {
 			return p, fmt.Errorf("make its listener: %w", err)
 		}
 	}
 	if made {
-		if err := c.describeParts(ctx, &p); err != nil {
+		if err := describeParts(ctx, c, &p); err != nil {
 			return p, err
 		}
 	}
-	err := c.awaitBalancer(ctx, &p)
+	err := await(ctx, c, &p)
 	return p, err
 }
 
 // listen makes the listener.
-func (c *Client) listen(ctx context.Context, p balancerParts, spec BalancerSpec) error {
+func listen(ctx context.Context, c *aws.Client, p parts, spec Spec) error {
 	_, err := c.ELB.CreateListener(ctx, &elb.CreateListenerInput{
-		LoadBalancerArn: p.balancer.LoadBalancerArn, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(PortAPI),
-		DefaultActions: forwardTo(p.group.TargetGroupArn), Tags: elbTags(c.balancerTags(spec)),
-	}, c.elbUntilKnown())
-	return ignore(err, "DuplicateListener")
+		LoadBalancerArn: p.balancer.LoadBalancerArn, Protocol: types.ProtocolEnumTcp, Port: sdk.Int32(aws.PortAPI),
+		DefaultActions: forwardTo(p.group.TargetGroupArn), Tags: aws.ELBTags(tagsOf(c, spec)),
+	}, c.RetryELBUntilKnown())
+	return aws.Ignore(err, "DuplicateListener")
 }
 
 // duplicate turns the error of a create that came too late into a ClaimedError.
-func (c *Client) duplicate(ctx context.Context, spec BalancerSpec, err error) error {
-	if !IsCode(err, "DuplicateLoadBalancerName", "DuplicateTargetGroupName") {
+func duplicate(ctx context.Context, c *aws.Client, spec Spec, err error) error {
+	if !aws.IsCode(err, "DuplicateLoadBalancerName", "DuplicateTargetGroupName") {
 		return err
 	}
-	p, seen := c.balancerParts(ctx, spec)
+	p, seen := findParts(ctx, c, spec)
 	if seen != nil {
 		return errors.Join(err, seen)
 	}
@@ -137,12 +138,12 @@ func forwardTo(group *string) []types.Action {
 	return []types.Action{{Type: types.ActionTypeEnumForward, TargetGroupArn: group}}
 }
 
-// awaitBalancer waits until the load balancer forwards.
-func (c *Client) awaitBalancer(ctx context.Context, p *balancerParts) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, balancerBudget, fmt.Errorf("not within %s", balancerBudget))
+// await waits until the load balancer forwards.
+func await(ctx context.Context, c *aws.Client, p *parts) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("not within %s", budget))
 	defer cancel()
 	arn := sdk.ToString(p.balancer.LoadBalancerArn)
-	return poll(ctx, "wait until it forwards", func(ctx context.Context) (bool, string, error) {
+	return aws.Poll(ctx, "wait until it forwards", func(ctx context.Context) (bool, string, error) {
 		if p.balancer.State != nil {
 			switch p.balancer.State.Code {
 			case types.LoadBalancerStateEnumActive, types.LoadBalancerStateEnumActiveImpaired:
@@ -151,7 +152,7 @@ func (c *Client) awaitBalancer(ctx context.Context, p *balancerParts) error {
 				return false, "", fmt.Errorf("AWS could not make it: %s", sdk.ToString(p.balancer.State.Reason))
 			}
 		}
-		out, err := c.ELB.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: []string{arn}}, c.elbUntilKnown())
+		out, err := c.ELB.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: []string{arn}}, c.RetryELBUntilKnown())
 		if err != nil {
 			return false, "", err
 		}
@@ -160,13 +161,13 @@ func (c *Client) awaitBalancer(ctx context.Context, p *balancerParts) error {
 	})
 }
 
-// balancerRepairs compares what exists with what is wanted.
-func (c *Client) balancerRepairs(spec BalancerSpec, p balancerParts) []repair {
-	out := c.groupRepairs(spec, p)
+// repairsOf compares what exists with what is wanted.
+func repairsOf(c *aws.Client, spec Spec, p parts) []aws.Repair {
+	out := groupRepairs(c, spec, p)
 	arn := p.balancer.LoadBalancerArn
 	present, kept, wanted := p.subnets(spec)
 	if found, want := list(present), list(wanted); found != want {
-		out = append(out, repairOf(finding.Finding{Kind: finding.BalancerSubnets, Problem: finding.Value, Found: found, Wanted: want}, func(ctx context.Context) error {
+		out = append(out, aws.RepairOf(finding.Finding{Kind: finding.BalancerSubnets, Problem: finding.Value, Found: found, Wanted: want}, func(ctx context.Context) error {
 			// AWS changes the subnet of a zone only by leaving the zone.
 			for _, subnets := range [][]string{kept, wanted} {
 				if len(subnets) == 0 || list(subnets) == found {
@@ -180,32 +181,32 @@ func (c *Client) balancerRepairs(spec BalancerSpec, p balancerParts) []repair {
 		}))
 	}
 	if found := list(p.balancer.SecurityGroups); found != spec.GroupID {
-		out = append(out, repairOf(finding.Finding{Kind: finding.SecurityGroups, Problem: finding.Value, Found: found, Wanted: spec.GroupID}, func(ctx context.Context) error {
+		out = append(out, aws.RepairOf(finding.Finding{Kind: finding.SecurityGroups, Problem: finding.Value, Found: found, Wanted: spec.GroupID}, func(ctx context.Context) error {
 			_, err := c.ELB.SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: arn, SecurityGroups: []string{spec.GroupID}})
 			return err
 		}))
 	}
 	if differs := diffAttributes(balancerAttributes, p.attributes); len(differs) > 0 {
-		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+		out = append(out, aws.Repair{Findings: differs, Fix: func(ctx context.Context) error {
 			in := &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: arn}
-			for _, t := range elbTags(balancerAttributes) {
+			for _, t := range aws.ELBTags(balancerAttributes) {
 				in.Attributes = append(in.Attributes, types.LoadBalancerAttribute{Key: t.Key, Value: t.Value})
 			}
 			_, err := c.ELB.ModifyLoadBalancerAttributes(ctx, in)
 			return err
 		}})
 	}
-	tags := c.balancerTags(spec)
+	tags := tagsOf(c, spec)
 	for _, part := range p.arns() {
-		if differs := diffTags(tags, p.tags[part]); len(differs) > 0 {
-			out = append(out, repair{findings: differs, fix: func(ctx context.Context) error { return c.writeTags(ctx, []string{part}, tags) }})
+		if differs := aws.DiffTags(tags, p.tags[part]); len(differs) > 0 {
+			out = append(out, aws.Repair{Findings: differs, Fix: func(ctx context.Context) error { return c.WriteTags(ctx, []string{part}, tags) }})
 		}
 	}
-	return append(out, c.listenerRepairs(spec, p)...)
+	return append(out, listenerRepairs(c, spec, p)...)
 }
 
 // mappings are the subnets of a new load balancer, with the addresses that it takes there or any.
-func (s BalancerSpec) mappings(chosen bool) (out []types.SubnetMapping) {
+func (s Spec) mappings(chosen bool) (out []types.SubnetMapping) {
 	for _, zone := range slices.Sorted(maps.Keys(s.Subnets)) {
 		first := s.Subnets[zone][0]
 		m := types.SubnetMapping{SubnetId: &first.ID}
@@ -218,12 +219,12 @@ func (s BalancerSpec) mappings(chosen bool) (out []types.SubnetMapping) {
 }
 
 // subnets returns the subnets that a load balancer has, those of them that it keeps, and those that it is to have.
-func (p balancerParts) subnets(spec BalancerSpec) (present, kept, wanted []string) {
+func (p parts) subnets(spec Spec) (present, kept, wanted []string) {
 	for _, z := range p.balancer.AvailabilityZones {
 		present = append(present, sdk.ToString(z.SubnetId))
 	}
 	for _, zone := range slices.Sorted(maps.Keys(spec.Subnets)) {
-		stays := slices.IndexFunc(spec.Subnets[zone], func(s BalancerSubnet) bool { return slices.Contains(present, s.ID) })
+		stays := slices.IndexFunc(spec.Subnets[zone], func(s Subnet) bool { return slices.Contains(present, s.ID) })
 		if stays >= 0 {
 			kept, wanted = append(kept, spec.Subnets[zone][stays].ID), append(wanted, spec.Subnets[zone][stays].ID)
 		} else {
@@ -234,40 +235,40 @@ func (p balancerParts) subnets(spec BalancerSpec) (present, kept, wanted []strin
 }
 
 // listenerRepairs compares the listeners: there is one, on the API's port.
-func (c *Client) listenerRepairs(spec BalancerSpec, p balancerParts) (out []repair) {
+func listenerRepairs(c *aws.Client, spec Spec, p parts) (out []aws.Repair) {
 	listens := false
 	for _, l := range p.listeners {
-		if sdk.ToInt32(l.Port) != PortAPI || l.Protocol != types.ProtocolEnumTcp {
-			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(sdk.ToInt32(l.Port)), Problem: finding.NotWanted}, func(ctx context.Context) error {
+		if sdk.ToInt32(l.Port) != aws.PortAPI || l.Protocol != types.ProtocolEnumTcp {
+			out = append(out, aws.RepairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(sdk.ToInt32(l.Port)), Problem: finding.NotWanted}, func(ctx context.Context) error {
 				_, err := c.ELB.DeleteListener(ctx, &elb.DeleteListenerInput{ListenerArn: l.ListenerArn})
-				return ignore(err, "ListenerNotFound")
+				return aws.Ignore(err, "ListenerNotFound")
 			}))
 			continue
 		}
 		listens = true
 		if p.group != nil && (len(l.DefaultActions) != 1 || sdk.ToString(l.DefaultActions[0].TargetGroupArn) != sdk.ToString(p.group.TargetGroupArn)) {
-			out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(PortAPI), Problem: finding.Elsewhere}, func(ctx context.Context) error {
+			out = append(out, aws.RepairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(aws.PortAPI), Problem: finding.Elsewhere}, func(ctx context.Context) error {
 				_, err := c.ELB.ModifyListener(ctx, &elb.ModifyListenerInput{ListenerArn: l.ListenerArn, DefaultActions: forwardTo(p.group.TargetGroupArn)})
 				return err
 			}))
 		}
 	}
 	if !listens {
-		out = append(out, repairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(PortAPI), Problem: finding.Missing}, func(ctx context.Context) error {
-			return c.listen(ctx, p, spec)
+		out = append(out, aws.RepairOf(finding.Finding{Kind: finding.Listener, Target: fmt.Sprint(aws.PortAPI), Problem: finding.Missing}, func(ctx context.Context) error {
+			return listen(ctx, c, p, spec)
 		}))
 	}
 	return out
 }
 
 // groupRepairs compares the target group.
-func (c *Client) groupRepairs(spec BalancerSpec, p balancerParts) (out []repair) {
+func groupRepairs(c *aws.Client, spec Spec, p parts) (out []aws.Repair) {
 	if p.group == nil { // an apply makes it before anything is compared
-		return []repair{repairOf(finding.Finding{Kind: finding.TargetGroup, Problem: finding.Missing}, func(context.Context) error { return nil })}
+		return []aws.Repair{aws.RepairOf(finding.Finding{Kind: finding.TargetGroup, Problem: finding.Missing}, func(context.Context) error { return nil })}
 	}
 	group := p.group.TargetGroupArn
 	if found := checkOf(*p.group); found != wantedCheck {
-		out = append(out, repairOf(finding.Finding{Kind: finding.HealthCheck, Problem: finding.Value, Found: found.String(), Wanted: wantedCheck.String()}, func(ctx context.Context) error {
+		out = append(out, aws.RepairOf(finding.Finding{Kind: finding.HealthCheck, Problem: finding.Value, Found: found.String(), Wanted: wantedCheck.String()}, func(ctx context.Context) error {
 			_, err := c.ELB.ModifyTargetGroup(ctx, &elb.ModifyTargetGroupInput{
 				TargetGroupArn: group, HealthCheckProtocol: wantedCheck.protocol, HealthCheckPath: &wantedCheck.path, HealthCheckPort: &wantedCheck.port,
 				HealthCheckIntervalSeconds: &wantedCheck.interval, HealthCheckTimeoutSeconds: &wantedCheck.timeout, HealthyThresholdCount: &wantedCheck.healthy,
@@ -277,9 +278,9 @@ func (c *Client) groupRepairs(spec BalancerSpec, p balancerParts) (out []repair)
 		}))
 	}
 	if differs := diffAttributes(groupAttributes, p.attributes); len(differs) > 0 {
-		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+		out = append(out, aws.Repair{Findings: differs, Fix: func(ctx context.Context) error {
 			in := &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: group}
-			for _, t := range elbTags(groupAttributes) {
+			for _, t := range aws.ELBTags(groupAttributes) {
 				in.Attributes = append(in.Attributes, types.TargetGroupAttribute{Key: t.Key, Value: t.Value})
 			}
 			_, err := c.ELB.ModifyTargetGroupAttributes(ctx, in)
@@ -301,16 +302,16 @@ func (c *Client) groupRepairs(spec BalancerSpec, p balancerParts) (out []repair)
 		}
 	}
 	if len(missing) > 0 {
-		out = append(out, repair{findings: absent, fix: func(ctx context.Context) error {
+		out = append(out, aws.Repair{Findings: absent, Fix: func(ctx context.Context) error {
 			// An instance that is starting cannot be a target yet.
-			_, err := c.ELB.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: missing}, c.retryELB(heldAttempts, "InvalidTarget", "TargetGroupNotFound"))
+			_, err := c.ELB.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: missing}, c.RetryELB(aws.HeldAttempts, "InvalidTarget", "TargetGroupNotFound"))
 			return err
 		}})
 	}
 	if len(others) > 0 {
-		out = append(out, repair{findings: present, fix: func(ctx context.Context) error {
+		out = append(out, aws.Repair{Findings: present, Fix: func(ctx context.Context) error {
 			_, err := c.ELB.DeregisterTargets(ctx, &elb.DeregisterTargetsInput{TargetGroupArn: group, Targets: others})
-			return ignore(err, "InvalidTarget")
+			return aws.Ignore(err, "InvalidTarget")
 		}})
 	}
 	return out
