@@ -23,24 +23,20 @@ func StateOf(i types.Instance) types.InstanceStateName {
 	return i.State.Name
 }
 
-// instanceLookup answers who asks for an instance by its id. It asks with a filter, for which EC2 has a larger token
+// instanceLookup returns what answers who asks for an instance by its id. It asks with a filter, for which EC2 has a larger token
 // bucket than for ids.
 // https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
-type instanceLookup struct {
-	lookup[string, types.Instance]
-}
-
-func newInstanceLookup(c *Client) *instanceLookup {
-	return &instanceLookup{lookup[string, types.Instance]{limit: filterValues, describe: c.describeInstances}}
+func instanceLookup(c *Client) *lookup[string, types.Instance] {
+	return Kept(c, func(c *Client) *lookup[string, types.Instance] { return newLookup(c, filterValues, describeInstances) })
 }
 
 // askInstance returns an instance by its id, with a call that it shares with all who ask at the same time. ok is false
 // if EC2 does not show it, perhaps not yet.
 func (c *Client) askInstance(ctx context.Context, id string) (i types.Instance, ok bool, err error) {
-	return Kept(c, newInstanceLookup).ask(ctx, id)
+	return instanceLookup(c).ask(ctx, id)
 }
 
-func (c *Client) describeInstances(ctx context.Context, ids []string) (map[string]types.Instance, error) {
+func describeInstances(ctx context.Context, c *Client, ids []string) (map[string]types.Instance, error) {
 	out := map[string]types.Instance{}
 	err := c.eachInstance(ctx, func(i types.Instance) { out[sdk.ToString(i.InstanceId)] = i }, filter("instance-id", ids...))
 	return out, err

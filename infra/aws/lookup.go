@@ -15,7 +15,6 @@ import (
 // The more things are asked about, the longer are the pauses between calls. So the number of calls a
 // second falls as the number of machines grows that are waited for.
 type lookup[K comparable, V any] struct {
-	// describe returns what was found of the keys. Its context ends once nobody waits for the answer.
 	describe func(ctx context.Context, keys []K) (map[K]V, error)
 	limit    int // keys of one call
 
@@ -23,6 +22,12 @@ type lookup[K comparable, V any] struct {
 	next *round[K, V]    // takes questions; nil if there is none yet
 	last *round[K, V]    // the one before next, whose call may be under way
 	seen map[K]time.Time // when keys were last in a call, for lookupMemory
+}
+
+// newLookup returns a lookup with calls of at most limit keys. describe returns what was found of them. Its context
+// ends once nobody waits for the answer.
+func newLookup[K comparable, V any](c *Client, limit int, describe func(ctx context.Context, c *Client, keys []K) (map[K]V, error)) *lookup[K, V] {
+	return &lookup[K, V]{limit: limit, describe: func(ctx context.Context, keys []K) (map[K]V, error) { return describe(ctx, c, keys) }}
 }
 
 const (

@@ -43,7 +43,7 @@ func creditsSpec(option string) *types.CreditSpecificationRequest {
 // describeCredits returns the credit options of those instances that have one. Asked with a filter, EC2 fails
 // for no instance that is not burstable, and lists only those with the option unlimited: the others of the
 // burstable ones are standard.
-func (c *Client) describeCredits(ctx context.Context, ids []string) (map[string]string, error) {
+func describeCredits(ctx context.Context, c *Client, ids []string) (map[string]string, error) {
 	out := map[string]string{}
 	for some := range slices.Chunk(ids, filterValues) {
 		pages := ec2.NewDescribeInstanceCreditSpecificationsPaginator(c.EC2, &ec2.DescribeInstanceCreditSpecificationsInput{
@@ -100,7 +100,7 @@ func (c *Client) changeCredits(ctx context.Context, id, option string) error {
 // creditsAfter gives an instance that has got another type the wanted credit option: before, its type may
 // have had none.
 func (c *Client) creditsAfter(ctx context.Context, spec MachineSpec, id string) error {
-	found, err := c.describeCredits(ctx, []string{id})
+	found, err := describeCredits(ctx, c, []string{id})
 	var o observation
 	if o.setCredits(found[id]); err != nil || o.credits == spec.CPUCredits {
 		return err

@@ -25,10 +25,10 @@ type machineMemory struct {
 // with filters, for which EC2 has a larger token bucket than for ids.
 // https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
 type machineLookups struct {
-	machines lookup[machineName, []types.Instance] // also terminated ones that EC2 still lists
-	attached lookup[string, []types.Volume]        // all volumes of an instance, by its id
-	credits  lookup[string, string]                // credit options of instances by id, of those that EC2 lists
-	healthy  lookup[string, bool]                  // whether EC2's reachability checks have passed, by instance id
+	machines *lookup[machineName, []types.Instance] // also terminated ones that EC2 still lists
+	attached *lookup[string, []types.Volume]        // all volumes of an instance, by its id
+	credits  *lookup[string, string]                // credit options of instances by id, of those that EC2 lists
+	healthy  *lookup[string, bool]                  // whether EC2's reachability checks have passed, by instance id
 }
 
 // machineName is the name of a machine in its cluster.
@@ -41,15 +41,15 @@ const statusIDs = 100
 func machineMemoryOf(c *Client) *machineMemory {
 	return Kept(c, func(c *Client) *machineMemory {
 		return &machineMemory{lookups: machineLookups{
-			machines: lookup[machineName, []types.Instance]{limit: filterValues, describe: c.describeMachines},
-			attached: lookup[string, []types.Volume]{limit: filterValues, describe: c.describeAttached},
-			credits:  lookup[string, string]{limit: filterValues, describe: c.describeCredits},
-			healthy:  lookup[string, bool]{limit: statusIDs, describe: c.describeHealth},
+			machines: newLookup(c, filterValues, describeMachines),
+			attached: newLookup(c, filterValues, describeAttached),
+			credits:  newLookup(c, filterValues, describeCredits),
+			healthy:  newLookup(c, statusIDs, describeHealth),
 		}}
 	})
 }
 
-func (c *Client) describeMachines(ctx context.Context, wanted []machineName) (map[machineName][]types.Instance, error) {
+func describeMachines(ctx context.Context, c *Client, wanted []machineName) (map[machineName][]types.Instance, error) {
 	var clusters, names []string
 	for _, w := range wanted {
 		clusters, names = append(clusters, w.cluster), append(names, w.name)
@@ -67,7 +67,7 @@ func (c *Client) describeMachines(ctx context.Context, wanted []machineName) (ma
 	return out, err
 }
 
-func (c *Client) describeAttached(ctx context.Context, instances []string) (map[string][]types.Volume, error) {
+func describeAttached(ctx context.Context, c *Client, instances []string) (map[string][]types.Volume, error) {
 	pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", instances...)}})
 	out := map[string][]types.Volume{}
 	for pages.HasMorePages() {
@@ -85,7 +85,7 @@ func (c *Client) describeAttached(ctx context.Context, instances []string) (map[
 	return out, nil
 }
 
-func (c *Client) describeHealth(ctx context.Context, ids []string) (map[string]bool, error) {
+func describeHealth(ctx context.Context, c *Client, ids []string) (map[string]bool, error) {
 	out, err := c.EC2.DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{InstanceIds: ids})
 	if IsCode(err, "InvalidInstanceID.NotFound") {
 		return nil, nil // one has disappeared: its waiter will not ask again

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
@@ -44,7 +43,10 @@ func TestUnknownProfile(t *testing.T) {
 		"Value (us-east-1z) for parameter availabilityZone is invalid. Subnets can currently only be created in …": false,
 	} {
 		err := fmt.Errorf("launch: %w", &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: message})
-		c := &Client{retryers: retryers{ec2: sdk.NopRetryer{}}}
+		c, failed := New(t.Context(), Config{Region: "eu-central-1"})
+		if failed != nil {
+			t.Fatal(failed)
+		}
 		var o ec2.Options
 		c.RetryUntilKnown()(&o)
 		want := 1
@@ -61,10 +63,10 @@ func TestUnknownProfile(t *testing.T) {
 			t.Errorf("%s: %d attempts, want %d; about the argument: %t; advice: %q", message, attempts, want, named, Advice(err))
 		}
 	}
-	if err := aboutProfile(&DeniedError{Action: "ec2:RunInstances", err: errors.New("no")}); errors.As(err, new(*invalid.Field)) {
+	if err := aboutProfile(&DeniedError{Action: "ec2:RunInstances"}); errors.As(err, new(*invalid.Field)) {
 		t.Errorf("about the argument: %v", err)
 	}
-	if err := aboutProfile(&DeniedError{Action: "iam:PassRole", err: errors.New("no")}); !errors.As(err, new(*invalid.Field)) {
+	if err := aboutProfile(&DeniedError{Action: "iam:PassRole"}); !errors.As(err, new(*invalid.Field)) {
 		t.Errorf("not about the argument: %v", err)
 	}
 	if aboutProfile(nil) != nil {

@@ -178,7 +178,7 @@ func (c *Client) confirmNetwork(ctx context.Context, spec NetworkSpec) error {
 		return nil
 	case lost == nil:
 		lost = b.takeParts(ctx, left)
-		if IsCode(lost, notYet...) { // whoever has lost it has deleted it meanwhile
+		if isUnknown(lost) { // whoever has lost it has deleted it meanwhile
 			lost = b.keepsVPC(ctx)
 		}
 	}

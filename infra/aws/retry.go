@@ -26,6 +26,9 @@ var notYet = []string{
 	"InvalidInstanceConnectEndpointId.NotFound",
 }
 
+// isUnknown reports whether EC2 does not know a resource: it does not exist, any more or yet.
+func isUnknown(err error) bool { return IsCode(err, notYet...) }
+
 const (
 	// SettleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
 	// enough if something is really missing.

@@ -14,7 +14,7 @@ import (
 
 // routeTables returns all route tables of a VPC.
 func (c *Client) routeTables(ctx context.Context, vpc string) ([]types.RouteTable, error) {
-	found, err := c.describeTables(ctx, []string{vpc})
+	found, err := describeTables(ctx, c, []string{vpc})
 	if err != nil {
 		return nil, fmt.Errorf("describe the route tables of %s: %w", vpc, err)
 	}
@@ -157,18 +157,18 @@ func associated(t types.RouteTable, subnet string) bool {
 
 // routeMemory is what the client keeps about route tables.
 type routeMemory struct {
-	tables   lookup[string, []types.RouteTable] // all of a VPC, by its id
-	together shared[[]types.RouteTable]         // the same for a refresh, by VPC
+	tables   *lookup[string, []types.RouteTable] // all of a VPC, by its id
+	together shared[[]types.RouteTable]          // the same for a refresh, by VPC
 	settled  tableCache
 }
 
 func routeMemoryOf(c *Client) *routeMemory {
 	return Kept(c, func(c *Client) *routeMemory {
-		return &routeMemory{tables: lookup[string, []types.RouteTable]{limit: filterValues, describe: c.describeTables}}
+		return &routeMemory{tables: newLookup(c, filterValues, describeTables)}
 	})
 }
 
-func (c *Client) describeTables(ctx context.Context, vpcs []string) (map[string][]types.RouteTable, error) {
+func describeTables(ctx context.Context, c *Client, vpcs []string) (map[string][]types.RouteTable, error) {
 	pages := ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("vpc-id", vpcs...)}})
 	out := map[string][]types.RouteTable{}
 	for pages.HasMorePages() {

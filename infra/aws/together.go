@@ -67,7 +67,7 @@ func (c *Client) creditsTogether(ctx context.Context, spec MachineSpec, all mach
 	}
 	id := sdk.ToString(o.instance.InstanceId)
 	listed, err := machineMemoryOf(c).credits.get(ctx, spec.Cluster, id, c.Changes(), func(ctx context.Context) (map[string]string, error) {
-		return c.describeCredits(ctx, slices.Sorted(maps.Keys(all.volumes)))
+		return describeCredits(ctx, c, slices.Sorted(maps.Keys(all.volumes)))
 	})
 	o.setCredits(listed[id])
 	return err
@@ -97,7 +97,7 @@ func (c *Client) clusterMachines(ctx context.Context, cluster string) (machinesT
 		return out, err
 	}
 	for some := range slices.Chunk(ids, filterValues) {
-		attached, err := c.describeAttached(ctx, some)
+		attached, err := describeAttached(ctx, c, some)
 		if err != nil {
 			return out, fmt.Errorf("describe its volumes: %w", err)
 		}

@@ -119,11 +119,10 @@ func tunnelRefusal(resp *http.Response) error {
 		said.ErrorCode = strings.ReplaceAll(http.StatusText(resp.StatusCode), " ", "")
 	}
 	err := error(&smithy.GenericAPIError{Code: said.ErrorCode, Message: cmp.Or(said.Message, resp.Status)})
-	switch {
-	case slices.Contains(deniedCodes, said.ErrorCode):
-		denied := readDenied(err)
-		denied.Action = cmp.Or(denied.Action, tunnelAction)
-		return denied
+	denied := (*DeniedError)(nil)
+	switch named := nameAction(err, tunnelAction); {
+	case errors.As(named, &denied):
+		return named
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError || slices.Contains(busyCodes, said.ErrorCode):
 		return &tunnelBusyError{err}
 	}
