@@ -12,12 +12,12 @@ import (
 )
 
 func TestClientToken(t *testing.T) {
-	a := clientToken("demo", "machine", "worker-0", "")
-	if a != clientToken("demo", "machine", "worker-0", "") || len(a) != 64 {
+	a := ClientToken("demo", "machine", "worker-0", "")
+	if a != ClientToken("demo", "machine", "worker-0", "") || len(a) != 64 {
 		t.Errorf("token %q is not deterministic, or longer than EC2 takes", a)
 	}
 	for _, b := range []string{
-		clientToken("demo", "machine", "worker-0", "1"), clientToken("demo", "machine", "worker-1", ""), clientToken("dem", "omachine", "worker-0", ""),
+		ClientToken("demo", "machine", "worker-0", "1"), ClientToken("demo", "machine", "worker-1", ""), ClientToken("dem", "omachine", "worker-0", ""),
 	} {
 		if a == b {
 			t.Error("different things share a token")

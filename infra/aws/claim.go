@@ -36,7 +36,7 @@ func (c Claim) run() string {
 	return run
 }
 
-// tags returns the tags of what carries the claim.
+// Tags returns the tags of what carries the claim.
 func (c Claim) Tags() map[string]string {
 	if c.ID == "" {
 		return nil
@@ -58,10 +58,10 @@ func (c Claim) settledTag(at time.Time) map[string]string {
 	return map[string]string{TagSettled: c.run() + " " + at.UTC().Format(time.RFC3339)}
 }
 
-// holder is whose something is, as its tags say.
+// Holder is whose something is, as its tags say.
 type Holder struct {
 	Claim
-	// settled says that a state is known to hold the claim. A create that was interrupted never
+	// Settled says that a state is known to hold the claim. A create that was interrupted never
 	// settles.
 	Settled bool
 }
@@ -74,7 +74,7 @@ func HolderOf(tags map[string]string) Holder {
 	return h
 }
 
-// unsettled reports whether there is a claim that no state is known to hold.
+// Unsettled reports whether there is a claim that no state is known to hold.
 func (h Holder) Unsettled() bool { return h.ID != "" && !h.Settled }
 
 // ClaimedError says that something is another's, or that nothing says whose it is.
@@ -99,7 +99,7 @@ func (e *ClaimedError) Error() string {
 	return fmt.Sprintf("%s is another's: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
 }
 
-// judge decides about something that is held by h. known says that the caller knows it by its id,
+// Judge decides about something that is held by h. known says that the caller knows it by its id,
 // and not only by the name of its cluster. take is set if the claim has to be written first: what
 // an interrupted create has left, or what is to be adopted. The error is a ClaimedError.
 func (c Claim) Judge(what string, h Holder, known bool) (take bool, err error) {

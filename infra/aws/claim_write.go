@@ -65,9 +65,9 @@ func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map
 	return out, nil
 }
 
-// filterValues is how many values EC2 takes in one filter.
+// FilterValues is how many values EC2 takes in one filter.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
-const filterValues = 200
+const FilterValues = 200
 
 // TakeOver writes the claim on what another create has left. What is adopted is settled with it,
 // since its old claim may have been.
@@ -106,7 +106,7 @@ func IsClaimed(err error) bool {
 	return errors.As(err, &claimed)
 }
 
-// raced marks a ClaimedError that a create has met after it had begun: another create of the same
+// Raced marks a ClaimedError that a create has met after it had begun: another create of the same
 // name was faster.
 func Raced(err error) error {
 	var claimed *ClaimedError

@@ -53,9 +53,9 @@ func permission(service, operation string) string {
 	return service + ":" + operation
 }
 
-// nameAction returns AWS' refusal for want of a permission as a DeniedError, whose action is the given one if AWS names
+// NameAction returns AWS' refusal for want of a permission as a DeniedError, whose action is the given one if AWS names
 // none, and any other error as it is.
-func nameAction(err error, action string) error {
+func NameAction(err error, action string) error {
 	if !IsCode(err, deniedCodes...) {
 		return err
 	}
@@ -71,7 +71,7 @@ func nameDenied(service string) func(*middleware.Stack) error {
 		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("NameDenied",
 			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 				out, meta, err := next.HandleInitialize(ctx, in)
-				return out, meta, nameAction(err, permission(service, middleware.GetOperationName(ctx)))
+				return out, meta, NameAction(err, permission(service, middleware.GetOperationName(ctx)))
 			}), middleware.After)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// isGone reports whether an instance is in a state from which it does not return.
-func isGone(i types.Instance) bool {
+// IsGone reports whether an instance is in a state from which it does not return.
+func IsGone(i types.Instance) bool {
 	return StateOf(i) == types.InstanceStateNameShuttingDown || StateOf(i) == types.InstanceStateNameTerminated
 }
 
@@ -26,24 +26,24 @@ func StateOf(i types.Instance) types.InstanceStateName {
 // instanceLookup returns what answers who asks for an instance by its id. It asks with a filter, for which EC2 has a larger token
 // bucket than for ids.
 // https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
-func instanceLookup(c *Client) *lookup[string, types.Instance] {
-	return Kept(c, func(c *Client) *lookup[string, types.Instance] { return newLookup(c, filterValues, describeInstances) })
+func instanceLookup(c *Client) *Lookup[string, types.Instance] {
+	return Kept(c, func(c *Client) *Lookup[string, types.Instance] { return NewLookup(c, FilterValues, describeInstances) })
 }
 
-// askInstance returns an instance by its id, with a call that it shares with all who ask at the same time. ok is false
+// AskInstance returns an instance by its id, with a call that it shares with all who ask at the same time. ok is false
 // if EC2 does not show it, perhaps not yet.
-func (c *Client) askInstance(ctx context.Context, id string) (i types.Instance, ok bool, err error) {
-	return instanceLookup(c).ask(ctx, id)
+func (c *Client) AskInstance(ctx context.Context, id string) (i types.Instance, ok bool, err error) {
+	return instanceLookup(c).Ask(ctx, id)
 }
 
 func describeInstances(ctx context.Context, c *Client, ids []string) (map[string]types.Instance, error) {
 	out := map[string]types.Instance{}
-	err := c.eachInstance(ctx, func(i types.Instance) { out[sdk.ToString(i.InstanceId)] = i }, filter("instance-id", ids...))
+	err := c.EachInstance(ctx, func(i types.Instance) { out[sdk.ToString(i.InstanceId)] = i }, Filter("instance-id", ids...))
 	return out, err
 }
 
-// eachInstance calls take for each instance that the filters match, in pages of the largest size.
-func (c *Client) eachInstance(ctx context.Context, take func(types.Instance), filters ...types.Filter) error {
+// EachInstance calls take for each instance that the filters match, in pages of the largest size.
+func (c *Client) EachInstance(ctx context.Context, take func(types.Instance), filters ...types.Filter) error {
 	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: sdk.Int32(1000)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -59,7 +59,7 @@ func (c *Client) eachInstance(ctx context.Context, take func(types.Instance), fi
 	return nil
 }
 
-// instance returns one instance. The error is ErrNotFound if it certainly does not exist any more.
+// Instance returns one instance. The error is ErrNotFound if it certainly does not exist any more.
 func (c *Client) Instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
 	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, opts...)
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
@@ -71,7 +71,7 @@ func (c *Client) Instance(ctx context.Context, id string, opts ...func(*ec2.Opti
 	for _, r := range out.Reservations {
 		for _, i := range r.Instances {
 			if sdk.ToString(i.InstanceId) == id {
-				if isGone(i) {
+				if IsGone(i) {
 					return i, goneError(i)
 				}
 				return i, nil
@@ -97,11 +97,11 @@ func StateReason(i types.Instance) string {
 // all.
 func (c *Client) WatchInstance(ctx context.Context, id string, attempts int) (types.Instance, error) {
 	for attempt := 1; ; attempt++ {
-		i, ok, err := c.askInstance(ctx, id)
+		i, ok, err := c.AskInstance(ctx, id)
 		switch {
 		case err != nil:
 			return i, fmt.Errorf("describe instance %s: %w", id, err)
-		case ok && isGone(i):
+		case ok && IsGone(i):
 			return i, goneError(i)
 		case ok:
 			return i, nil

@@ -24,7 +24,7 @@ func backoff(attempt int) time.Duration {
 	return d
 }
 
-// poll calls ready until it returns true or an error, or ctx ends. The last string it returned goes
+// Poll calls ready until it returns true or an error, or ctx ends. The last string it returned goes
 // into the error.
 func Poll(ctx context.Context, what string, ready func(context.Context) (bool, string, error)) error {
 	last := "nothing seen yet"

@@ -6,7 +6,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// repair is the differences of one resource and the calls that remove them.
+// Repair is the differences of one resource and the calls that remove them.
 type Repair struct {
 	Findings []finding.Finding // of one subject; at least one
 	Fix      func(context.Context) error

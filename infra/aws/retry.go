@@ -26,8 +26,8 @@ var notYet = []string{
 	"InvalidInstanceConnectEndpointId.NotFound",
 }
 
-// isUnknown reports whether EC2 does not know a resource: it does not exist, any more or yet.
-func isUnknown(err error) bool { return IsCode(err, notYet...) }
+// IsUnknown reports whether EC2 does not know a resource: it does not exist, any more or yet.
+func IsUnknown(err error) bool { return IsCode(err, notYet...) }
 
 const (
 	// SettleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
@@ -82,8 +82,8 @@ func (p *codeRetryer) lastRefusal(ctx context.Context, in middleware.InitializeI
 // RetryInDoubt makes a call retry while EC2 may briefly not know what existed a moment ago.
 func (c *Client) RetryInDoubt() func(*ec2.Options) { return c.RetryOn(DoubtAttempts, notYet...) }
 
-// retryUntilFree makes a launch retry while EC2 holds its private address, and as RetryInDoubt does.
-func (c *Client) retryUntilFree() func(*ec2.Options) {
+// RetryUntilFree makes a launch retry while EC2 holds its private address, and as RetryInDoubt does.
+func (c *Client) RetryUntilFree() func(*ec2.Options) {
 	return c.RetryOn(HeldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...)
 }
 
@@ -106,7 +106,7 @@ type codeRetryer struct {
 
 // own reports whether the error is one of those that the retryer retries itself.
 func (p *codeRetryer) own(err error) bool {
-	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && unknownProfile(err)
+	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && UnknownProfile(err)
 }
 
 // unknownTags reports whether err may mean that EC2 does not know the tags of a resource yet.

@@ -48,8 +48,8 @@ func (c *Client) WriteTags(ctx context.Context, things []string, tags map[string
 func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]string, error) {
 	out := map[string]string{}
 	ids, arns := byService(things)
-	for some := range slices.Chunk(ids, filterValues) {
-		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", some...), filter("key", TagClaim)}})
+	for some := range slices.Chunk(ids, FilterValues) {
+		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{Filter("resource-id", some...), Filter("key", TagClaim)}})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {

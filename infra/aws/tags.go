@@ -37,7 +37,7 @@ const (
 	TagFileSystem = "k8s-from-scratch/file-system"
 	TagMountPoint = "k8s-from-scratch/mount-point"
 	// TagRoll says by which image a machine wants to be replaced when there is a newer one; see
-	// Client.NextInRoll.
+	// machine.NextInRoll.
 	TagRoll = "k8s-from-scratch/roll"
 	// TagUser is the login user made by cloud-init.
 	TagUser = "k8s-from-scratch/user"
@@ -45,9 +45,9 @@ const (
 
 // Values of TagKind that several packages know.
 const (
-	kindNetwork = "network"
-	kindMachine = "machine"
-	kindVolume  = "volume"
+	KindNetwork = "network"
+	KindMachine = "machine"
+	KindVolume  = "volume"
 )
 
 // OwnedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
@@ -104,11 +104,11 @@ func TagSpecification(kind types.ResourceType, tags map[string]string) types.Tag
 	return types.TagSpecification{ResourceType: kind, Tags: EC2Tags(tags)}
 }
 
-func filter(name string, values ...string) types.Filter {
+func Filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: sdk.String(name), Values: values}
 }
 
-func TagFilter(key string, values ...string) types.Filter { return filter("tag:"+key, values...) }
+func TagFilter(key string, values ...string) types.Filter { return Filter("tag:"+key, values...) }
 
 // DiffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
 // aws:*) and are no drift.
@@ -125,9 +125,9 @@ func DiffTags(wanted, found map[string]string) []finding.Finding {
 	return out
 }
 
-// clientToken is deterministic, so that EC2 takes a call repeated after an interruption for the
+// ClientToken is deterministic, so that EC2 takes a call repeated after an interruption for the
 // same call. Another generation makes it a new one.
-func clientToken(parts ...string) string {
+func ClientToken(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
 }
@@ -148,11 +148,11 @@ func ELBTagMap(tags []elbtypes.Tag) map[string]string {
 	return out
 }
 
-// compareStrings compares ids, as EC2 returns them.
-func compareStrings(a, b *string) int { return strings.Compare(sdk.ToString(a), sdk.ToString(b)) }
+// CompareStrings compares ids, as EC2 returns them.
+func CompareStrings(a, b *string) int { return strings.Compare(sdk.ToString(a), sdk.ToString(b)) }
 
-// nonZero returns nil for the zero value, which stands for what is not said.
-func nonZero[T comparable](v T) *T {
+// NonZero returns nil for the zero value, which stands for what is not said.
+func NonZero[T comparable](v T) *T {
 	var zero T
 	if v == zero {
 		return nil

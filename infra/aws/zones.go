@@ -16,16 +16,16 @@ import (
 // DefaultInstanceType is the instance type of machines for which none is given.
 const DefaultInstanceType = "t3.small"
 
-// offeringZones returns the availability zones of the region that offer each of the instance types,
+// OfferingZones returns the availability zones of the region that offer each of the instance types,
 // sorted. A type that the region does not know has none.
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
-func (c *Client) offeringZones(ctx context.Context, instanceTypes ...string) (map[string][]string, error) {
+func (c *Client) OfferingZones(ctx context.Context, instanceTypes ...string) (map[string][]string, error) {
 	zones := map[string][]string{}
 	for _, t := range instanceTypes {
 		zones[t] = nil
 	}
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(c.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
-		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{filter("instance-type", instanceTypes...)},
+		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{Filter("instance-type", instanceTypes...)},
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -42,8 +42,8 @@ func (c *Client) offeringZones(ctx context.Context, instanceTypes ...string) (ma
 	return zones, nil
 }
 
-// inZones says where an instance type is offered.
-func inZones(zones []string) string {
+// InZones says where an instance type is offered.
+func InZones(zones []string) string {
 	if len(zones) == 0 {
 		return "is not offered in this region"
 	}
@@ -70,14 +70,14 @@ type zoneCache struct {
 	subnets map[string]string   // by id
 }
 
-// offersOf returns the zones that offer an instance type, as offeringZones does.
+// offersOf returns the zones that offer an instance type, as OfferingZones does.
 func (c *Client) offersOf(ctx context.Context, instanceType string) ([]string, error) {
 	c.zones.mu.Lock()
 	defer c.zones.mu.Unlock()
 	if found, ok := c.zones.offers[instanceType]; ok {
 		return found, nil
 	}
-	found, err := c.offeringZones(ctx, instanceType)
+	found, err := c.OfferingZones(ctx, instanceType)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ type offeredError struct {
 
 func (e *offeredError) Unwrap() error { return e.error }
 
-// withZones adds to a refusal of an instance type where EC2 offers it, if EC2 says so.
-func (c *Client) withZones(ctx context.Context, err error, instanceType string) error {
+// WithZones adds to a refusal of an instance type where EC2 offers it, if EC2 says so.
+func (c *Client) WithZones(ctx context.Context, err error, instanceType string) error {
 	if !IsCode(err, "Unsupported", "InsufficientInstanceCapacity") {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c *Client) withZones(ctx context.Context, err error, instanceType string) 
 // offered says where a refused instance type is offered; it is empty if that is not known.
 func offered(err error) string {
 	if e := (*offeredError)(nil); errors.As(err, &e) {
-		return e.instanceType + " " + inZones(e.zones) + ". "
+		return e.instanceType + " " + InZones(e.zones) + ". "
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -22,7 +23,7 @@ type findDutyFunc func(context.Context, fleet.Target) (*maintenance.Duty, error)
 
 // targetAt returns the machine as a target, at the addresses that EC2 reports now, for as long as
 // it runs.
-func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Target {
+func (m machineModel) targetAt(d *providerData, now awsmachine.Machine) fleet.Target {
 	h := m.host()
 	h.PowerState = types.StringValue(running)
 	h.PublicIP, h.PrivateIP = tf.OptionalAddr(now.PublicIP), tf.OptionalAddr(now.PrivateIP)
@@ -32,8 +33,8 @@ func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Targ
 
 // duty waits until the machine has booted and finds out what it does for its cluster. Other
 // machines with API servers and members of etcd are looked up by their tags.
-func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now infraaws.Machine) (*maintenance.Duty, error) {
-	if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
+func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now awsmachine.Machine) (*maintenance.Duty, error) {
+	if err := awsmachine.AwaitBoot(ctx, client, now, r.data.connect); err != nil {
 		return nil, err
 	}
 	duty, err := r.data.duty(ctx, m.targetAt(r.data, now))
@@ -53,7 +54,7 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 	if err != nil {
 		return nil, err
 	}
-	machines, err := client.FindMachines(ctx, cluster, roles...)
+	machines, err := awsmachine.FindRunning(ctx, client, cluster, roles...)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
 		return left, nil // it has nothing to leave, and its address may be released already
 	}
-	now, err := client.DescribeMachine(ctx, m.ID.ValueString())
+	now, err := awsmachine.Describe(ctx, client, m.ID.ValueString())
 	if err != nil || now.State != running {
 		return left, nil //nolint:nilerr // the termination reports it
 	}
@@ -125,9 +126,9 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 type departure struct {
 	r     *machineResource
 	model machineModel
-	done  func()            // ends the machine's turn
-	duty  *maintenance.Duty // nil unless it has left
-	now   infraaws.Machine  // as it was then
+	done  func()             // ends the machine's turn
+	duty  *maintenance.Duty  // nil unless it has left
+	now   awsmachine.Machine // as it was then
 	next  succession
 }
 
@@ -139,7 +140,7 @@ func (l *departure) undo(ctx context.Context, client *infraaws.Client, diags *di
 	}
 	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
 	defer cancel()
-	now, err := client.DescribeMachine(looking, l.now.ID)
+	now, err := awsmachine.Describe(looking, client, l.now.ID)
 	if errors.Is(err, infraaws.ErrNotFound) || err == nil && now.State != running {
 		return
 	}
@@ -208,7 +209,7 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 }
 
 // stop prepares the machine to be stopped.
-func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now awsmachine.Machine) error {
 	if s.model.pausedNetwork().ValueBool() {
 		if err := s.pauseCluster(ctx, client, now); err != nil {
 			return err
@@ -231,7 +232,7 @@ func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now 
 // again what an interrupted change has noted on it; there is nothing to wait for on one that
 // somebody has stopped. Machines of a cluster that was paused do not wait: what they need of one
 // another, and new certificates, come with the roles.
-func (s *machineRestart) resume(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+func (s *machineRestart) resume(ctx context.Context, client *infraaws.Client, now awsmachine.Machine) error {
 	if s.paused {
 		return nil
 	}
@@ -255,10 +256,10 @@ func (s *machineRestart) abandon(ctx context.Context, client *infraaws.Client) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
 	defer cancel()
-	now, err := client.DescribeMachine(ctx, s.model.ID.ValueString())
+	now, err := awsmachine.Describe(ctx, client, s.model.ID.ValueString())
 	for err == nil && now.State == "pending" && ctx.Err() == nil {
 		time.Sleep(askAgain)
-		now, err = client.DescribeMachine(ctx, s.model.ID.ValueString())
+		now, err = awsmachine.Describe(ctx, client, s.model.ID.ValueString())
 	}
 	if err == nil && now.State == running {
 		s.duty.Restore(ctx, s.model.targetAt(s.r.data, now).Host)

@@ -15,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -173,7 +174,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 		}
 		cluster = a.Tags[infraaws.TagCluster]
 	}
-	machines, err := client.FindMachines(ctx, cluster)
+	machines, err := awsmachine.FindRunning(ctx, client, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +196,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 }
 
 // hostOfMachine returns an EC2 machine as k8s_machine.x.host.
-func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
+func hostOfMachine(ctx context.Context, found awsmachine.Machine) hostModel {
 	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User), Role: types.StringValue(string(found.Role)),
 		PowerState: types.StringValue(running), Spot: spotValue(found.Spot)}
 	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
@@ -204,7 +205,7 @@ func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
 }
 
 // hostArgument returns an EC2 machine as a host in the JSON of an import id.
-func hostArgument(ctx context.Context, found infraaws.Machine) map[string]any {
+func hostArgument(ctx context.Context, found awsmachine.Machine) map[string]any {
 	out := map[string]any{}
 	for name, v := range hostRef.Value(ctx, hostOfMachine(ctx, found)).Attributes() {
 		switch v := v.(type) {

@@ -89,7 +89,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return err
 }
 
-// TakeOver makes the store the claim's own, and writes it on every entry.
+// takeOver makes the store the claim's own, and writes it on every entry.
 func (s *Store) takeOver(ctx context.Context) error {
 	if err := s.putOwner(ctx, s.ownOwner()); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -38,7 +39,7 @@ func TestAddress(t *testing.T) {
 	if _, drift, err := awsaddress.Observe(ctx, c, first.AllocationID, spec); err != nil || len(drift) > 0 {
 		t.Errorf("drift %v, error %v", drift, err)
 	}
-	if m, _, err := c.ObserveMachine(ctx, all[0].ID, machineSpecs(n)[0]); err != nil || m.PublicIP != first.PublicIP {
+	if m, _, err := machine.Observe(ctx, c, all[0].ID, machineSpecs(n)[0]); err != nil || m.PublicIP != first.PublicIP {
 		t.Errorf("the machine is at %s, the address is %s (%v)", m.PublicIP, first.PublicIP, err)
 	}
 
