@@ -43,10 +43,10 @@ func (c Claim) Tags() map[string]string {
 	}
 	out := map[string]string{TagClaim: c.ID}
 	if c.By != "" {
-		out[TagClaimedBy] = c.By
+		out[tagClaimedBy] = c.By
 	}
 	if !c.At.IsZero() {
-		out[TagClaimedAt] = c.At.Format(time.RFC3339)
+		out[tagClaimedAt] = c.At.Format(time.RFC3339)
 	}
 	return out
 }
@@ -66,9 +66,10 @@ type Holder struct {
 	Settled bool
 }
 
+// HolderOf returns whose something with these tags is.
 func HolderOf(tags map[string]string) Holder {
-	h := Holder{Claim: Claim{ID: tags[TagClaim], By: tags[TagClaimedBy]}}
-	h.At, _ = time.Parse(time.RFC3339, tags[TagClaimedAt])
+	h := Holder{Claim: Claim{ID: tags[TagClaim], By: tags[tagClaimedBy]}}
+	h.At, _ = time.Parse(time.RFC3339, tags[tagClaimedAt])
 	run, _, _ := strings.Cut(tags[TagSettled], " ")
 	h.Settled = run != "" && run == h.run()
 	return h

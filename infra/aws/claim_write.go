@@ -44,7 +44,7 @@ func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now
 	return nil
 }
 
-// held returns what still carries its claim of the given ids by claim.
+// StillHeld returns what still carries its claim of the given ids by claim.
 func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map[string][]string, error) {
 	claimOf := map[string]string{}
 	for id, things := range claims {
@@ -101,6 +101,7 @@ func ReadBack(ctx context.Context, read func(context.Context) error) error {
 	}
 }
 
+// IsClaimed reports whether err says that something is another's.
 func IsClaimed(err error) bool {
 	var claimed *ClaimedError
 	return errors.As(err, &claimed)

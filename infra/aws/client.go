@@ -30,9 +30,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
-// DefaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
+// defaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
 // the Terraform AWS provider's default.
-const DefaultMaxRetries = 25
+const defaultMaxRetries = 25
 
 // ErrNoRegion is returned by New when neither the configuration nor the environment names a region.
 var ErrNoRegion = errors.New("no AWS region: set region, AWS_REGION or a profile that names one")
@@ -52,7 +52,7 @@ type Config struct {
 	AssumeRole  *AssumeRole // with the credentials found, or with those of WebIdentity
 	Endpoints   Endpoints
 	DefaultTags map[string]string
-	// MaxRetries is the number of retries of one call; zero means DefaultMaxRetries.
+	// MaxRetries is the number of retries of one call; zero means 25.
 	MaxRetries int
 	// RetryMode is "standard" (default) or "adaptive".
 	RetryMode string
@@ -116,7 +116,8 @@ type Client struct {
 
 	defaultTags map[string]string
 	retryers    retryers
-	zones       zoneCache
+	offers      Memo[string, []string] // zones by instance type
+	subnetZones Memo[string, string]   // by the id of the subnet
 	kept        kept
 
 	changes atomic.Int64 // see Changes
@@ -305,7 +306,7 @@ func endpoint(own string, fallback *string) *string {
 func newRetryer(c Config) sdk.Retryer {
 	attempts := c.MaxRetries + 1
 	if c.MaxRetries <= 0 {
-		attempts = DefaultMaxRetries + 1
+		attempts = defaultMaxRetries + 1
 	}
 	standard := func(o *retry.StandardOptions) {
 		o.MaxAttempts = attempts

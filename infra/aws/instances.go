@@ -16,6 +16,7 @@ func IsGone(i types.Instance) bool {
 	return StateOf(i) == types.InstanceStateNameShuttingDown || StateOf(i) == types.InstanceStateNameTerminated
 }
 
+// StateOf returns the state of an instance, pending as long as EC2 does not say it.
 func StateOf(i types.Instance) types.InstanceStateName {
 	if i.State == nil {
 		return types.InstanceStateNamePending
@@ -81,7 +82,7 @@ func (c *Client) Instance(ctx context.Context, id string, opts ...func(*ec2.Opti
 	return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
 }
 
-// reason returns why an instance changed its state, according to EC2.
+// StateReason returns why an instance changed its state, according to EC2.
 func StateReason(i types.Instance) string {
 	if i.StateReason != nil && sdk.ToString(i.StateReason.Message) != "" {
 		return sdk.ToString(i.StateReason.Message)
@@ -92,7 +93,7 @@ func StateReason(i types.Instance) string {
 	return "no reason given"
 }
 
-// watch returns an instance as instance does, with a call that it shares with all who ask at the same
+// WatchInstance returns an instance as Instance does, with a call that it shares with all who ask at the same
 // time. An instance that EC2 does not show, perhaps not yet, is asked for again, so many attempts in
 // all.
 func (c *Client) WatchInstance(ctx context.Context, id string, attempts int) (types.Instance, error) {
@@ -124,7 +125,7 @@ func goneError(i types.Instance) error {
 	return fmt.Errorf("instance %s is %s (%s) and %w any more", sdk.ToString(i.InstanceId), StateOf(i), StateReason(i), ErrNotFound)
 }
 
-// ending reports whether an instance is on its way to its end, or gone.
+// InstanceEnds reports whether an instance is on its way to its end, or gone.
 func (c *Client) InstanceEnds(ctx context.Context, id string) (bool, error) {
 	_, err := c.Instance(ctx, id, c.RetryInDoubt())
 	if errors.Is(err, ErrNotFound) {
@@ -138,6 +139,8 @@ func (c *Client) AwaitState(ctx context.Context, id string, wanted types.Instanc
 	return c.AwaitInstance(ctx, id, "is "+string(wanted), func(s types.InstanceStateName) bool { return s == wanted })
 }
 
+// AwaitInstance waits until the state of an instance is as wanted, and fails at once if it does not exist any more. what
+// says in errors what is waited for.
 func (c *Client) AwaitInstance(ctx context.Context, id, what string, reached func(types.InstanceStateName) bool) (types.Instance, error) {
 	var found types.Instance
 	err := Poll(ctx, fmt.Sprintf("wait until instance %s %s", id, what), func(ctx context.Context) (bool, string, error) {

@@ -16,7 +16,7 @@ import (
 
 // Tag keys that identify everything of a cluster.
 const (
-	TagName    = "Name"
+	tagName    = "Name"
 	TagCluster = "k8s-from-scratch/cluster"
 	// TagKind is the kind of resource: "network", "machine", "address", ...
 	TagKind = "k8s-from-scratch/kind"
@@ -26,11 +26,11 @@ const (
 	// TagHostKey is the machine's SSH host key in authorized_keys form, written before the machine
 	// uses it.
 	TagHostKey = "k8s-from-scratch/host-key"
-	// TagClaim says whose something is, and TagClaimedBy and TagClaimedAt who said so and when; see
+	// TagClaim says whose something is, and tagClaimedBy and tagClaimedAt who said so and when; see
 	// Claim. TagSettled is set once a state is known to hold the claim.
 	TagClaim     = "k8s-from-scratch/claim"
-	TagClaimedBy = "k8s-from-scratch/claimed-by"
-	TagClaimedAt = "k8s-from-scratch/claimed-at"
+	tagClaimedBy = "k8s-from-scratch/claimed-by"
+	tagClaimedAt = "k8s-from-scratch/claimed-at"
 	TagSettled   = "k8s-from-scratch/settled"
 	// TagFileSystem is the UUID of the file system that was made on a volume, and TagMountPoint is
 	// where a machine has it.
@@ -50,13 +50,13 @@ const (
 	KindVolume  = "volume"
 )
 
-// OwnedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
+// ownedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
 // its value is "owned". https://kubernetes.io/docs/reference/labels-annotations-taints/
-func OwnedTag(cluster string) string { return "kubernetes.io/cluster/" + cluster }
+func ownedTag(cluster string) string { return "kubernetes.io/cluster/" + cluster }
 
 // ReservedTag reports whether a tag key belongs to this package and may not be set by a user.
 func ReservedTag(key string) bool {
-	return key == TagName || strings.HasPrefix(key, "k8s-from-scratch/") ||
+	return key == tagName || strings.HasPrefix(key, "k8s-from-scratch/") ||
 		strings.HasPrefix(key, "kubernetes.io/cluster/") || strings.HasPrefix(key, "aws:")
 }
 
@@ -73,10 +73,10 @@ func (c *Client) ClusterTags(cluster, kind, name string, own map[string]string) 
 		display = cluster + "-" + name
 	}
 	maps.Copy(out, map[string]string{
-		TagName:           display,
+		tagName:           display,
 		TagCluster:        cluster,
 		TagKind:           kind,
-		OwnedTag(cluster): "owned",
+		ownedTag(cluster): "owned",
 	})
 	if name != "" {
 		out[TagResource] = name
@@ -84,6 +84,7 @@ func (c *Client) ClusterTags(cluster, kind, name string, own map[string]string) 
 	return out
 }
 
+// EC2Tags returns tags as EC2 takes them, sorted by key.
 func EC2Tags(m map[string]string) []types.Tag {
 	var out []types.Tag
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -92,6 +93,7 @@ func EC2Tags(m map[string]string) []types.Tag {
 	return out
 }
 
+// TagMap is the inverse of EC2Tags.
 func TagMap(tags []types.Tag) map[string]string {
 	out := make(map[string]string, len(tags))
 	for _, t := range tags {
@@ -100,14 +102,17 @@ func TagMap(tags []types.Tag) map[string]string {
 	return out
 }
 
+// TagSpecification returns the tags with which EC2 makes a resource.
 func TagSpecification(kind types.ResourceType, tags map[string]string) types.TagSpecification {
 	return types.TagSpecification{ResourceType: kind, Tags: EC2Tags(tags)}
 }
 
+// Filter returns a filter of EC2, which takes FilterValues values.
 func Filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: sdk.String(name), Values: values}
 }
 
+// TagFilter is Filter for the tag with a key.
 func TagFilter(key string, values ...string) types.Filter { return Filter("tag:"+key, values...) }
 
 // DiffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
@@ -132,6 +137,7 @@ func ClientToken(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// ELBTags is EC2Tags for Elastic Load Balancing.
 func ELBTags(m map[string]string) []elbtypes.Tag {
 	var out []elbtypes.Tag
 	for _, t := range EC2Tags(m) {
@@ -140,6 +146,7 @@ func ELBTags(m map[string]string) []elbtypes.Tag {
 	return out
 }
 
+// ELBTagMap is the inverse of ELBTags.
 func ELBTagMap(tags []elbtypes.Tag) map[string]string {
 	out := make(map[string]string, len(tags))
 	for _, t := range tags {
@@ -148,8 +155,8 @@ func ELBTagMap(tags []elbtypes.Tag) map[string]string {
 	return out
 }
 
-// CompareStrings compares ids, as EC2 returns them.
-func CompareStrings(a, b *string) int { return strings.Compare(sdk.ToString(a), sdk.ToString(b)) }
+// CompareIDs orders two ids as EC2 returns them. One that is not said comes first.
+func CompareIDs(a, b *string) int { return strings.Compare(sdk.ToString(a), sdk.ToString(b)) }
 
 // NonZero returns nil for the zero value, which stands for what is not said.
 func NonZero[T comparable](v T) *T {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -62,47 +61,17 @@ func (c *Client) ZoneOfSubnet(ctx context.Context, subnet string) (string, error
 	return sdk.ToString(out.Subnets[0].AvailabilityZone), nil
 }
 
-// zoneCache keeps what does not change while the client lives, so that machines that are refused
-// together ask only once: where instance types are offered, and the zones of subnets.
-type zoneCache struct {
-	mu      sync.Mutex
-	offers  map[string][]string // by instance type
-	subnets map[string]string   // by id
-}
-
 // offersOf returns the zones that offer an instance type, as OfferingZones does.
 func (c *Client) offersOf(ctx context.Context, instanceType string) ([]string, error) {
-	c.zones.mu.Lock()
-	defer c.zones.mu.Unlock()
-	if found, ok := c.zones.offers[instanceType]; ok {
-		return found, nil
-	}
-	found, err := c.OfferingZones(ctx, instanceType)
-	if err != nil {
-		return nil, err
-	}
-	if c.zones.offers == nil {
-		c.zones.offers = map[string][]string{}
-	}
-	c.zones.offers[instanceType] = found[instanceType]
-	return found[instanceType], nil
+	return c.offers.Get(instanceType, func() ([]string, error) {
+		found, err := c.OfferingZones(ctx, instanceType)
+		return found[instanceType], err
+	})
 }
 
-// KnownZoneOfSubnet returns the availability zone of a subnet, empty if it cannot be found out.
+// KnownZoneOfSubnet returns the availability zone of a subnet, empty if it cannot be found out. It asks once for each.
 func (c *Client) KnownZoneOfSubnet(ctx context.Context, subnet string) string {
-	c.zones.mu.Lock()
-	defer c.zones.mu.Unlock()
-	if zone := c.zones.subnets[subnet]; zone != "" {
-		return zone
-	}
-	zone, err := c.ZoneOfSubnet(ctx, subnet)
-	if err != nil {
-		return ""
-	}
-	if c.zones.subnets == nil {
-		c.zones.subnets = map[string]string{}
-	}
-	c.zones.subnets[subnet] = zone
+	zone, _ := c.subnetZones.Get(subnet, func() (string, error) { return c.ZoneOfSubnet(ctx, subnet) })
 	return zone
 }
 

@@ -21,7 +21,7 @@ import (
 // minutes.
 const budget = 15 * time.Minute
 
-// check is a health check of targets.
+// healthCheck is a health check of targets.
 type healthCheck struct {
 	protocol                              types.ProtocolEnum
 	path, port, codes                     string

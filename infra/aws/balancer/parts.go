@@ -59,7 +59,7 @@ func (p parts) found() Balancer {
 	return out
 }
 
-// parts looks for the load balancer and its target group by their name. What does not exist is no
+// findParts looks for the load balancer and its target group by their name. What does not exist is no
 // error.
 func findParts(ctx context.Context, c *aws.Client, spec Spec) (p parts, err error) {
 	name := []string{spec.awsName()}

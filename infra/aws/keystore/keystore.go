@@ -45,7 +45,7 @@ type Store struct {
 
 var _ pki.Store = (*Store)(nil)
 
-// Store returns a key store. It sends nothing.
+// New returns a key store. It sends nothing.
 func New(c *aws.Client, cfg Config) *Store {
 	if cfg.Prefix == "" {
 		cfg.Prefix = DefaultPrefix(cfg.Cluster)

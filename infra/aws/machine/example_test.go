@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	network, err := network.Ensure(ctx, client, network.Spec{
+	made, err := network.Ensure(ctx, client, network.Spec{
 		Cluster:    "demo",
 		VPCCIDR:    netip.MustParsePrefix("10.240.0.0/16"),
 		NodeCIDR:   netip.MustParsePrefix("10.240.0.0/24"),
@@ -39,7 +39,7 @@ func Example() {
 	}
 	launch, err := machine.Launch(ctx, client, machine.Spec{
 		Cluster: "demo", Name: "controller-0", Role: aws.RoleController,
-		SubnetID: network.Subnets[0].ID, SecurityGroupID: network.SecurityGroups[aws.RoleController],
+		SubnetID: made.Subnets[0].ID, SecurityGroupID: made.SecurityGroups[aws.RoleController],
 		PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
 		InstanceType: aws.DefaultInstanceType, RootVolumeGiB: machine.DefaultRootVolumeGiB,
 		User: machine.DefaultUser, AuthorizedKeys: []string{string(ssh.MarshalAuthorizedKey(signer.PublicKey()))},
@@ -48,22 +48,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{signer}})
-	machine, err := launch.Bring(ctx, func(m machine.Machine, hostKeys []string) machine.Shell {
+	first, err := launch.Bring(ctx, func(m machine.Machine, hostKeys []string) machine.Shell {
 		return pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: m.User, HostKeys: hostKeys})
 	})
 	if err != nil {
 		log.Print(err, aws.Advice(err))
 		return
 	}
-	fmt.Println(machine.ID, machine.HostKey)
+	fmt.Println(first.ID, first.HostKey)
 	// Output: needs an AWS account, or the local EC2
-}
-
-func ExampleCheckPrivateIP() {
-	subnet := []netip.Prefix{netip.MustParsePrefix("10.240.0.0/24")}
-	fmt.Println(network.CheckPrivateIP(netip.MustParseAddr("10.240.0.10"), subnet).Err())
-	fmt.Println(network.CheckPrivateIP(netip.MustParseAddr("10.240.0.3"), subnet).Err())
-	// Output:
-	// <nil>
-	// private_ip: 10.240.0.3 is reserved by AWS: the first four addresses of 10.240.0.0/24 and the last one cannot be used
 }

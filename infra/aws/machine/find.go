@@ -19,7 +19,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// instances returns every instance with the machine's tags, including terminated ones that EC2
+// instancesOf returns every instance with the machine's tags, including terminated ones that EC2
 // still lists.
 func instancesOf(ctx context.Context, c *aws.Client, cluster, name string) ([]types.Instance, error) {
 	found, _, err := memoryOf(c).lookups.machines.Ask(ctx, machineName{cluster, name})
@@ -39,7 +39,7 @@ type observation struct {
 	tables   []types.RouteTable // of the VPC; none if no VPC was given
 }
 
-// observe makes all calls at once, and shares them with all who ask at the same time. It reads the route
+// lookAt makes all calls at once, and shares them with all who ask at the same time. It reads the route
 // tables of vpc unless that is empty.
 func lookAt(ctx context.Context, c *aws.Client, id, vpc string) (observation, error) {
 	var o observation

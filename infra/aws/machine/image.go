@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -18,9 +17,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// DefaultImageParameter returns the public SSM parameter that names the newest Debian 13 AMI of a
+// defaultImageParameter returns the public SSM parameter that names the newest Debian 13 AMI of a
 // region for an architecture. https://wiki.debian.org/Cloud/AmazonEC2Image
-func DefaultImageParameter(arch string) string {
+func defaultImageParameter(arch string) string {
 	return "/aws/service/debian/release/13/latest/" + arch
 }
 
@@ -34,56 +33,24 @@ type image struct {
 // architectures are those of EC2 by what this package calls them.
 var architectures = map[types.ArchitectureValues]string{types.ArchitectureValuesX8664: artifact.AMD64, types.ArchitectureValuesArm64: artifact.ARM64}
 
-// imageCache keeps descriptions of images for the client's lifetime, so that machines launched
-// together ask only once.
-type imageCache struct {
-	mu    sync.Mutex
-	known map[string]*imageEntry
-}
-
-type imageEntry struct {
-	mu    sync.Mutex
-	image *image
-}
-
-// image returns the image that a filter finds. Without one it is that with an AMI id, or with the id in the
+// findImage returns the image that a filter finds. Without one it is that with an AMI id, or with the id in the
 // SSM parameter named by wanted if that begins with "/" or "resolve:ssm:"; empty means
-// DefaultImageParameter. It is for the instance type's architecture.
+// defaultImageParameter. It is for the instance type's architecture.
 func findImage(ctx context.Context, c *aws.Client, wanted string, by *ImageFilter, instanceType string) (image, error) {
 	arch := Architecture(instanceType)
 	question := imageQuestion(wanted, by, arch)
-	images := &memoryOf(c).images
-	images.mu.Lock()
-	if images.known == nil {
-		images.known = map[string]*imageEntry{}
-	}
-	entry := images.known[question]
-	if entry == nil {
-		entry = &imageEntry{}
-		images.known[question] = entry
-	}
-	images.mu.Unlock()
-
-	entry.mu.Lock()
-	defer entry.mu.Unlock()
-	if entry.image == nil {
-		var found image
-		var err error
+	return memoryOf(c).images.Get(question, func() (found image, err error) {
 		if by != nil {
 			found, err = newestImage(ctx, c, *by, arch)
 		} else {
-			found, err = describeImage(ctx, c, cmp.Or(wanted, DefaultImageParameter(arch)))
+			found, err = describeImage(ctx, c, cmp.Or(wanted, defaultImageParameter(arch)))
 		}
-		if err != nil {
-			return image{}, err
-		}
-		if found.Arch != arch {
-			return image{}, &invalid.Field{Field: "instance_type", Problem: "Processor of another architecture",
+		if err == nil && found.Arch != arch {
+			err = &invalid.Field{Field: "instance_type", Problem: "Processor of another architecture",
 				Err: fmt.Errorf("AMI %s is for %s, and instances of the type %s have %s processors: choose another type or image", found.ID, found.Arch, instanceType, arch)}
 		}
-		entry.image = &found
-	}
-	return *entry.image, nil
+		return found, err
+	})
 }
 
 // imageQuestion stands for what an image is chosen by: the same question has the same answer.
@@ -91,7 +58,7 @@ func imageQuestion(wanted string, by *ImageFilter, arch string) string {
 	if by != nil {
 		return by.String() + " " + arch
 	}
-	return cmp.Or(wanted, DefaultImageParameter(arch)) + " " + arch
+	return cmp.Or(wanted, defaultImageParameter(arch)) + " " + arch
 }
 
 func describeImage(ctx context.Context, c *aws.Client, wanted string) (image, error) {

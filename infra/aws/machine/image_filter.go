@@ -67,6 +67,6 @@ func newestImage(ctx context.Context, c *aws.Client, by ImageFilter, arch string
 			"* in the name stands for any text, and a private image must be shared with this account", by, c.Region, ec2Arch)}
 	}
 	return launchable(slices.MaxFunc(found, func(a, b types.Image) int {
-		return cmp.Or(strings.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate)), aws.CompareStrings(a.ImageId, b.ImageId))
+		return cmp.Or(strings.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate)), aws.CompareIDs(a.ImageId, b.ImageId))
 	}))
 }

@@ -243,7 +243,7 @@ func byToken(ctx context.Context, c *aws.Client, spec Spec, token string) (*Laun
 	return resume(ctx, c, spec, *found)
 }
 
-// Launch is a machine being launched.
+// Launching is a machine being launched.
 type Launching struct {
 	client    *aws.Client
 	spec      Spec

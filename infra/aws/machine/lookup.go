@@ -15,8 +15,8 @@ import (
 // memory is what the client keeps about machines.
 type memory struct {
 	lookups lookups
-	images  imageCache
-	booting atomic.Int32 // machines that are waited for on SSH
+	images  aws.Memo[string, image] // by imageQuestion
+	booting atomic.Int32            // machines that are waited for on SSH
 
 	// What a refresh asks once for all machines of a cluster, by cluster.
 	together aws.Shared[machinesTogether]
@@ -64,7 +64,7 @@ func describeMachines(ctx context.Context, c *aws.Client, wanted []machineName) 
 		out[of] = append(out[of], i)
 	}, aws.TagFilter(aws.TagCluster, slices.Compact(clusters)...), aws.TagFilter(aws.TagKind, aws.KindMachine), aws.TagFilter(aws.TagResource, names...))
 	for _, found := range out {
-		slices.SortFunc(found, func(a, b types.Instance) int { return aws.CompareStrings(a.InstanceId, b.InstanceId) })
+		slices.SortFunc(found, func(a, b types.Instance) int { return aws.CompareIDs(a.InstanceId, b.InstanceId) })
 	}
 	return out, err
 }

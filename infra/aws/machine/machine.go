@@ -1,3 +1,6 @@
+// Package machine makes the machines of a cluster: it launches instances with a host key that only they know, keeps them
+// as wanted, stops, starts and terminates them, and attaches their data volumes. Networks may not enter, and neither may
+// components of Kubernetes: it is given ids, and a command for the first boot.
 package machine
 
 import (
@@ -97,7 +100,7 @@ type Spec struct {
 	RemovePodCIDR netip.Prefix
 }
 
-// route.ToPods returns the wanted routes to the machine's pods.
+// toPods returns the wanted routes to the machine's pods.
 func (s Spec) toPods() route.ToPods {
 	return route.ToPods{
 		Cluster: s.Cluster, Machine: s.Name, VPCID: s.VPCID, SubnetIDs: s.NetworkSubnets,

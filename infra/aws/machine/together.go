@@ -20,7 +20,7 @@ type machinesTogether struct {
 	volumes   map[string][]types.Volume // that are attached
 }
 
-// observeTogether is observe with calls that the machines of a cluster share. It makes calls of its
+// observeTogether is lookAt with calls that the machines of a cluster share. It makes calls of its
 // own for a machine that is not among the cluster's: its tags may be gone, or not known yet.
 func observeTogether(ctx context.Context, c *aws.Client, spec Spec, id string) (observation, error) {
 	cluster, vpc := spec.Cluster, routedVPC(spec)
@@ -56,7 +56,7 @@ func observeTogether(ctx context.Context, c *aws.Client, spec Spec, id string) (
 	return o, err
 }
 
-// machinesFor is clusterMachines with a call that all who refresh share; see shared. asker tells them apart.
+// machinesFor is clusterMachines with a call that all who refresh share; see [aws.Shared]. asker tells them apart.
 func machinesFor(ctx context.Context, c *aws.Client, cluster, asker string) (machinesTogether, error) {
 	return memoryOf(c).together.Get(ctx, cluster, asker, c.Changes(), func(ctx context.Context) (machinesTogether, error) {
 		return clusterMachines(ctx, c, cluster)

@@ -64,7 +64,7 @@ func connectParts(ctx context.Context, c *aws.Client, spec Spec, within []types.
 		}
 	}
 	slices.SortFunc(found, func(a, b types.Ec2InstanceConnectEndpoint) int {
-		return aws.CompareStrings(a.InstanceConnectEndpointId, b.InstanceConnectEndpointId)
+		return aws.CompareIDs(a.InstanceConnectEndpointId, b.InstanceConnectEndpointId)
 	})
 	return found, nil
 }

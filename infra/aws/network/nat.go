@@ -53,7 +53,7 @@ func natParts(ctx context.Context, c *aws.Client, spec Spec, tagged []types.Filt
 			}
 		}
 	}
-	slices.SortFunc(nats, func(a, b types.NatGateway) int { return aws.CompareStrings(a.NatGatewayId, b.NatGatewayId) })
+	slices.SortFunc(nats, func(a, b types.NatGateway) int { return aws.CompareIDs(a.NatGatewayId, b.NatGatewayId) })
 	found, err := c.EC2.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: tagged})
 	if err != nil {
 		return nil, nil, err

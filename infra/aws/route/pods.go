@@ -21,11 +21,11 @@ import (
 type ToPods struct {
 	Cluster, Machine string
 	VPCID            string
-	// subnets are the ids of all subnets of the network: every table that applies to one of them gets the route.
+	// SubnetIDs are those of all subnets of the network: every table that applies to one of them gets the route.
 	SubnetIDs []string
-	// routed are the tables that got the route earlier. A route in them that leads elsewhere is corrected.
+	// RoutedTables are the ids of tables that got the route earlier. A route in them that leads elsewhere is corrected.
 	RoutedTables []string
-	// pods is the network that is routed to the machine, and former the one that was before; zero if there is none.
+	// PodCIDR is the network that is routed to the machine, and FormerPodCIDR the one that was before; zero if there is none.
 	PodCIDR, FormerPodCIDR netip.Prefix
 }
 
@@ -197,7 +197,7 @@ func podRouteIn(ctx context.Context, c *aws.Client, r podRoute) (*types.Route, e
 	return nil, nil
 }
 
-// holder returns the other machine of the cluster to which the route leads; empty if its target
+// heldBy returns the other machine of the cluster to which the route leads; empty if its target
 // does not exist any more. A route to anything else is an error.
 func heldBy(ctx context.Context, c *aws.Client, r podRoute, found types.Route) (string, error) {
 	if dead, err := dead(ctx, c, found); err != nil || dead {

@@ -1,3 +1,5 @@
+// Package route reads the route tables of a VPC, and makes the routes to the pods of machines in them. Which tables a
+// network has, and how machines are made, may not enter: packages network and machine say that.
 package route
 
 import (
@@ -45,7 +47,7 @@ func unassociatedSubnets(tables []types.RouteTable, spec ToPods) []string {
 	})
 }
 
-// existing returns the subnets with these ids that exist.
+// existingSubnets returns the subnets with these ids that exist.
 func existingSubnets(ctx context.Context, c *aws.Client, ids []string) (map[string]types.Subnet, error) {
 	pages := ec2.NewDescribeSubnetsPaginator(c.EC2, &ec2.DescribeSubnetsInput{Filters: []types.Filter{aws.Filter("subnet-id", ids...)}})
 	out := map[string]types.Subnet{}
@@ -153,6 +155,7 @@ func missingTable(ctx context.Context, c *aws.Client, spec ToPods, tables []type
 	return "", nil
 }
 
+// Associated reports whether a table is associated with a subnet, and not only the main one of its VPC.
 func Associated(t types.RouteTable, subnet string) bool {
 	return slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToString(a.SubnetId) == subnet })
 }
@@ -184,7 +187,7 @@ func describeTables(ctx context.Context, c *aws.Client, vpcs []string) (map[stri
 		}
 	}
 	for _, tables := range out {
-		slices.SortFunc(tables, func(a, b types.RouteTable) int { return aws.CompareStrings(a.RouteTableId, b.RouteTableId) })
+		slices.SortFunc(tables, func(a, b types.RouteTable) int { return aws.CompareIDs(a.RouteTableId, b.RouteTableId) })
 	}
 	return out, nil
 }
@@ -199,7 +202,7 @@ func SharedTables(ctx context.Context, c *aws.Client, vpc string) ([]types.Route
 	return slices.Clone(tables), nil
 }
 
-// TablesTogether is Tables with a call that all who refresh share; see shared. asker tells them apart.
+// TablesTogether is Tables with a call that all who refresh share; see [aws.Shared]. asker tells them apart.
 func TablesTogether(ctx context.Context, c *aws.Client, vpc, asker string) ([]types.RouteTable, error) {
 	tables, err := memoryOf(c).together.Get(ctx, vpc, asker, c.Changes(), func(ctx context.Context) ([]types.RouteTable, error) {
 		return Tables(ctx, c, vpc)

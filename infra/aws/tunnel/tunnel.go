@@ -1,3 +1,5 @@
+// Package tunnel opens tunnels to machines through EC2 Instance Connect Endpoints. What is said through a tunnel may not
+// enter, and neither may the making of endpoints: package network makes that of its network.
 package tunnel
 
 import (
@@ -38,7 +40,7 @@ type Config struct {
 	Client func() (*aws.Client, error)
 }
 
-// Tunnels returns tunnels through EC2 Instance Connect Endpoints, for connection pools. They lead to port 22
+// New returns tunnels through EC2 Instance Connect Endpoints, for connection pools. They lead to port 22
 // and to private addresses only.
 func New(cfg Config) *remote.Tunnels {
 	cfg.Duration = cmp.Or(cfg.Duration, MaxDuration)
@@ -193,7 +195,7 @@ func endpointIn(ctx context.Context, c *aws.Client, vpc string) (types.Ec2Instan
 		return none, &NoEndpointError{VPCID: vpc}
 	}
 	slices.SortFunc(found, func(a, b types.Ec2InstanceConnectEndpoint) int {
-		return aws.CompareStrings(a.InstanceConnectEndpointId, b.InstanceConnectEndpointId)
+		return aws.CompareIDs(a.InstanceConnectEndpointId, b.InstanceConnectEndpointId)
 	})
 	if i := slices.IndexFunc(found, func(e types.Ec2InstanceConnectEndpoint) bool { return Usable(e.State) }); i >= 0 {
 		return checkEndpoint(found[i])

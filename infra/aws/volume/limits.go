@@ -81,7 +81,7 @@ func Check(prefix, typ string, sizeGiB, iops, throughputMiB int32) (errs invalid
 // NeedsIOPS reports whether a volume of the type needs its IOPS given.
 func NeedsIOPS(typ string) bool { return typ == "io1" || typ == "io2" }
 
-// chosenIOPS returns the wanted IOPS, zero if they follow from the size.
+// WantedIOPS returns the wanted IOPS, zero if they follow from the size.
 func (p Performance) WantedIOPS() int32 {
 	if limitsOf[p.Type].maxIOPS == 0 {
 		return 0

@@ -1,3 +1,5 @@
+// Package volume makes EBS volumes that outlive the machines to which they are attached, and says what volumes can do.
+// What is done on a machine may not enter: package machine attaches and mounts them.
 package volume
 
 import (
@@ -43,6 +45,7 @@ type Performance struct {
 	IOPS, ThroughputMiB int32
 }
 
+// PerformanceOf reads what a volume can do from EC2's description.
 func PerformanceOf(v types.Volume) Performance {
 	return Performance{string(v.VolumeType), sdk.ToInt32(v.Iops), sdk.ToInt32(v.Throughput)}
 }
@@ -66,6 +69,7 @@ type Volume struct {
 	Unsettled           []string  // its id, if it carries a claim that is not settled
 }
 
+// Of reads EC2's description of a volume.
 func Of(v types.Volume) Volume {
 	tags := aws.TagMap(v.Tags)
 	out := Volume{
@@ -276,7 +280,7 @@ func Find(ctx context.Context, c *aws.Client, id string) (Volume, error) {
 	return found[0], nil
 }
 
-// volumes returns the volume with an id, or those with the specification's cluster and name if that
+// list returns the volume with an id, or those with the specification's cluster and name if that
 // is empty. What is being deleted is left out.
 func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, error) {
 	in := &ec2.DescribeVolumesInput{VolumeIds: []string{id}}
