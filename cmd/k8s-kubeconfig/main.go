@@ -15,6 +15,7 @@ import (
 	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	store := client.KeyStore(infraaws.KeyStoreConfig{Cluster: *cluster, Prefix: *prefix})
+	store := keystore.New(client, keystore.Config{Cluster: *cluster, Prefix: *prefix})
 	ref, err := pki.LoadRef(ctx, store, *cluster, pki.Options{Store: pki.StoreSSM, Prefix: *prefix})
 	if err != nil {
 		return err

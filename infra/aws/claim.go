@@ -29,24 +29,24 @@ func NewClaim(id, by string, at time.Time) Claim {
 }
 
 // Held returns the claim that tags carry, the zero Claim if there is none.
-func Held(tags map[string]string) Claim { return holderOf(tags).Claim }
+func Held(tags map[string]string) Claim { return HolderOf(tags).Claim }
 
 func (c Claim) run() string {
 	run, _, _ := strings.Cut(c.ID, "-")
 	return run
 }
 
-// tags returns the tags of what carries the claim.
-func (c Claim) tags() map[string]string {
+// Tags returns the tags of what carries the claim.
+func (c Claim) Tags() map[string]string {
 	if c.ID == "" {
 		return nil
 	}
 	out := map[string]string{TagClaim: c.ID}
 	if c.By != "" {
-		out[TagClaimedBy] = c.By
+		out[tagClaimedBy] = c.By
 	}
 	if !c.At.IsZero() {
-		out[TagClaimedAt] = c.At.Format(time.RFC3339)
+		out[tagClaimedAt] = c.At.Format(time.RFC3339)
 	}
 	return out
 }
@@ -58,24 +58,25 @@ func (c Claim) settledTag(at time.Time) map[string]string {
 	return map[string]string{TagSettled: c.run() + " " + at.UTC().Format(time.RFC3339)}
 }
 
-// holder is whose something is, as its tags say.
-type holder struct {
+// Holder is whose something is, as its tags say.
+type Holder struct {
 	Claim
-	// settled says that a state is known to hold the claim. A create that was interrupted never
+	// Settled says that a state is known to hold the claim. A create that was interrupted never
 	// settles.
-	settled bool
+	Settled bool
 }
 
-func holderOf(tags map[string]string) holder {
-	h := holder{Claim: Claim{ID: tags[TagClaim], By: tags[TagClaimedBy]}}
-	h.At, _ = time.Parse(time.RFC3339, tags[TagClaimedAt])
+// HolderOf returns whose something with these tags is.
+func HolderOf(tags map[string]string) Holder {
+	h := Holder{Claim: Claim{ID: tags[TagClaim], By: tags[tagClaimedBy]}}
+	h.At, _ = time.Parse(time.RFC3339, tags[tagClaimedAt])
 	run, _, _ := strings.Cut(tags[TagSettled], " ")
-	h.settled = run != "" && run == h.run()
+	h.Settled = run != "" && run == h.run()
 	return h
 }
 
-// unsettled reports whether there is a claim that no state is known to hold.
-func (h holder) unsettled() bool { return h.ID != "" && !h.settled }
+// Unsettled reports whether there is a claim that no state is known to hold.
+func (h Holder) Unsettled() bool { return h.ID != "" && !h.Settled }
 
 // ClaimedError says that something is another's, or that nothing says whose it is.
 type ClaimedError struct {
@@ -99,10 +100,10 @@ func (e *ClaimedError) Error() string {
 	return fmt.Sprintf("%s is another's: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
 }
 
-// judge decides about something that is held by h. known says that the caller knows it by its id,
+// Judge decides about something that is held by h. known says that the caller knows it by its id,
 // and not only by the name of its cluster. take is set if the claim has to be written first: what
 // an interrupted create has left, or what is to be adopted. The error is a ClaimedError.
-func (c Claim) judge(what string, h holder, known bool) (take bool, err error) {
+func (c Claim) Judge(what string, h Holder, known bool) (take bool, err error) {
 	switch {
 	case h.ID == c.ID:
 		return false, nil
@@ -111,7 +112,7 @@ func (c Claim) judge(what string, h holder, known bool) (take bool, err error) {
 		return true, nil
 	case h.ID == "" && known:
 		return false, nil // it has lost its tag, which is drift
-	case c.ID != "" && h.unsettled() && !known:
+	case c.ID != "" && h.Unsettled() && !known:
 		return true, nil
 	}
 	return false, &ClaimedError{What: what, Holder: h.Claim, Known: known}

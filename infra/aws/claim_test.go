@@ -13,12 +13,12 @@ func TestJudge(t *testing.T) {
 	adopting := mine
 	adopting.Adopt = true
 	settled := func(c Claim) map[string]string {
-		out := c.tags()
+		out := c.Tags()
 		maps.Copy(out, c.settledTag(at))
 		return out
 	}
 	// Settled late by its first owner, after another has taken it over.
-	late := other.tags()
+	late := other.Tags()
 	maps.Copy(late, sibling.settledTag(at))
 	for _, tt := range []struct {
 		name  string
@@ -28,29 +28,29 @@ func TestJudge(t *testing.T) {
 		want  string // "own", "take" or "refuse"
 	}{
 		{"its own", mine, settled(mine), false, "own"},
-		{"left by an interrupted create", mine, other.tags(), false, "take"},
+		{"left by an interrupted create", mine, other.Tags(), false, "take"},
 		{"the same, settled late by a third one", mine, late, false, "take"},
-		{"taken over meanwhile", mine, other.tags(), true, "refuse"},
+		{"taken over meanwhile", mine, other.Tags(), true, "refuse"},
 		{"another's", mine, settled(other), false, "refuse"},
-		{"of another object of this process", mine, sibling.tags(), false, "refuse"},
-		{"the same, to be adopted", adopting, sibling.tags(), false, "refuse"},
+		{"of another object of this process", mine, sibling.Tags(), false, "refuse"},
+		{"the same, to be adopted", adopting, sibling.Tags(), false, "refuse"},
 		{"nobody's", mine, nil, false, "refuse"},
 		{"a tag lost", mine, nil, true, "own"},
 		{"another's, to be adopted", adopting, settled(other), false, "take"},
 		{"nobody's, to be adopted", adopting, nil, false, "take"},
 		{"without claims on both sides", Claim{}, nil, false, "own"},
-		{"claimed, for somebody without claims", Claim{}, other.tags(), false, "refuse"},
+		{"claimed, for somebody without claims", Claim{}, other.Tags(), false, "refuse"},
 	} {
-		take, err := tt.claim.judge("VPC vpc-1", holderOf(tt.tags), tt.known)
+		take, err := tt.claim.Judge("VPC vpc-1", HolderOf(tt.tags), tt.known)
 		got := map[bool]string{true: "take", false: "own"}[take]
 		if err != nil {
 			got = "refuse"
 		}
-		if got != tt.want || err != nil && !isClaimed(err) {
+		if got != tt.want || err != nil && !IsClaimed(err) {
 			t.Errorf("%s: %s (%v), wanted %s", tt.name, got, err, tt.want)
 		}
 	}
-	_, err := mine.judge("VPC vpc-1", holderOf(settled(other)), false)
+	_, err := mine.Judge("VPC vpc-1", HolderOf(settled(other)), false)
 	if want := "VPC vpc-1 is another's: claimed by you since 2026-11-22T10:00:00Z (claim b-1)"; err.Error() != want {
 		t.Errorf("%q, wanted %q", err, want)
 	}

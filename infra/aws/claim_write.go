@@ -15,7 +15,7 @@ func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time
 	if claim.ID == "" || len(ids) == 0 {
 		return nil
 	}
-	if err := c.writeTags(ctx, ids, claim.settledTag(now)); err != nil {
+	if err := c.WriteTags(ctx, ids, claim.settledTag(now)); err != nil {
 		return fmt.Errorf("settle the claim %s: %w", claim.ID, err)
 	}
 	return nil
@@ -25,7 +25,7 @@ func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time
 // of what was made, by claim. Where somebody else has taken over meanwhile, it writes nothing: a
 // settled tag has one value, and it is the other one's.
 func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now time.Time) error {
-	held, err := c.held(ctx, claims)
+	held, err := c.StillHeld(ctx, claims)
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now
 	return nil
 }
 
-// held returns what still carries its claim of the given ids by claim.
-func (c *Client) held(ctx context.Context, claims map[string][]string) (map[string][]string, error) {
+// StillHeld returns what still carries its claim of the given ids by claim.
+func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map[string][]string, error) {
 	claimOf := map[string]string{}
 	for id, things := range claims {
 		for _, t := range things {
@@ -65,32 +65,32 @@ func (c *Client) held(ctx context.Context, claims map[string][]string) (map[stri
 	return out, nil
 }
 
-// filterValues is how many values EC2 takes in one filter.
+// FilterValues is how many values EC2 takes in one filter.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
-const filterValues = 200
+const FilterValues = 200
 
-// takeOver writes the claim on what another create has left. What is adopted is settled with it,
+// TakeOver writes the claim on what another create has left. What is adopted is settled with it,
 // since its old claim may have been.
-func (c *Client) takeOver(ctx context.Context, claim Claim, ids []string) error {
+func (c *Client) TakeOver(ctx context.Context, claim Claim, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	tags := claim.tags()
+	tags := claim.Tags()
 	if claim.Adopt {
 		maps.Copy(tags, claim.settledTag(claim.At))
 	}
-	if err := c.writeTags(ctx, ids, tags); err != nil {
+	if err := c.WriteTags(ctx, ids, tags); err != nil {
 		return fmt.Errorf("write the claim on what an earlier run has left: %w", err)
 	}
 	return nil
 }
 
-// readBack waits until read returns no error about another's claim: EC2 may still show the tags
+// ReadBack waits until read returns no error about another's claim: EC2 may still show the tags
 // from before they were written. It gives up after about three seconds, with the last error.
-func readBack(ctx context.Context, read func(context.Context) error) error {
+func ReadBack(ctx context.Context, read func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := read(ctx)
-		if !isClaimed(err) || attempt >= doubtAttempts {
+		if !IsClaimed(err) || attempt >= DoubtAttempts {
 			return err
 		}
 		select {
@@ -101,14 +101,15 @@ func readBack(ctx context.Context, read func(context.Context) error) error {
 	}
 }
 
-func isClaimed(err error) bool {
+// IsClaimed reports whether err says that something is another's.
+func IsClaimed(err error) bool {
 	var claimed *ClaimedError
 	return errors.As(err, &claimed)
 }
 
-// raced marks a ClaimedError that a create has met after it had begun: another create of the same
+// Raced marks a ClaimedError that a create has met after it had begun: another create of the same
 // name was faster.
-func raced(err error) error {
+func Raced(err error) error {
 	var claimed *ClaimedError
 	if errors.As(err, &claimed) && claimed.Known {
 		claimed.Known, claimed.Raced = false, true

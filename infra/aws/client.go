@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +30,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
-// DefaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
+// defaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
 // the Terraform AWS provider's default.
-const DefaultMaxRetries = 25
+const defaultMaxRetries = 25
 
 // ErrNoRegion is returned by New when neither the configuration nor the environment names a region.
 var ErrNoRegion = errors.New("no AWS region: set region, AWS_REGION or a profile that names one")
@@ -50,7 +52,7 @@ type Config struct {
 	AssumeRole  *AssumeRole // with the credentials found, or with those of WebIdentity
 	Endpoints   Endpoints
 	DefaultTags map[string]string
-	// MaxRetries is the number of retries of one call; zero means DefaultMaxRetries.
+	// MaxRetries is the number of retries of one call; zero means 25.
 	MaxRetries int
 	// RetryMode is "standard" (default) or "adaptive".
 	RetryMode string
@@ -109,19 +111,20 @@ type Client struct {
 	STS    *sts.Client
 	Region string
 
-	connecting  connecting
+	// InstanceConnect is what tunnels need of the configuration.
+	InstanceConnect InstanceConnect
+
 	defaultTags map[string]string
 	retryers    retryers
-	images      imageCache
-	zones       zoneCache
-	tables      tableCache
-	lookups     *lookups
-	booting     atomic.Int32 // machines that are waited for on SSH
+	offers      Memo[string, []string] // zones by instance type
+	subnetZones Memo[string, string]   // by the id of the subnet
+	kept        kept
 
-	// changes counts begins and ends of calls that may change something in EC2.
-	changes  *atomic.Int64
-	together together
+	changes atomic.Int64 // see Changes
 }
+
+// Changes counts the begins and ends of calls of this client that may change something in EC2.
+func (c *Client) Changes() int64 { return c.changes.Load() }
 
 // retryers are the services' retryers, for calls that wrap them.
 type retryers struct{ ec2, elb, ssm sdk.Retryer }
@@ -213,10 +216,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		})
 	}
 	plain := newEC2()
-	changes := new(atomic.Int64)
 	client := &Client{
-		EC2: newEC2(new(pacer).pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) }),
-			noteChanges(func() { changes.Add(1) })),
 		ELB: elb.NewFromConfig(loaded, func(o *elb.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.ELB, o.BaseEndpoint), retryers.elb
 			o.APIOptions = append(o.APIOptions, nameDenied("elasticloadbalancing"))
@@ -237,12 +237,12 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		Region:      loaded.Region,
 		defaultTags: maps.Clone(c.DefaultTags),
 		retryers:    retryers,
-		changes:     changes,
 	}
-	if client.connecting, err = newConnecting(c.Endpoints.InstanceConnect, loaded); err != nil {
+	client.EC2 = newEC2(new(pacer).pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) }),
+		noteChanges(func() { client.changes.Add(1) }))
+	if client.InstanceConnect, err = newInstanceConnect(c.Endpoints.InstanceConnect, loaded); err != nil {
 		return nil, err
 	}
-	client.lookups = newLookups(client)
 	return client, nil
 }
 
@@ -306,7 +306,7 @@ func endpoint(own string, fallback *string) *string {
 func newRetryer(c Config) sdk.Retryer {
 	attempts := c.MaxRetries + 1
 	if c.MaxRetries <= 0 {
-		attempts = DefaultMaxRetries + 1
+		attempts = defaultMaxRetries + 1
 	}
 	standard := func(o *retry.StandardOptions) {
 		o.MaxAttempts = attempts
@@ -336,4 +336,27 @@ func (n notRetryable) IsErrorRetryable(err error) sdk.Ternary {
 		return sdk.FalseTernary
 	}
 	return sdk.UnknownTernary
+}
+
+// tunnelURL is the environment variable of the AWS SDKs for the service's URL.
+const tunnelURL = "AWS_ENDPOINT_URL_EC2_INSTANCE_CONNECT"
+
+// InstanceConnect is what tunnels need of the configuration.
+type InstanceConnect struct {
+	Credentials sdk.CredentialsProvider
+	URL         *url.URL // where all DNS names of endpoints lead to; nil: where they lead to by DNS
+}
+
+func newInstanceConnect(own string, loaded sdk.Config) (InstanceConnect, error) {
+	out := InstanceConnect{Credentials: loaded.Credentials}
+	at := cmp.Or(own, os.Getenv(tunnelURL), sdk.ToString(loaded.BaseEndpoint))
+	if at == "" {
+		return out, nil
+	}
+	parsed, err := url.Parse(at)
+	if err != nil {
+		return out, fmt.Errorf("URL of EC2 Instance Connect: %w", err)
+	}
+	out.URL = parsed
+	return out, nil
 }

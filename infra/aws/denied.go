@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/aws/smithy-go/middleware"
@@ -52,6 +53,17 @@ func permission(service, operation string) string {
 	return service + ":" + operation
 }
 
+// NameAction returns AWS' refusal for want of a permission as a DeniedError, whose action is the given one if AWS names
+// none, and any other error as it is.
+func NameAction(err error, action string) error {
+	if !IsCode(err, deniedCodes...) {
+		return err
+	}
+	denied := readDenied(err)
+	denied.Action = cmp.Or(denied.Action, action)
+	return denied
+}
+
 // nameDenied is a middleware that turns AWS' refusal for want of a permission into a DeniedError.
 // Its text says what is missing and leaves out the encoded message.
 func nameDenied(service string) func(*middleware.Stack) error {
@@ -59,14 +71,7 @@ func nameDenied(service string) func(*middleware.Stack) error {
 		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("NameDenied",
 			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 				out, meta, err := next.HandleInitialize(ctx, in)
-				if IsCode(err, deniedCodes...) {
-					denied := readDenied(err)
-					if denied.Action == "" {
-						denied.Action = permission(service, middleware.GetOperationName(ctx))
-					}
-					err = denied
-				}
-				return out, meta, err
+				return out, meta, NameAction(err, permission(service, middleware.GetOperationName(ctx)))
 			}), middleware.After)
 	}
 }

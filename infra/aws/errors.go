@@ -22,10 +22,13 @@ func IsCode(err error, codes ...string) bool {
 	return code != "" && slices.Contains(codes, code)
 }
 
+// TunnelQuota is the code of an EC2 Instance Connect Endpoint that has all the tunnels that it may have.
+const TunnelQuota = "ServiceQuotaExceededException"
+
 // Advice returns one sentence on what a person can do about err, empty if there is nothing to add
 // to its text. Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 func Advice(err error) string {
-	if unknownProfile(err) {
+	if UnknownProfile(err) {
 		return "The account has no instance profile of this name, or the profile has no role: `aws iam list-instance-profiles` shows them. A profile may have another name than its role."
 	}
 	switch code := ErrorCode(err); code {
@@ -70,7 +73,7 @@ func Advice(err error) string {
 	case "RouteLimitExceeded":
 		return "A route table holds 500 routes by default, and every machine with pods needs one in each route table of the network: remove some, " +
 			"or ask for more in the AWS console: Service Quotas, Amazon VPC, Routes per route table (L-93826ACB)."
-	case tunnelQuota:
+	case TunnelQuota:
 		return "An EC2 Instance Connect Endpoint has at most 20 tunnels at once: others use them. Wait until they have ended, or end them, then run apply again."
 	case "VolumeInUse":
 		return "Another machine has the volume: stop what uses it there, unmount and detach it, then run apply again."
@@ -99,3 +102,15 @@ func Advice(err error) string {
 		return ""
 	}
 }
+
+// Ignore turns errors with one of the codes into nil.
+func Ignore(err error, codes ...string) error {
+	if IsCode(err, codes...) {
+		return nil
+	}
+	return err
+}
+
+// ErrNotFound says that something certainly does not exist: EC2 does not know it or says that it is
+// terminated.
+var ErrNotFound = errors.New("does not exist")

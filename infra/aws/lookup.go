@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// lookup answers many callers, who ask about one thing each, with few calls. Those who ask while a call
+// Lookup answers many callers, who ask about one thing each, with few calls. Those who ask while a call
 // is under way, or soon after one, share the next one. An answer is never older than its question.
 //
 // The more things are asked about, the longer are the pauses between calls. So the number of calls a
 // second falls as the number of machines grows that are waited for.
-type lookup[K comparable, V any] struct {
-	// describe returns what was found of the keys. Its context ends once nobody waits for the answer.
+type Lookup[K comparable, V any] struct {
 	describe func(ctx context.Context, keys []K) (map[K]V, error)
 	limit    int // keys of one call
 
@@ -23,6 +22,12 @@ type lookup[K comparable, V any] struct {
 	next *round[K, V]    // takes questions; nil if there is none yet
 	last *round[K, V]    // the one before next, whose call may be under way
 	seen map[K]time.Time // when keys were last in a call, for lookupMemory
+}
+
+// NewLookup returns a lookup with calls of at most limit keys. describe returns what was found of them. Its context
+// ends once nobody waits for the answer.
+func NewLookup[K comparable, V any](c *Client, limit int, describe func(ctx context.Context, c *Client, keys []K) (map[K]V, error)) *Lookup[K, V] {
+	return &Lookup[K, V]{limit: limit, describe: func(ctx context.Context, keys []K) (map[K]V, error) { return describe(ctx, c, keys) }}
 }
 
 const (
@@ -53,8 +58,8 @@ type round[K comparable, V any] struct {
 	err   error
 }
 
-// ask returns what is found of a key. ok is false if it was not found.
-func (l *lookup[K, V]) ask(ctx context.Context, key K) (found V, ok bool, err error) {
+// Ask returns what is found of a key. ok is false if it was not found.
+func (l *Lookup[K, V]) Ask(ctx context.Context, key K) (found V, ok bool, err error) {
 	r := l.join(ctx, key)
 	defer l.leave(r)
 	select {
@@ -67,7 +72,7 @@ func (l *lookup[K, V]) ask(ctx context.Context, key K) (found V, ok bool, err er
 }
 
 // join adds a question to the next round.
-func (l *lookup[K, V]) join(ctx context.Context, key K) *round[K, V] {
+func (l *Lookup[K, V]) join(ctx context.Context, key K) *round[K, V] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next == nil {
@@ -81,7 +86,7 @@ func (l *lookup[K, V]) join(ctx context.Context, key K) *round[K, V] {
 }
 
 // leave ends a round's call if nobody waits for it any more.
-func (l *lookup[K, V]) leave(r *round[K, V]) {
+func (l *Lookup[K, V]) leave(r *round[K, V]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.waiting--; r.waiting > 0 {
@@ -94,10 +99,10 @@ func (l *lookup[K, V]) leave(r *round[K, V]) {
 }
 
 // close makes a round take no more questions. The caller has the lock.
-func (l *lookup[K, V]) close(r *round[K, V]) { l.next, l.last = nil, r }
+func (l *Lookup[K, V]) close(r *round[K, V]) { l.next, l.last = nil, r }
 
 // run makes the call of a round, after that of the one before.
-func (l *lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
+func (l *Lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
 	defer close(r.done)
 	pause := lookupGather
 	if before != nil {
@@ -138,7 +143,7 @@ func (l *lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
 }
 
 // pauseAfter returns the pause after a call for keys. The caller has the lock.
-func (l *lookup[K, V]) pauseAfter(keys []K, now time.Time) time.Duration {
+func (l *Lookup[K, V]) pauseAfter(keys []K, now time.Time) time.Duration {
 	if l.seen == nil {
 		l.seen = map[K]time.Time{}
 	}

@@ -13,12 +13,6 @@ import (
 	"time"
 )
 
-// withLookups completes a client that was not made by New.
-func withLookups(c *Client) *Client {
-	c.lookups = newLookups(c)
-	return c
-}
-
 // calls records the calls of a lookup, each of which takes a tenth of a second.
 type calls struct {
 	mu   sync.Mutex
@@ -52,11 +46,11 @@ func (c *calls) describe(ctx context.Context, keys []int) (map[int]string, error
 func TestLookupShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made calls
-		l := lookup[int, string]{describe: made.describe, limit: 3}
+		l := Lookup[int, string]{describe: made.describe, limit: 3}
 		var all sync.WaitGroup
 		ask := func(key int) {
 			all.Go(func() {
-				found, ok, err := l.ask(t.Context(), key)
+				found, ok, err := l.Ask(t.Context(), key)
 				if want := fmt.Sprint("thing ", key); err != nil || ok != (key >= 0) || ok && found != want {
 					t.Errorf("%d: %q, %t, %v", key, found, ok, err)
 				}
@@ -81,7 +75,7 @@ func TestLookupPace(t *testing.T) {
 	for things, most := range map[int]int{1: 31, 10: 10 * 31, 100: 65, 200: 35} {
 		synctest.Test(t, func(t *testing.T) {
 			var made calls
-			l := lookup[int, string]{describe: made.describe, limit: 200}
+			l := Lookup[int, string]{describe: made.describe, limit: 200}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var all sync.WaitGroup
@@ -89,7 +83,7 @@ func TestLookupPace(t *testing.T) {
 				all.Go(func() {
 					time.Sleep(time.Duration(key) * 9 * time.Millisecond) // they began at different times
 					for ctx.Err() == nil {
-						_, _, _ = l.ask(ctx, key)
+						_, _, _ = l.Ask(ctx, key)
 						time.Sleep(2 * time.Second)
 					}
 				})
@@ -107,17 +101,17 @@ func TestLookupPace(t *testing.T) {
 func TestLookupEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made calls
-		l := lookup[int, string]{describe: made.describe, limit: 200}
+		l := Lookup[int, string]{describe: made.describe, limit: 200}
 		impatient, leave := context.WithCancelCause(t.Context())
 		errGone := errors.New("gone")
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, _, err := l.ask(impatient, 1); !errors.Is(err, errGone) {
+			if _, _, err := l.Ask(impatient, 1); !errors.Is(err, errGone) {
 				t.Errorf("the impatient one: %v", err)
 			}
 		})
 		all.Go(func() {
-			if found, ok, err := l.ask(t.Context(), 3); !ok || err != nil {
+			if found, ok, err := l.Ask(t.Context(), 3); !ok || err != nil {
 				t.Errorf("one who asked at the same time: %q, %v", found, err)
 			}
 		})
@@ -125,7 +119,7 @@ func TestLookupEnds(t *testing.T) {
 		leave(errGone)
 		synctest.Wait()
 		all.Go(func() {
-			if found, ok, err := l.ask(t.Context(), 2); !ok || err != nil {
+			if found, ok, err := l.Ask(t.Context(), 2); !ok || err != nil {
 				t.Errorf("the next one: %q, %v", found, err)
 			}
 		})
@@ -136,7 +130,7 @@ func TestLookupEnds(t *testing.T) {
 
 		alone, end := context.WithCancelCause(t.Context())
 		all.Go(func() {
-			if _, _, err := l.ask(alone, 4); !errors.Is(err, errGone) {
+			if _, _, err := l.Ask(alone, 4); !errors.Is(err, errGone) {
 				t.Errorf("one who waits alone: %v", err)
 			}
 		})
@@ -147,7 +141,7 @@ func TestLookupEnds(t *testing.T) {
 		made.fail = errors.New("refused")
 		for key := range 3 {
 			all.Go(func() {
-				if _, _, err := l.ask(t.Context(), key); !errors.Is(err, made.fail) {
+				if _, _, err := l.Ask(t.Context(), key); !errors.Is(err, made.fail) {
 					t.Errorf("a call that is refused: %v", err)
 				}
 			})
@@ -163,12 +157,12 @@ func TestLookupEnds(t *testing.T) {
 func TestLookupForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := map[int]string{}
-		l := lookup[int, string]{limit: 1, describe: func(context.Context, []int) (map[int]string, error) { return maps.Clone(known), nil }}
-		if _, ok, _ := l.ask(t.Context(), 1); ok {
+		l := Lookup[int, string]{limit: 1, describe: func(context.Context, []int) (map[int]string, error) { return maps.Clone(known), nil }}
+		if _, ok, _ := l.Ask(t.Context(), 1); ok {
 			t.Error("found before it was there")
 		}
 		known[1] = "there"
-		if found, ok, _ := l.ask(t.Context(), 1); !ok || found != "there" {
+		if found, ok, _ := l.Ask(t.Context(), 1); !ok || found != "there" {
 			t.Errorf("found %q", found)
 		}
 	})
@@ -178,7 +172,7 @@ func TestLookupForgets(t *testing.T) {
 func TestLookupHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := true
-		l := lookup[int, string]{limit: 1, describe: func(ctx context.Context, _ []int) (map[int]string, error) {
+		l := Lookup[int, string]{limit: 1, describe: func(ctx context.Context, _ []int) (map[int]string, error) {
 			if hangs {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -186,12 +180,12 @@ func TestLookupHangs(t *testing.T) {
 			return map[int]string{1: "there"}, nil
 		}}
 		began := time.Now()
-		_, _, err := l.ask(t.Context(), 1)
+		_, _, err := l.Ask(t.Context(), 1)
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 15m0s") || took > lookupBudget+time.Second {
 			t.Errorf("after %s: %v", took, err)
 		}
 		hangs = false
-		if _, ok, err := l.ask(t.Context(), 1); !ok || err != nil {
+		if _, ok, err := l.Ask(t.Context(), 1); !ok || err != nil {
 			t.Errorf("the next call: %v", err)
 		}
 	})

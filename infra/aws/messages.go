@@ -19,8 +19,8 @@ var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure messag
 // https://github.com/hashicorp/terraform-provider-aws/issues/838
 var unknownProfileWords = regexp.MustCompile(`Invalid IAM Instance Profile|has no associated IAM Roles`)
 
-// unknownProfile reports whether EC2 does not know an instance profile, perhaps only not yet.
-func unknownProfile(err error) bool {
+// UnknownProfile reports whether EC2 does not know an instance profile, perhaps only not yet.
+func UnknownProfile(err error) bool {
 	var api smithy.APIError
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownProfileWords.MatchString(api.ErrorMessage())
 }

@@ -24,9 +24,9 @@ func backoff(attempt int) time.Duration {
 	return d
 }
 
-// poll calls ready until it returns true or an error, or ctx ends. The last string it returned goes
+// Poll calls ready until it returns true or an error, or ctx ends. The last string it returned goes
 // into the error.
-func poll(ctx context.Context, what string, ready func(context.Context) (bool, string, error)) error {
+func Poll(ctx context.Context, what string, ready func(context.Context) (bool, string, error)) error {
 	last := "nothing seen yet"
 	for attempt := 0; ; attempt++ {
 		ok, seen, err := ready(ctx)

@@ -6,26 +6,22 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// repair is the differences of one resource and the calls that remove them.
-type repair struct {
-	findings []finding.Finding // of one subject; at least one
-	fix      func(context.Context) error
-	// power is set if the machine has to be stopped or started, which is done separately and needs
-	// no fix.
-	power bool
-	table string // the route table it is about
+// Repair is the differences of one resource and the calls that remove them.
+type Repair struct {
+	Findings []finding.Finding // of one subject; at least one
+	Fix      func(context.Context) error
 }
 
-// repairOf returns the repair of a single finding.
-func repairOf(f finding.Finding, fix func(context.Context) error) repair {
-	return repair{findings: []finding.Finding{f}, fix: fix}
+// RepairOf returns the repair of a single finding.
+func RepairOf(f finding.Finding, fix func(context.Context) error) Repair {
+	return Repair{Findings: []finding.Finding{f}, Fix: fix}
 }
 
-// findingsOf returns the findings of repairs.
-func findingsOf(repairs []repair) []finding.Finding {
+// FindingsOf returns the findings of repairs.
+func FindingsOf(repairs []Repair) []finding.Finding {
 	var out []finding.Finding
 	for _, r := range repairs {
-		out = append(out, r.findings...)
+		out = append(out, r.Findings...)
 	}
 	return out
 }

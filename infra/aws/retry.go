@@ -9,6 +9,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go/middleware"
 )
 
@@ -24,35 +26,35 @@ var notYet = []string{
 	"InvalidInstanceConnectEndpointId.NotFound",
 }
 
+// IsUnknown reports whether EC2 does not know a resource: it does not exist, any more or yet.
+func IsUnknown(err error) bool { return IsCode(err, notYet...) }
+
 const (
-	// settleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
+	// SettleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
 	// enough if something is really missing.
-	settleAttempts = 20
-	// doubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
-	doubtAttempts = 7
-	// reuseAttempts lasts about 45 seconds: Parameter Store does not let a name be used again until
-	// 30 seconds after its deletion.
-	reuseAttempts = 30
-	// heldAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
+	SettleAttempts = 20
+	// DoubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
+	DoubtAttempts = 7
+	// HeldAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
 	// machine for a while.
-	heldAttempts = 50
+	HeldAttempts = 50
 	// vanishAttempts lasts about four minutes, in which the interfaces of terminated machines
 	// disappear.
 	vanishAttempts = 120
 )
 
-// retryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
+// RetryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
 // an instance profile, or its tags, if a policy asks for them: a refusal of one resource is retried
-// doubtAttempts times.
-func (c *Client) retryUntilKnown() func(*ec2.Options) {
+// DoubtAttempts times.
+func (c *Client) RetryUntilKnown() func(*ec2.Options) {
 	return func(o *ec2.Options) {
-		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: settleAttempts, fresh: true}
+		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: SettleAttempts, fresh: true}
 	}
 }
 
-// retryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
+// RetryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
 // ends meanwhile, the error is what EC2 said last, which tells what is in the way.
-func (c *Client) retryUntilUnused() func(*ec2.Options) {
+func (c *Client) RetryUntilUnused() func(*ec2.Options) {
 	retry := c.retryers.ec2
 	return func(o *ec2.Options) {
 		p := &codeRetryer{Retryer: retry, codes: inUse, limit: vanishAttempts}
@@ -77,8 +79,16 @@ func (p *codeRetryer) lastRefusal(ctx context.Context, in middleware.InitializeI
 	return out, meta, err
 }
 
-// retryOn adds error codes to those the SDK retries, for one call.
-func (c *Client) retryOn(attempts int, codes ...string) func(*ec2.Options) {
+// RetryInDoubt makes a call retry while EC2 may briefly not know what existed a moment ago.
+func (c *Client) RetryInDoubt() func(*ec2.Options) { return c.RetryOn(DoubtAttempts, notYet...) }
+
+// RetryUntilFree makes a launch retry while EC2 holds its private address, and as RetryInDoubt does.
+func (c *Client) RetryUntilFree() func(*ec2.Options) {
+	return c.RetryOn(HeldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...)
+}
+
+// RetryOn adds error codes to those the SDK retries, for one call.
+func (c *Client) RetryOn(attempts int, codes ...string) func(*ec2.Options) {
 	return func(o *ec2.Options) { o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: codes, limit: attempts} }
 }
 
@@ -96,7 +106,7 @@ type codeRetryer struct {
 
 // own reports whether the error is one of those that the retryer retries itself.
 func (p *codeRetryer) own(err error) bool {
-	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && unknownProfile(err)
+	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && UnknownProfile(err)
 }
 
 // unknownTags reports whether err may mean that EC2 does not know the tags of a resource yet.
@@ -119,7 +129,7 @@ func (p *codeRetryer) IsErrorRetryable(err error) bool {
 	p.last = err
 	if p.unknownTags(err) {
 		p.doubt++
-		return p.doubt < doubtAttempts
+		return p.doubt < DoubtAttempts
 	}
 	return p.seen < p.limit
 }
@@ -146,4 +156,24 @@ func (p *codeRetryer) GetRetryToken(ctx context.Context, err error) (func(error)
 		return func(error) error { return nil }, nil
 	}
 	return p.Retryer.GetRetryToken(ctx, err)
+}
+
+// RetryELB adds error codes to those that the SDK retries, for one call.
+func (c *Client) RetryELB(attempts int, codes ...string) func(*elb.Options) {
+	return func(o *elb.Options) {
+		o.Retryer = &codeRetryer{Retryer: c.retryers.elb, codes: codes, limit: attempts}
+	}
+}
+
+// RetryELBUntilKnown makes a call retry for a few seconds while Elastic Load Balancing does not know yet what
+// was just made.
+func (c *Client) RetryELBUntilKnown() func(*elb.Options) {
+	return c.RetryELB(DoubtAttempts, "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound")
+}
+
+// RetrySSM adds error codes to those that the SDK retries, for one call.
+func (c *Client) RetrySSM(attempts int, codes ...string) func(*ssm.Options) {
+	return func(o *ssm.Options) {
+		o.Retryer = &codeRetryer{Retryer: c.retryers.ssm, codes: codes, limit: attempts}
+	}
 }

@@ -89,7 +89,7 @@ func TestSettlingIsPaced(t *testing.T) {
 	p := &paced{Retryer: sdk.NopRetryer{}}
 	c := &Client{retryers: retryers{ec2: p}}
 	var o ec2.Options
-	c.retryUntilKnown()(&o)
+	c.RetryUntilKnown()(&o)
 	v2, ok := o.Retryer.(sdk.RetryerV2)
 	if !ok {
 		t.Fatal("attempts are not paced")
@@ -109,7 +109,7 @@ func TestSettlingIsPaced(t *testing.T) {
 func TestUnknownTags(t *testing.T) {
 	const denied = "You are not authorized to perform this operation. User: arn:aws:iam::123456789012:user/u is not authorized to perform: ec2:CreateRoute"
 	for message, want := range map[string]int{
-		denied + " on resource: arn:aws:ec2:us-east-1:123456789012:route-table/rtb-1 because no identity-based policy allows the ec2:CreateRoute action": doubtAttempts,
+		denied + " on resource: arn:aws:ec2:us-east-1:123456789012:route-table/rtb-1 because no identity-based policy allows the ec2:CreateRoute action": DoubtAttempts,
 		denied + " on resource: arn:aws:ec2:us-east-1:123456789012:route-table/rtb-1 with an explicit deny in a service control policy":                  1,
 		denied + " on resource: arn:aws:ec2:us-east-1:123456789012:route-table/* because no identity-based policy allows the ec2:CreateRoute action":     1,
 		denied + " because no identity-based policy allows the ec2:CreateRoute action":                                                                   1,
@@ -117,7 +117,7 @@ func TestUnknownTags(t *testing.T) {
 	} {
 		c := &Client{retryers: retryers{ec2: sdk.NopRetryer{}}}
 		var o ec2.Options
-		c.retryUntilKnown()(&o)
+		c.RetryUntilKnown()(&o)
 		attempts := 1
 		for o.Retryer.IsErrorRetryable(&smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: message}) {
 			attempts++

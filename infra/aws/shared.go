@@ -13,13 +13,13 @@ import (
 // sharedFor is how long an answer may be given to those who have not had it.
 const sharedFor = 10 * time.Second
 
-// shared keeps answers of EC2 about many things, of which each caller wants one: a refresh of many
+// Shared keeps answers of EC2 about many things, of which each caller wants one: a refresh of many
 // resources asks once. It is safe for concurrent use.
 //
 // Everybody is told what EC2 says now, as far as a refresh can know it: an answer was asked for at
 // most sharedFor ago and after the last change that this client has made, and nobody gets the same
 // answer twice. Whoever does not find something in it must ask for that thing alone.
-type shared[V any] struct {
+type Shared[V any] struct {
 	mu      sync.Mutex
 	answers map[string]*answer[V] // by question
 }
@@ -36,9 +36,9 @@ type answer[V any] struct {
 	err   error
 }
 
-// get returns the answer to a question, for one asker. changes is the client's number of changes.
+// Get returns the answer to a question, for one asker. changes is the client's number of changes.
 // ask is not interrupted while anybody waits for it. Its error is for all who wait, and is not kept.
-func (s *shared[V]) get(ctx context.Context, question, asker string, changes int64, ask func(context.Context) (V, error)) (V, error) {
+func (s *Shared[V]) Get(ctx context.Context, question, asker string, changes int64, ask func(context.Context) (V, error)) (V, error) {
 	s.mu.Lock()
 	a := s.answers[question]
 	if a == nil || a.changes != changes || a.had[asker] || time.Since(a.asked) > sharedFor {
@@ -85,7 +85,7 @@ func (s *shared[V]) get(ctx context.Context, question, asker string, changes int
 }
 
 // drop forgets an answer. The caller holds s.mu.
-func (s *shared[V]) drop(question string, a *answer[V]) {
+func (s *Shared[V]) drop(question string, a *answer[V]) {
 	if s.answers[question] == a {
 		delete(s.answers, question)
 	}

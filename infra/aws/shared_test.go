@@ -14,10 +14,10 @@ import (
 func TestShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s shared[int]
+		var s Shared[int]
 		var asked atomic.Int64
 		get := func(asker string, changes int64) int {
-			n, err := s.get(t.Context(), "demo", asker, changes, func(context.Context) (int, error) {
+			n, err := s.Get(t.Context(), "demo", asker, changes, func(context.Context) (int, error) {
 				time.Sleep(time.Second)
 				return int(asked.Add(1)), nil
 			})
@@ -60,7 +60,7 @@ func TestShared(t *testing.T) {
 func TestSharedInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s shared[int]
+		var s Shared[int]
 		interrupted := false
 		ask := func(ctx context.Context) (int, error) {
 			select {
@@ -77,12 +77,12 @@ func TestSharedInterrupted(t *testing.T) {
 		defer cancelLong()
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := s.get(short, "demo", "a", 0, ask); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := s.Get(short, "demo", "a", 0, ask); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("who has no time left got %v", err)
 			}
 		})
 		all.Go(func() {
-			if n, err := s.get(long, "demo", "b", 0, ask); n != 1 || err != nil {
+			if n, err := s.Get(long, "demo", "b", 0, ask); n != 1 || err != nil {
 				t.Errorf("who has time got %d, %v", n, err)
 			}
 		})
@@ -92,7 +92,7 @@ func TestSharedInterrupted(t *testing.T) {
 		}
 		alone, cancelAlone := context.WithTimeout(t.Context(), time.Second)
 		defer cancelAlone()
-		if _, err := s.get(alone, "demo", "b", 0, ask); err == nil {
+		if _, err := s.Get(alone, "demo", "b", 0, ask); err == nil {
 			t.Error("no error")
 		}
 		synctest.Wait()

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,16 +28,16 @@ func byService(things []string) (ids, arns []string) {
 	return ids, arns
 }
 
-// writeTags writes tags on things, at most 1,000 of EC2.
-func (c *Client) writeTags(ctx context.Context, things []string, tags map[string]string) error {
+// WriteTags writes tags on things, at most 1,000 of EC2.
+func (c *Client) WriteTags(ctx context.Context, things []string, tags map[string]string) error {
 	ids, arns := byService(things)
 	if len(ids) > 0 {
-		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: ec2Tags(tags)}, c.retryUntilKnown()); err != nil {
+		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: EC2Tags(tags)}, c.RetryUntilKnown()); err != nil {
 			return err
 		}
 	}
 	for some := range slices.Chunk(arns, elbTagged) {
-		if _, err := c.ELB.AddTags(ctx, &elb.AddTagsInput{ResourceArns: some, Tags: elbTags(tags)}, c.elbUntilKnown()); err != nil {
+		if _, err := c.ELB.AddTags(ctx, &elb.AddTagsInput{ResourceArns: some, Tags: ELBTags(tags)}, c.RetryELBUntilKnown()); err != nil {
 			return err
 		}
 	}
@@ -47,8 +48,8 @@ func (c *Client) writeTags(ctx context.Context, things []string, tags map[string
 func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]string, error) {
 	out := map[string]string{}
 	ids, arns := byService(things)
-	for some := range slices.Chunk(ids, filterValues) {
-		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", some...), filter("key", TagClaim)}})
+	for some := range slices.Chunk(ids, FilterValues) {
+		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{Filter("resource-id", some...), Filter("key", TagClaim)}})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
@@ -68,8 +69,35 @@ func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]stri
 			return nil, err
 		}
 		for _, d := range found.TagDescriptions {
-			maps.Copy(out, map[string]string{sdk.ToString(d.ResourceArn): elbTagMap(d.Tags)[TagClaim]})
+			maps.Copy(out, map[string]string{sdk.ToString(d.ResourceArn): ELBTagMap(d.Tags)[TagClaim]})
 		}
 	}
 	return out, nil
+}
+
+// RemoveTags deletes tag keys that are no longer wanted.
+func (c *Client) RemoveTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
+	var gone []types.Tag
+	for _, k := range keys {
+		if _, still := wanted[k]; !still && (k == TagRoll || !ReservedTag(k)) {
+			gone = append(gone, types.Tag{Key: sdk.String(k)})
+		}
+	}
+	if len(gone) == 0 || len(ids) == 0 {
+		return nil
+	}
+	if _, err := c.EC2.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: ids, Tags: gone}); err != nil {
+		return fmt.Errorf("remove tags from %s: %w", strings.Join(ids, ", "), err)
+	}
+	return nil
+}
+
+// OwnTags returns the tags of a resource that the user has set.
+func (c *Client) OwnTags(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(k, v string) bool { return ReservedTag(k) || c.defaultTags[k] == v })
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }

@@ -9,13 +9,14 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // Tag keys that identify everything of a cluster.
 const (
-	TagName    = "Name"
+	tagName    = "Name"
 	TagCluster = "k8s-from-scratch/cluster"
 	// TagKind is the kind of resource: "network", "machine", "address", ...
 	TagKind = "k8s-from-scratch/kind"
@@ -25,36 +26,43 @@ const (
 	// TagHostKey is the machine's SSH host key in authorized_keys form, written before the machine
 	// uses it.
 	TagHostKey = "k8s-from-scratch/host-key"
-	// TagClaim says whose something is, and TagClaimedBy and TagClaimedAt who said so and when; see
+	// TagClaim says whose something is, and tagClaimedBy and tagClaimedAt who said so and when; see
 	// Claim. TagSettled is set once a state is known to hold the claim.
 	TagClaim     = "k8s-from-scratch/claim"
-	TagClaimedBy = "k8s-from-scratch/claimed-by"
-	TagClaimedAt = "k8s-from-scratch/claimed-at"
+	tagClaimedBy = "k8s-from-scratch/claimed-by"
+	tagClaimedAt = "k8s-from-scratch/claimed-at"
 	TagSettled   = "k8s-from-scratch/settled"
 	// TagFileSystem is the UUID of the file system that was made on a volume, and TagMountPoint is
 	// where a machine has it.
 	TagFileSystem = "k8s-from-scratch/file-system"
 	TagMountPoint = "k8s-from-scratch/mount-point"
 	// TagRoll says by which image a machine wants to be replaced when there is a newer one; see
-	// Client.NextInRoll.
+	// machine.NextInRoll.
 	TagRoll = "k8s-from-scratch/roll"
 	// TagUser is the login user made by cloud-init.
 	TagUser = "k8s-from-scratch/user"
 )
 
-// OwnedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
+// Values of TagKind that several packages know.
+const (
+	KindNetwork = "network"
+	KindMachine = "machine"
+	KindVolume  = "volume"
+)
+
+// ownedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
 // its value is "owned". https://kubernetes.io/docs/reference/labels-annotations-taints/
-func OwnedTag(cluster string) string { return "kubernetes.io/cluster/" + cluster }
+func ownedTag(cluster string) string { return "kubernetes.io/cluster/" + cluster }
 
 // ReservedTag reports whether a tag key belongs to this package and may not be set by a user.
 func ReservedTag(key string) bool {
-	return key == TagName || strings.HasPrefix(key, "k8s-from-scratch/") ||
+	return key == tagName || strings.HasPrefix(key, "k8s-from-scratch/") ||
 		strings.HasPrefix(key, "kubernetes.io/cluster/") || strings.HasPrefix(key, "aws:")
 }
 
-// clusterTags returns all tags of one resource. Own tags override default tags, and this package's
+// ClusterTags returns all tags of one resource. Own tags override default tags, and this package's
 // override both.
-func (c *Client) clusterTags(cluster, kind, name string, own map[string]string) map[string]string {
+func (c *Client) ClusterTags(cluster, kind, name string, own map[string]string) map[string]string {
 	out := maps.Clone(c.defaultTags)
 	if out == nil {
 		out = map[string]string{}
@@ -65,10 +73,10 @@ func (c *Client) clusterTags(cluster, kind, name string, own map[string]string) 
 		display = cluster + "-" + name
 	}
 	maps.Copy(out, map[string]string{
-		TagName:           display,
+		tagName:           display,
 		TagCluster:        cluster,
 		TagKind:           kind,
-		OwnedTag(cluster): "owned",
+		ownedTag(cluster): "owned",
 	})
 	if name != "" {
 		out[TagResource] = name
@@ -76,7 +84,8 @@ func (c *Client) clusterTags(cluster, kind, name string, own map[string]string) 
 	return out
 }
 
-func ec2Tags(m map[string]string) []types.Tag {
+// EC2Tags returns tags as EC2 takes them, sorted by key.
+func EC2Tags(m map[string]string) []types.Tag {
 	var out []types.Tag
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, types.Tag{Key: sdk.String(k), Value: sdk.String(m[k])})
@@ -84,7 +93,8 @@ func ec2Tags(m map[string]string) []types.Tag {
 	return out
 }
 
-func tagMap(tags []types.Tag) map[string]string {
+// TagMap is the inverse of EC2Tags.
+func TagMap(tags []types.Tag) map[string]string {
 	out := make(map[string]string, len(tags))
 	for _, t := range tags {
 		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
@@ -92,19 +102,22 @@ func tagMap(tags []types.Tag) map[string]string {
 	return out
 }
 
-func specification(kind types.ResourceType, tags map[string]string) types.TagSpecification {
-	return types.TagSpecification{ResourceType: kind, Tags: ec2Tags(tags)}
+// TagSpecification returns the tags with which EC2 makes a resource.
+func TagSpecification(kind types.ResourceType, tags map[string]string) types.TagSpecification {
+	return types.TagSpecification{ResourceType: kind, Tags: EC2Tags(tags)}
 }
 
-func filter(name string, values ...string) types.Filter {
+// Filter returns a filter of EC2, which takes FilterValues values.
+func Filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: sdk.String(name), Values: values}
 }
 
-func tagFilter(key string, values ...string) types.Filter { return filter("tag:"+key, values...) }
+// TagFilter is Filter for the tag with a key.
+func TagFilter(key string, values ...string) types.Filter { return Filter("tag:"+key, values...) }
 
-// diffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
+// DiffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
 // aws:*) and are no drift.
-func diffTags(wanted, found map[string]string) []finding.Finding {
+func DiffTags(wanted, found map[string]string) []finding.Finding {
 	var out []finding.Finding
 	for _, k := range slices.Sorted(maps.Keys(wanted)) {
 		switch v, ok := found[k]; {
@@ -117,9 +130,39 @@ func diffTags(wanted, found map[string]string) []finding.Finding {
 	return out
 }
 
-// clientToken is deterministic, so that EC2 takes a call repeated after an interruption for the
+// ClientToken is deterministic, so that EC2 takes a call repeated after an interruption for the
 // same call. Another generation makes it a new one.
-func clientToken(parts ...string) string {
+func ClientToken(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
+}
+
+// ELBTags is EC2Tags for Elastic Load Balancing.
+func ELBTags(m map[string]string) []elbtypes.Tag {
+	var out []elbtypes.Tag
+	for _, t := range EC2Tags(m) {
+		out = append(out, elbtypes.Tag{Key: t.Key, Value: t.Value})
+	}
+	return out
+}
+
+// ELBTagMap is the inverse of ELBTags.
+func ELBTagMap(tags []elbtypes.Tag) map[string]string {
+	out := make(map[string]string, len(tags))
+	for _, t := range tags {
+		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
+	}
+	return out
+}
+
+// CompareIDs orders two ids as EC2 returns them. One that is not said comes first.
+func CompareIDs(a, b *string) int { return strings.Compare(sdk.ToString(a), sdk.ToString(b)) }
+
+// NonZero returns nil for the zero value, which stands for what is not said.
+func NonZero[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

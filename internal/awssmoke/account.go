@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 )
 
 // account is the AWS account of the environment, which this command only reads.
@@ -61,7 +62,7 @@ func (a *account) refused() []infraaws.Refusal {
 
 // parameterPath is the path of a cluster's parameters.
 func parameterPath(cluster string) string {
-	return path.Dir(strings.TrimSuffix(infraaws.DefaultKeyPrefix(cluster), "/"))
+	return path.Dir(strings.TrimSuffix(keystore.DefaultPrefix(cluster), "/"))
 }
 
 // leftovers returns what there is of the cluster: the resources with its tag or that of the trial,

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -69,28 +71,28 @@ func newBuilder(ctx context.Context, l *lab.Lab) (*builder, error) {
 // build returns the id of the instance, which is stopped and has all that the image needs and nothing of its
 // own.
 func (b *builder) build(ctx context.Context) (string, error) {
-	spec := aws.NetworkSpec{Cluster: cluster, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
+	spec := network.Spec{Cluster: cluster, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
 	for _, c := range b.vars.AdminCIDRs {
 		spec.AdminCIDRs = append(spec.AdminCIDRs, netip.MustParsePrefix(c))
 	}
-	network, err := b.client.EnsureNetwork(ctx, spec)
+	network, err := network.Ensure(ctx, b.client, spec)
 	if err != nil {
 		return "", err
 	}
-	launched, err := b.client.LaunchMachine(ctx, aws.MachineSpec{Cluster: cluster, Name: "builder", Role: aws.RoleWorker, PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
+	launched, err := machine.Launch(ctx, b.client, machine.Spec{Cluster: cluster, Name: "builder", Role: aws.RoleWorker, PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
 		SubnetID: network.Subnets[0].ID, VPCID: network.VPCID, NetworkSubnets: []string{network.Subnets[0].ID}, SecurityGroupID: network.SecurityGroups[aws.RoleWorker],
-		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(b.signer.PublicKey())))}}, rand.Reader)
+		User: machine.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(b.signer.PublicKey())))}}, rand.Reader)
 	if err != nil {
 		return "", err
 	}
-	connect := func(m aws.Machine, hostKeys []string) aws.Shell {
-		return b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: hostKeys})
+	connect := func(m machine.Machine, hostKeys []string) machine.Shell {
+		return b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: machine.DefaultUser, HostKeys: hostKeys})
 	}
 	m, err := launched.Bring(ctx, connect)
 	if err != nil {
 		return "", err
 	}
-	shell := b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: []string{m.HostKey}})
+	shell := b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: machine.DefaultUser, HostKeys: []string{m.HostKey}})
 	if err := install(ctx, shell, b.state); err != nil {
 		return "", err
 	}
@@ -99,7 +101,7 @@ func (b *builder) build(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	if err := b.client.StopMachines(ctx, m.ID); err != nil {
+	if err := machine.Stop(ctx, b.client, m.ID); err != nil {
 		return "", err
 	}
 	return m.ID, ec2.NewInstanceStoppedWaiter(b.client.EC2, func(o *ec2.InstanceStoppedWaiterOptions) { o.MinDelay = time.Second }).

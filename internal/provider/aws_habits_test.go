@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
@@ -307,8 +307,8 @@ func TestPendingMachine(t *testing.T) {
 	if _, err := c.client.EC2.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: ids}); err != nil {
 		t.Fatal(err)
 	}
-	spec := infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: ids[0]}
-	a, err := c.client.EnsureAddress(t.Context(), "", spec)
+	spec := awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: ids[0]}
+	a, err := awsaddress.Ensure(t.Context(), c.client, "", spec)
 	if err != nil || a.InstanceID != ids[0] {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -317,7 +317,7 @@ func TestPendingMachine(t *testing.T) {
 		t.Fatal(gone.failure())
 	}
 	began := time.Now()
-	if _, err := c.client.EnsureAddress(t.Context(), a.AllocationID, spec); err == nil || !strings.Contains(err.Error(), "InvalidInstanceID") || time.Since(began) > 20*time.Second {
+	if _, err := awsaddress.Ensure(t.Context(), c.client, a.AllocationID, spec); err == nil || !strings.Contains(err.Error(), "InvalidInstanceID") || time.Since(began) > 20*time.Second {
 		t.Errorf("with a terminated machine, after %s: %v", time.Since(began), err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -103,14 +104,14 @@ func (c cloud) processAt(t *testing.T, url string) cloud {
 	t.Helper()
 	p := New("test")
 	p.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) { return (*c.duty)(ctx, t) }
-	p.shell = func(h remote.Host) infraaws.Shell {
+	p.shell = func(h remote.Host) awsmachine.Shell {
 		if c.reached != nil {
 			c.reached(h)
 		}
 		if c.dead != nil && c.dead(h) {
 			return refusing{h.Name}
 		}
-		found := infraaws.Machine{Name: h.Name}
+		found := awsmachine.Machine{Name: h.Name}
 		for _, i := range c.account.Cloud.Overview().Instances {
 			if i.PublicIP == h.Address || h.Instance != "" && h.Instance == i.ID || h.Bastion != nil && i.PrivateIP == h.Address {
 				found.ID = i.ID
@@ -314,7 +315,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 	})
 
 	t.Run("a terminated machine", func(t *testing.T) {
-		if err := c.client.DeleteMachine(t.Context(), id, infraaws.MachineSpec{Claim: claimOf(t, worker)}); err != nil {
+		if err := awsmachine.Delete(t.Context(), c.client, id, awsmachine.Spec{Claim: claimOf(t, worker)}); err != nil {
 			t.Fatal(err)
 		}
 		if worker.refresh(); !worker.state.IsNull() {
@@ -397,7 +398,7 @@ func TestFailedCreation(t *testing.T) {
 	t.Parallel()
 	a := account.New(t)
 	p := New("test")
-	p.shell = func(h remote.Host) infraaws.Shell { return refusing{h.Name} }
+	p.shell = func(h remote.Host) awsmachine.Shell { return refusing{h.Name} }
 	c := newCore(t, p, values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
 		"endpoints": values{"ec2": a.URL, "ssm": a.URL, "sts": a.URL}, "ssh": values{"private_key": sshKey(t)},
@@ -480,7 +481,7 @@ func TestMostTags(t *testing.T) {
 	}
 	worker.must(with(workerConfig(network), values{"tags": tags}))
 	c = c.ends(t)
-	m, err := c.client.DescribeMachine(t.Context(), worker.get("id").(string))
+	m, err := awsmachine.Describe(t.Context(), c.client, worker.get("id").(string))
 	if err != nil || m.Tags[infraaws.TagHostKey] == "" || m.Tags[infraaws.TagSettled] == "" {
 		t.Errorf("tags %v: %v", m.Tags, err)
 	}

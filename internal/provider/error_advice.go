@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -63,7 +64,7 @@ func advice(err error) string {
 		auth        *remote.AuthError
 		unreachable *remote.UnreachableError
 		checksum    *host.ChecksumError
-		none        *infraaws.NoEndpointError
+		none        *tunnel.NoEndpointError
 		failed      *host.ApplyError
 		dial        *net.OpError
 	)

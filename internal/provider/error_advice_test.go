@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -40,7 +41,7 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 		{&remote.UnreachableError{Machine: "worker-0", Through: "bastion-0", Err: errors.New("no answer")}, "set bastion_role of k8s_network"},
 		{&remote.UnreachableError{Machine: "worker-0", Through: "bastion-0", Err: &remote.UnreachableError{Machine: "bastion-0", Err: errors.New("no answer")}}, "The bastion bastion-0 cannot be reached itself"},
 		{&remote.UnreachableError{Machine: "worker-0", Tunnel: "EC2 Instance Connect Endpoint", Err: errors.New("no answer")}, "lets tcp 22 in from the security group of the EC2 Instance Connect Endpoint"},
-		{&remote.WayError{Machine: "worker-0", Err: &infraaws.NoEndpointError{VPCID: "vpc-1"}}, "Set instance_connect_endpoint of k8s_network"},
+		{&remote.WayError{Machine: "worker-0", Err: &tunnel.NoEndpointError{VPCID: "vpc-1"}}, "Set instance_connect_endpoint of k8s_network"},
 		{&fleet.StepError{Machine: "worker-0", Step: "download", Err: errors.New("it ended")}, ""},
 		{fmt.Errorf("find images: %w", infraaws.ErrNoRegion), "Nothing was changed. With several provider blocks, provider of the resource"},
 	} {

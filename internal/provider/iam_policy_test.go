@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
@@ -253,10 +254,10 @@ func (r *restricted) job(damaged bool) string {
 	machine := func(more values) values {
 		return with(workerConfig(network), with(values{"data_volume": values{"id": volume.get("id"), "mount_point": "/var/lib/data"}}, more))
 	}
-	address := func(instance string) infraaws.AddressSpec {
-		return infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: instance, Tags: map[string]string{"room": "12"}, Claim: infraaws.Claim{ID: "a", By: "me", At: time.Now()}}
+	address := func(instance string) awsaddress.Spec {
+		return awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: instance, Tags: map[string]string{"room": "12"}, Claim: infraaws.Claim{ID: "a", By: "me", At: time.Now()}}
 	}
-	var eip infraaws.Address
+	var eip awsaddress.Address
 	resized := values{"instance_type": "t3.large", "root_volume_size": 30, "cpu_credits": "standard", "placement_group": "apart"}
 	r.profile(r.t, "k8s-node")
 	r.profile(r.t, "k8s-other")
@@ -322,19 +323,19 @@ func (r *restricted) job(damaged bool) string {
 		}},
 		{"an address", func() string {
 			var err error
-			eip, err = r.client.EnsureAddress(r.t.Context(), "", address(worker.get("id").(string)))
+			eip, err = awsaddress.Ensure(r.t.Context(), r.client, "", address(worker.get("id").(string)))
 			return said(err)
 		}},
 		{"replace a machine", func() string {
 			return either(func() string { return worker.dismiss().failure() }, func() string { return worker.attempt(machine(values{"placement_group": "apart"})) })
 		}},
 		{"move the address", func() string {
-			_, err := r.client.EnsureAddress(r.t.Context(), eip.AllocationID, address(worker.get("id").(string)))
+			_, err := awsaddress.Ensure(r.t.Context(), r.client, eip.AllocationID, address(worker.get("id").(string)))
 			return said(err)
 		}},
 		{"release the address", func() string {
 			r.destroy()
-			return said(r.client.DeleteAddress(r.t.Context(), eip.AllocationID, address("").Claim))
+			return said(awsaddress.Delete(r.t.Context(), r.client, eip.AllocationID, address("").Claim))
 		}},
 		{"destroy the volume", func() string { // it is detached as long as it is not known to have a file system
 			_, err := r.cloud.client.EC2.DeleteTags(r.t.Context(), &ec2.DeleteTagsInput{Resources: []string{volume.get("id").(string)},

@@ -25,6 +25,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -265,9 +266,9 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 	}
 }
 
-func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diagnostics) infraaws.AddressSpec {
+func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diagnostics) awsaddress.Spec {
 	host, _ := hostRef.Read(ctx, m.Host, diags)
-	return infraaws.AddressSpec{
+	return awsaddress.Spec{
 		Cluster:    m.Cluster.ValueString(),
 		Name:       "lb",
 		InstanceID: host.InstanceID.ValueString(),
@@ -318,7 +319,7 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 			}
 		}
 	}
-	a, err := client.EnsureAddress(ctx, allocated, spec)
+	a, err := awsaddress.Ensure(ctx, client, allocated, spec)
 	if a.AllocationID != "" {
 		plan.AllocationID, plan.PublicIP = types.StringValue(a.AllocationID), types.StringValue(a.PublicIP.String())
 	}
@@ -342,10 +343,10 @@ func inspectAddress(ctx context.Context, d *providerData, m *lbModel, h *holding
 	}
 	spec := m.address(ctx, d, diags)
 	spec.Claim = h.Claim
-	var found infraaws.Address
+	var found awsaddress.Address
 	var drift []finding.Finding
 	if err = d.checked(ctx, client, *h); err == nil {
-		found, drift, err = client.ObserveAddress(ctx, m.AllocationID.ValueString(), spec)
+		found, drift, err = awsaddress.Observe(ctx, client, m.AllocationID.ValueString(), spec)
 	}
 	if err == nil {
 		*h, err = d.recovered(ctx, client, *h, found.Claim)
@@ -376,7 +377,7 @@ func releaseAddress(ctx context.Context, d *providerData, m *lbModel, h holding,
 	}
 	client, err := d.aws(ctx)
 	if err == nil {
-		err = client.DeleteAddress(ctx, m.AllocationID.ValueString(), h.Claim)
+		err = awsaddress.Delete(ctx, client, m.AllocationID.ValueString(), h.Claim)
 	}
 	d.claims.gone(h.Claim)
 	if err != nil && !addKept(diags, "Elastic IP "+m.PublicIP.ValueString(), err) {

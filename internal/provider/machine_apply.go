@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -50,12 +51,12 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 	say := func(message string) { tflog.Info(ctx, message, map[string]any{"machine": m.Name.ValueString()}) }
 	say("machine: launching")
-	launch, err := client.LaunchMachine(ctx, spec, r.data.rand)
+	launch, err := awsmachine.Launch(ctx, client, spec, r.data.rand)
 	if err != nil {
 		fail(err)
 		return
 	}
-	made, err := launch.Bring(ctx, func(machine infraaws.Machine, hostKeys []string) infraaws.Shell {
+	made, err := launch.Bring(ctx, func(machine awsmachine.Machine, hostKeys []string) awsmachine.Shell {
 		say("machine: running")
 		return r.data.connect(machine, hostKeys)
 	})
@@ -98,11 +99,11 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	spec.Claim = h.Claim
-	var found infraaws.Machine
+	var found awsmachine.Machine
 	var drift []finding.Finding
 	err := r.data.checked(ctx, client, h)
 	if err == nil {
-		found, drift, err = client.ObserveMachine(ctx, m.ID.ValueString(), spec)
+		found, drift, err = awsmachine.Observe(ctx, client, m.ID.ValueString(), spec)
 	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
@@ -229,7 +230,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		spec.RemoveTags = append(spec.RemoveTags, infraaws.TagRoll)
 	}
 	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), private.routes
-	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, func(ctx context.Context, now infraaws.Machine) error {
+	made, err := awsmachine.Converge(ctx, client, m.ID.ValueString(), spec, func(ctx context.Context, now awsmachine.Machine) error {
 		return r.stop(ctx, client, restart, *m, now, diags)
 	})
 	if err != nil {
@@ -237,7 +238,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		// Do this also if the update was interrupted or its time limit was reached.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
 		defer cancel()
-		now, _, looked := client.ObserveMachine(last, m.ID.ValueString(), spec)
+		now, _, looked := awsmachine.Observe(last, client, m.ID.ValueString(), spec)
 		private.routes = union(private.routes, now.RouteTables)
 		private.grow = private.grow || looked == nil && int64(now.RootVolumeGiB) > state.RootVolumeSize.ValueInt64()
 		return private, err
@@ -258,12 +259,12 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		}
 	}
 	if restart.Suspended() || state.restarts(*m) || state.usesDataOtherwise(*m) {
-		if err := client.UseDataVolume(ctx, made, spec, r.data.connect); err != nil {
+		if err := awsmachine.UseDataVolume(ctx, client, made, spec, r.data.connect); err != nil {
 			return private, err
 		}
 	}
 	if private.grow {
-		if err := infraaws.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
+		if err := awsmachine.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
 			return private, err
 		}
 	}
@@ -292,7 +293,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 		err = r.data.checked(ctx, client, h)
 	}
 	if err == nil {
-		err = client.CheckMachine(ctx, m.ID.ValueString(), spec)
+		err = awsmachine.CheckClaim(ctx, client, m.ID.ValueString(), spec)
 	}
 	var left *maintenance.Departure
 	if err == nil {
@@ -304,7 +305,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 		var cancel context.CancelFunc
 		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
-		if err = client.DeleteMachine(ctx, m.ID.ValueString(), spec); err != nil {
+		if err = awsmachine.Delete(ctx, client, m.ID.ValueString(), spec); err != nil {
 			m.stays(ctx, left, next, &resp.Diagnostics)
 		}
 	}
@@ -314,13 +315,13 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 }
 
-func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws.MachineSpec {
+func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) awsmachine.Spec {
 	network, _ := networkRef.Read(ctx, m.Network, diags)
 	var subnets []string
 	for _, s := range network.subnets(ctx, diags) {
 		subnets = append(subnets, s.ID.ValueString())
 	}
-	return infraaws.MachineSpec{
+	return awsmachine.Spec{
 		Cluster:         network.Cluster.ValueString(),
 		Name:            m.Name.ValueString(),
 		Role:            infraaws.Role(m.Role.ValueString()),
@@ -357,7 +358,7 @@ func (m machineModel) rootPerformance() performanceModel {
 }
 
 // fill sets all computed attributes from the machine that was found.
-func (m *machineModel) fill(ctx context.Context, found infraaws.Machine) {
+func (m *machineModel) fill(ctx context.Context, found awsmachine.Machine) {
 	m.ID, m.ImageID = types.StringValue(found.ID), types.StringValue(found.ImageID)
 	m.SubnetID, m.AvailabilityZone = types.StringValue(found.SubnetID), types.StringValue(found.AvailabilityZone)
 	m.InstanceState, m.HostKey = types.StringValue(found.State), tf.OptionalString(found.HostKey)

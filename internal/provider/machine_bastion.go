@@ -9,6 +9,7 @@ import (
 	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
@@ -17,17 +18,17 @@ import (
 
 // bastionAmong returns which of the machines in a VPC is the provider's bastion. It has the pinned
 // host key; its address may have changed while it was stopped.
-func (d *providerData) bastionAmong(machines []infraaws.Machine, vpc string) (infraaws.Machine, bool) {
+func (d *providerData) bastionAmong(machines []awsmachine.Machine, vpc string) (awsmachine.Machine, bool) {
 	if d.ssh.bastion == nil {
-		return infraaws.Machine{}, false
+		return awsmachine.Machine{}, false
 	}
-	i := slices.IndexFunc(machines, func(m infraaws.Machine) bool {
+	i := slices.IndexFunc(machines, func(m awsmachine.Machine) bool {
 		return m.VPCID == vpc && m.HostKey != "" && slices.ContainsFunc(d.ssh.bastion.HostKeys, func(pinned string) bool {
 			return bareKey(pinned) == bareKey(m.HostKey)
 		})
 	})
 	if i < 0 {
-		return infraaws.Machine{}, false
+		return awsmachine.Machine{}, false
 	}
 	return machines[i], true
 }
@@ -40,11 +41,11 @@ func bareKey(authorized string) string {
 
 // stopBehind stops all other machines of a paused cluster before the bastion stops. Terraform may
 // stop it first, and would have to wait for the others for no known time.
-func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
-	if _, ok := d.bastionAmong([]infraaws.Machine{now}, now.VPCID); !ok {
+func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, now awsmachine.Machine) error {
+	if _, ok := d.bastionAmong([]awsmachine.Machine{now}, now.VPCID); !ok {
 		return nil
 	}
-	found, err := client.FindAllMachines(ctx, now.Cluster)
+	found, err := awsmachine.FindAll(ctx, client, now.Cluster)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, 
 			ids = append(ids, m.ID)
 		}
 	}
-	if err := client.StopMachines(ctx, ids...); err != nil {
+	if err := awsmachine.Stop(ctx, client, ids...); err != nil {
 		return fmt.Errorf("the bastion %s runs on, since the machines behind it do not stop: %w", now.Name, err)
 	}
 	return nil
@@ -63,17 +64,17 @@ func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, 
 // waitBehind waits until a machine that was started answers. It starts the bastion of a cluster that was
 // paused before. If the bastion has another address since then, nothing may be reached until that is
 // configured.
-func (d *providerData) waitBehind(ctx context.Context, client *infraaws.Client, made infraaws.Machine, paused bool) error {
+func (d *providerData) waitBehind(ctx context.Context, client *infraaws.Client, made awsmachine.Machine, paused bool) error {
 	moved, err := d.startBastion(ctx, client, made, paused)
 	if err != nil {
 		return err
 	}
 	if moved == nil {
-		return client.WaitMachine(ctx, made, d.connect)
+		return awsmachine.AwaitSSH(ctx, client, made, d.connect)
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, movedBudget, fmt.Errorf("no answer within %s", movedBudget))
 	defer cancel()
-	if err := client.WaitMachine(limited, made, d.connect); err != nil {
+	if err := awsmachine.AwaitSSH(limited, client, made, d.connect); err != nil {
 		return fmt.Errorf("%w\n%w", moved, err)
 	}
 	return nil
@@ -84,11 +85,11 @@ const movedBudget = 3 * time.Minute
 
 // startBastion starts the bastion. moved says that its address is not the configured one. That may be well:
 // an address may lead to it that it does not have itself.
-func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client, made infraaws.Machine, paused bool) (moved, err error) {
+func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client, made awsmachine.Machine, paused bool) (moved, err error) {
 	if d.ssh.bastion == nil {
 		return nil, nil
 	}
-	found, err := client.FindAllMachines(ctx, made.Cluster)
+	found, err := awsmachine.FindAll(ctx, client, made.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client
 	case b.ID == made.ID:
 		b = made
 	case paused:
-		if b, err = client.StartMachine(ctx, b); err != nil {
+		if b, err = awsmachine.Start(ctx, client, b); err != nil {
 			return nil, err
 		}
 	case b.State == "stopped" || b.State == "stopping":
@@ -115,7 +116,7 @@ func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client
 }
 
 // bastionOff is the error about a bastion that does not run.
-func bastionOff(refused string, b infraaws.Machine, why string) error {
+func bastionOff(refused string, b awsmachine.Machine, why string) error {
 	return &fleet.GuardError{Refused: refused, Reason: fmt.Sprintf("%s is the bastion of the cluster, and its instance %s is %s", b.Name, b.ID, b.State),
 		Advice: "start that instance and apply again: " + why}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -39,7 +39,7 @@ func TestPausedBastion(t *testing.T) {
 	}
 	id := func(n int) string { return machines[n].get("id").(string) } //nolint:forcetypeassert // EC2 gives one
 	state := func(n int) string {
-		now, err := c.client.DescribeMachine(t.Context(), id(n))
+		now, err := awsmachine.Describe(t.Context(), c.client, id(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestPausedBastion(t *testing.T) {
 	if asked.Load() > 0 || state(1) != running {
 		t.Errorf("asked %d, worker-0 is %s", asked.Load(), state(1))
 	}
-	if _, err := c.client.StartMachine(t.Context(), infraaws.Machine{ID: lb, State: stopped}); err != nil {
+	if _, err := awsmachine.Start(t.Context(), c.client, awsmachine.Machine{ID: lb, State: stopped}); err != nil {
 		t.Fatal(err)
 	}
 

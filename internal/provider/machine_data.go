@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -53,16 +53,16 @@ func dataUnits() []string {
 }
 
 // dataVolume returns the machine's data volume, nil without one. Unknown values become empty.
-func (m machineModel) dataVolume(ctx context.Context, diags *diag.Diagnostics) *infraaws.DataVolume {
+func (m machineModel) dataVolume(ctx context.Context, diags *diag.Diagnostics) *awsmachine.DataVolume {
 	if m.DataVolume.IsNull() || m.DataVolume.IsUnknown() {
 		return nil
 	}
 	v, _ := tf.Object[dataVolumeModel](ctx, m.DataVolume, diags)
-	return &infraaws.DataVolume{ID: v.ID.ValueString(), MountPoint: v.MountPoint.ValueString(), Units: dataUnits()}
+	return &awsmachine.DataVolume{ID: v.ID.ValueString(), MountPoint: v.MountPoint.ValueString(), Units: dataUnits()}
 }
 
 // dataVolumeValue returns data_volume of a machine that is imported.
-func dataVolumeValue(ctx context.Context, v *infraaws.DataVolume, diags *diag.Diagnostics) types.Object {
+func dataVolumeValue(ctx context.Context, v *awsmachine.DataVolume, diags *diag.Diagnostics) types.Object {
 	fields := map[string]attr.Type{"id": types.StringType, "mount_point": types.StringType}
 	if v == nil {
 		return types.ObjectNull(fields)
@@ -87,12 +87,12 @@ func (m machineModel) usesDataOtherwise(plan machineModel) bool {
 
 // inspectData returns how the machine's use of its data volume differs from what is wanted. A machine
 // that cannot be asked is a warning.
-func (r *machineResource) inspectData(ctx context.Context, m machineModel, found infraaws.Machine, spec infraaws.MachineSpec, known []finding.Finding, diags *diag.Diagnostics) []finding.Finding {
+func (r *machineResource) inspectData(ctx context.Context, m machineModel, found awsmachine.Machine, spec awsmachine.Spec, known []finding.Finding, diags *diag.Diagnostics) []finding.Finding {
 	away := slices.ContainsFunc(known, func(f finding.Finding) bool { return f.Kind == finding.DataVolume && f.Problem != finding.Ephemeral })
 	if spec.DataVolume == nil || found.State != running || m.stops() || away {
 		return nil
 	}
-	differs, err := infraaws.InspectDataVolume(ctx, found, spec, r.data.connect)
+	differs, err := awsmachine.InspectDataVolume(ctx, found, spec, r.data.connect)
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
 			diags.AddWarning("How machine "+m.Name.ValueString()+" uses its data volume is not known", remote.Redact(err.Error()))

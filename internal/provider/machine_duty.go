@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -20,7 +21,7 @@ type findDutyFunc func(context.Context, fleet.Target) (*maintenance.Duty, error)
 // maintained returns the machine as package maintenance changes its power.
 func (r *machineResource) maintained(client *infraaws.Client, m machineModel) maintenance.Machine {
 	return maintenance.Machine{Name: m.Name.ValueString(), Look: func(ctx context.Context) (maintenance.Sight, error) {
-		now, err := client.DescribeMachine(ctx, m.ID.ValueString())
+		now, err := awsmachine.Describe(ctx, client, m.ID.ValueString())
 		if errors.Is(err, infraaws.ErrNotFound) {
 			return maintenance.Sight{}, nil
 		}
@@ -30,7 +31,7 @@ func (r *machineResource) maintained(client *infraaws.Client, m machineModel) ma
 
 // sight returns what EC2 says of the machine now. Other machines with API servers and members of etcd are
 // looked up by their tags.
-func (r *machineResource) sight(client *infraaws.Client, m machineModel, now infraaws.Machine) maintenance.Sight {
+func (r *machineResource) sight(client *infraaws.Client, m machineModel, now awsmachine.Machine) maintenance.Sight {
 	h := m.host()
 	h.PowerState = types.StringValue(running)
 	h.PublicIP, h.PrivateIP = tf.OptionalAddr(now.PublicIP), tf.OptionalAddr(now.PrivateIP)
@@ -43,7 +44,7 @@ func (r *machineResource) sight(client *infraaws.Client, m machineModel, now inf
 		s.Power = maintenance.Starting
 	}
 	s.Find = func(ctx context.Context) (*maintenance.Duty, error) {
-		if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
+		if err := awsmachine.AwaitBoot(ctx, client, now, r.data.connect); err != nil {
 			return nil, err
 		}
 		duty, err := r.data.duty(ctx, s.At)
@@ -65,7 +66,7 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 	if err != nil {
 		return nil, err
 	}
-	machines, err := client.FindMachines(ctx, cluster, roles...)
+	machines, err := awsmachine.FindRunning(ctx, client, cluster, roles...)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (r *machineResource) begin(ctx context.Context, client *infraaws.Client, m,
 }
 
 // stop prepares the machine to be stopped, by itself or with its cluster.
-func (r *machineResource) stop(ctx context.Context, client *infraaws.Client, restart *maintenance.Restart, m machineModel, now infraaws.Machine, diags *diag.Diagnostics) error {
+func (r *machineResource) stop(ctx context.Context, client *infraaws.Client, restart *maintenance.Restart, m machineModel, now awsmachine.Machine, diags *diag.Diagnostics) error {
 	if !m.pausedNetwork().ValueBool() {
 		return restart.Stop(ctx, r.sight(client, m, now))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -36,7 +36,7 @@ func imageFilterAttribute() schema.SingleNestedAttribute {
 				MarkdownDescription: "Who owns the image: ids of AWS accounts, `self`, `amazon` or `aws-marketplace`. Everyone can publish an image of any name. Debian's account is `136693071363`.",
 				Validators: []validator.Set{
 					setvalidator.SizeAtLeast(1),
-					setvalidator.ValueStringsAre(tf.Check("an owner of images", infraaws.CheckImageOwner)),
+					setvalidator.ValueStringsAre(tf.Check("an owner of images", awsmachine.CheckImageOwner)),
 				},
 			},
 		},
@@ -44,10 +44,10 @@ func imageFilterAttribute() schema.SingleNestedAttribute {
 }
 
 // imageFilter returns the filter of the machine's image, nil without one.
-func (m machineModel) imageFilter(ctx context.Context, diags *diag.Diagnostics) *infraaws.ImageFilter {
+func (m machineModel) imageFilter(ctx context.Context, diags *diag.Diagnostics) *awsmachine.ImageFilter {
 	v, ok := tf.Object[imageFilterModel](ctx, m.ImageFilter, diags)
 	if !ok {
 		return nil
 	}
-	return &infraaws.ImageFilter{Name: v.Name.ValueString(), Owners: slices.Sorted(slices.Values(tf.Strings(v.Owners.Elements())))}
+	return &awsmachine.ImageFilter{Name: v.Name.ValueString(), Owners: slices.Sorted(slices.Values(tf.Strings(v.Owners.Elements())))}
 }

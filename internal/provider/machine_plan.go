@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -181,7 +183,7 @@ func (m machineModel) architecture() types.String {
 	if m.InstanceType.IsUnknown() {
 		return types.StringUnknown()
 	}
-	return types.StringValue(infraaws.Architecture(m.InstanceType.ValueString()))
+	return types.StringValue(awsmachine.Architecture(m.InstanceType.ValueString()))
 }
 
 // check adds errors for invalid values.
@@ -189,17 +191,17 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 	vpc, pods := tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
 	errs := m.checkSubnet(ctx, config, network, diags)
 	if v := m.dataVolume(ctx, diags); v != nil {
-		errs = append(errs, infraaws.CheckMountPoint(v.MountPoint)...)
+		errs = append(errs, awsmachine.CheckMountPoint(v.MountPoint)...)
 	}
-	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
-	errs = append(errs, infraaws.CheckCPUCredits(m.CPUCredits.ValueString(), m.InstanceType.ValueString())...)
+	errs = append(errs, awsmachine.CheckInstanceType(m.InstanceType.ValueString())...)
+	errs = append(errs, awsmachine.CheckCPUCredits(m.CPUCredits.ValueString(), m.InstanceType.ValueString())...)
 	if !m.AMI.IsNull() && !m.ImageFilter.IsNull() {
 		errs.Say("image_filter", "Two images", "Both ami and image_filter say which image the machine is launched from: remove one of them.")
 	}
-	errs = append(errs, infraaws.CheckPlacementGroup(m.PlacementGroup.ValueString())...)
-	errs = append(errs, infraaws.CheckUserData(m.UserData.ValueString())...)
-	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
-	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
+	errs = append(errs, awsmachine.CheckPlacementGroup(m.PlacementGroup.ValueString())...)
+	errs = append(errs, awsmachine.CheckUserData(m.UserData.ValueString())...)
+	errs = append(errs, awsmachine.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
+	addFieldErrors(ctx, p, append(errs, awsnetwork.CheckPodCIDR(pods, vpc)...), diags)
 	if m.PodCIDR.IsNull() {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 )
@@ -58,13 +59,13 @@ func (m machineModel) refuseNew(_ context.Context, diags *diag.Diagnostics) {
 }
 
 // pauseCluster makes all machines of the network ready for being stopped, once for all of them.
-func (r *machineResource) pauseCluster(ctx context.Context, client *infraaws.Client, turns *maintenance.Turns, now infraaws.Machine) error {
+func (r *machineResource) pauseCluster(ctx context.Context, client *infraaws.Client, turns *maintenance.Turns, now awsmachine.Machine) error {
 	return turns.Pause(ctx, func(ctx context.Context) error {
-		found, err := client.FindAllMachines(ctx, now.Cluster)
+		found, err := awsmachine.FindAll(ctx, client, now.Cluster)
 		if err != nil {
 			return err
 		}
-		machines := map[string]infraaws.Machine{}
+		machines := map[string]awsmachine.Machine{}
 		var targets []fleet.Target
 		private := false // some have no public address
 		for _, m := range found {
@@ -79,7 +80,7 @@ func (r *machineResource) pauseCluster(ctx context.Context, client *infraaws.Cli
 			return bastionOff("pause the cluster", b, "the pause stops it last, as its other machines are reached through it")
 		}
 		err = maintenance.Pause(ctx, targets, func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
-			if err := client.AwaitBoot(ctx, machines[t.Name()], r.data.connect); err != nil {
+			if err := awsmachine.AwaitBoot(ctx, client, machines[t.Name()], r.data.connect); err != nil {
 				return nil, err
 			}
 			return r.data.duty(ctx, t)

@@ -26,6 +26,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -173,7 +175,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Credit option of a burstable instance type (t2, t3, t3a): `standard` throttles a machine that has used up its CPU credits, and `unlimited` charges for more. Changed in place, also on a " +
 					"running machine. Another option that somebody else has chosen is drift, and the apply changes it back. Removing the argument leaves the option as it is, and an import does not read it. " +
 					"Default: the account's for the type, in a new account `standard` for t2 and else `unlimited`, which is not looked at.",
-				Validators: []validator.String{stringvalidator.OneOf(infraaws.CreditsStandard, infraaws.CreditsUnlimited)},
+				Validators: []validator.String{stringvalidator.OneOf(awsmachine.CreditsStandard, awsmachine.CreditsUnlimited)},
 			},
 			"spot": spotAttribute(),
 			"ami": schema.StringAttribute{
@@ -186,24 +188,24 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"image_filter": imageFilterAttribute(),
 			"image_policy": imagePolicyAttribute(),
 			"root_volume_size": schema.Int64Attribute{
-				Optional: true, Computed: true, Default: int64default.StaticInt64(infraaws.DefaultRootVolumeGiB),
+				Optional: true, Computed: true, Default: int64default.StaticInt64(awsmachine.DefaultRootVolumeGiB),
 				MarkdownDescription: "Size of the root volume in GiB. It is increased in place while the machine runs, including partition and file system (ext4, xfs, btrfs); it cannot be " +
 					"decreased. EC2 accepts four changes of a volume within 24 hours. Default: 20.",
 				Validators: []validator.Int64{int64validator.Between(8, 16384)},
 			},
 			"root_volume_type": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultVolumeType),
-				MarkdownDescription: "Type of the root volume: `gp3`, `gp2`, `io1` or `io2`. Changed in place while the machine runs. Default: `" + infraaws.DefaultVolumeType + "`.",
-				Validators:          []validator.String{stringvalidator.OneOf(infraaws.VolumeTypes()...)},
+				Optional: true, Computed: true, Default: stringdefault.StaticString(volume.DefaultType),
+				MarkdownDescription: "Type of the root volume: `gp3`, `gp2`, `io1` or `io2`. Changed in place while the machine runs. Default: `" + volume.DefaultType + "`.",
+				Validators:          []validator.String{stringvalidator.OneOf(volume.Types()...)},
 			},
 			"root_volume_iops": schema.Int64Attribute{
 				Optional: true, Computed: true, MarkdownDescription: "I/O operations per second of the root volume, at most 500 for each GiB with `gp3`. `io1` and `io2` need it, and `gp2` has none of its own. " +
 					"Changed in place. Default: 3000 with `gp3`.",
-				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeIOPS)},
+				Validators: []validator.Int64{int64validator.Between(1, volume.MaxIOPS)},
 			},
 			"root_volume_throughput": schema.Int64Attribute{
 				Optional: true, Computed: true, MarkdownDescription: "Throughput of a `gp3` root volume in MiB/s, at most a quarter of `root_volume_iops`. Changed in place. Default: 125 with `gp3`, none with other types.",
-				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeThroughputMiB)},
+				Validators: []validator.Int64{int64validator.Between(1, volume.MaxThroughputMiB)},
 			},
 			"root_volume_kms_key_id": rootKeyAttribute(),
 			"data_volume":            dataVolumeAttribute(),
@@ -280,7 +282,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	if !named {
 		cluster, id = "", req.ID
 	}
-	found, podCIDR, err := client.FindMachine(ctx, id)
+	found, podCIDR, err := awsmachine.Find(ctx, client, id)
 	if err == nil && named && found.Cluster != cluster {
 		err = fmt.Errorf("instance %s is machine %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
 	}
@@ -329,7 +331,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 }
 
 // furtherGroups returns the security groups of an imported machine but that of its role.
-func furtherGroups(found infraaws.Machine, ofRole string) types.Set {
+func furtherGroups(found awsmachine.Machine, ofRole string) types.Set {
 	var ids []attr.Value
 	for _, id := range found.SecurityGroupIDs {
 		if id != ofRole {

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -48,12 +49,12 @@ type rolling struct {
 }
 
 // lookForImage finds out whether the machine is to be replaced for a newer image by the next apply.
-func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Client, m machineModel, spec infraaws.MachineSpec, diags *diag.Diagnostics) rolling {
+func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Client, m machineModel, spec awsmachine.Spec, diags *diag.Diagnostics) rolling {
 	if m.ImagePolicy.ValueString() != imageRolls || m.InstanceState.ValueString() != running || m.stops() || m.Protection.ValueBool() {
 		return rolling{}
 	}
 	name := m.Name.ValueString()
-	found, err := client.NextInRoll(ctx, spec, m.ID.ValueString())
+	found, err := awsmachine.NextInRoll(ctx, client, spec, m.ID.ValueString())
 	if err != nil {
 		diags.AddWarning("Whether there is a newer image for "+name+" is not known", remote.Redact(err.Error()))
 		return rolling{}

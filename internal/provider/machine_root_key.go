@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -57,7 +57,7 @@ func (m *machineModel) planRootKey(ctx context.Context, p tfsdk.Plan, config, st
 }
 
 // seeRootKey takes over the key of the root volume that was found, if it is certainly another one.
-func (m *machineModel) seeRootKey(found infraaws.Machine) {
+func (m *machineModel) seeRootKey(found awsmachine.Machine) {
 	if known := m.RootVolumeKey; !known.IsNull() && !isAlias(known) && found.RootVolumeKey != "" && !sameKMSKey(known.ValueString(), found.RootVolumeKey) {
 		m.RootVolumeKey = types.StringValue(found.RootVolumeKey)
 	}

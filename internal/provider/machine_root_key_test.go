@@ -7,7 +7,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
@@ -107,7 +107,7 @@ func TestSeeRootKey(t *testing.T) {
 		{types.StringValue(rootKeyARN), types.StringValue(other), types.StringValue(other)},
 	} {
 		m := machineModel{RootVolumeKey: tt.state}
-		m.seeRootKey(infraaws.Machine{RootVolumeKey: tt.found.ValueString()})
+		m.seeRootKey(awsmachine.Machine{RootVolumeKey: tt.found.ValueString()})
 		if !m.RootVolumeKey.Equal(tt.want) {
 			t.Errorf("%v, found %v: %v, want %v", tt.state, tt.found, m.RootVolumeKey, tt.want)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -46,12 +47,12 @@ func spotAttribute() schema.SingleNestedAttribute {
 }
 
 // spot returns how the machine is a Spot instance, nil if it is none.
-func (m machineModel) spot(ctx context.Context, diags *diag.Diagnostics) *infraaws.Spot {
+func (m machineModel) spot(ctx context.Context, diags *diag.Diagnostics) *awsmachine.Spot {
 	if m.Spot.IsNull() || m.Spot.IsUnknown() {
 		return nil
 	}
 	s, _ := tf.Object[spotModel](ctx, m.Spot, diags)
-	return &infraaws.Spot{MaxPrice: s.MaxPrice.ValueString()}
+	return &awsmachine.Spot{MaxPrice: s.MaxPrice.ValueString()}
 }
 
 // spotValue returns spot of a machine that is imported.
@@ -85,7 +86,7 @@ func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Dia
 	if s == nil {
 		return
 	}
-	for _, e := range infraaws.CheckSpot(infraaws.Role(m.Role.ValueString()), s.MaxPrice) {
+	for _, e := range awsmachine.CheckSpot(infraaws.Role(m.Role.ValueString()), s.MaxPrice) {
 		at, detail := fieldPath(e.Field, e.Err.Error())
 		diags.AddAttributeError(at, e.Problem, detail)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 )
 
 // TestSpotMachine: a worker is launched as a Spot instance, its interruption is named, and the next apply launches
@@ -106,7 +106,7 @@ func TestSpotMachine(t *testing.T) {
 // TestSpotHostOfImport: a role that is imported finds out which of its machines are Spot instances.
 func TestSpotHostOfImport(t *testing.T) {
 	for spot, want := range map[bool]any{true: true, false: nil} {
-		if got := hostArgument(t.Context(), infraaws.Machine{Name: "worker-0", Spot: spot})["spot"]; got != want {
+		if got := hostArgument(t.Context(), awsmachine.Machine{Name: "worker-0", Spot: spot})["spot"]; got != want {
 			t.Errorf("a Spot instance %t: %v", spot, got)
 		}
 	}

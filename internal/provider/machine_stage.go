@@ -18,6 +18,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -128,7 +129,7 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 		return ""
 	}
 	role := infraaws.Role(m.Role.ValueString())
-	state, err := d.staged.state(ctx, d.catalog.ForArch(infraaws.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
+	state, err := d.staged.state(ctx, d.catalog.ForArch(awsmachine.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
 		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
 		NoKubeProxy: stage.KubeProxy.Equal(types.BoolValue(false)),
@@ -141,16 +142,16 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 }
 
 // fitting returns the boot command, or none with a warning if user data with it are too long for EC2.
-func fitting(spec infraaws.MachineSpec, rand io.Reader, diags *diag.Diagnostics) string {
+func fitting(spec awsmachine.Spec, rand io.Reader, diags *diag.Diagnostics) string {
 	if spec.BootCommand == "" {
 		return ""
 	}
 	with, err := spec.UserDataBytes(rand)
-	if err != nil || with <= infraaws.MaxUserData {
+	if err != nil || with <= awsmachine.MaxUserData {
 		return spec.BootCommand // the launch reports the error
 	}
 	diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
-		"user_data and the SSH keys that are authorised on the machine leave too little room. Its roles download everything themselves.", with, infraaws.MaxUserData))
+		"user_data and the SSH keys that are authorised on the machine leave too little room. Its roles download everything themselves.", with, awsmachine.MaxUserData))
 	return ""
 }
 

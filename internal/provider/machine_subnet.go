@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -59,7 +59,7 @@ func (m machineModel) checkSubnet(ctx context.Context, config machineModel, netw
 	m.SubnetID, m.AvailabilityZone = config.SubnetID, config.AvailabilityZone // what was chosen earlier may be gone
 	all := network.subnets(ctx, diags)
 	if len(all) == 0 {
-		return infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), []netip.Prefix{tf.Prefix(network.NodeCIDR)})
+		return awsnetwork.CheckPrivateIP(tf.Addr(m.PrivateIP), []netip.Prefix{tf.Prefix(network.NodeCIDR)})
 	}
 	names := func(of func(subnetModel) types.String) (out []string, known bool) {
 		known = true
@@ -92,7 +92,7 @@ func (m machineModel) checkSubnet(ctx context.Context, config machineModel, netw
 	for _, s := range subnets {
 		ranges = append(ranges, tf.Prefix(s.CIDR))
 	}
-	if errs = infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges); len(errs) > 0 {
+	if errs = awsnetwork.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges); len(errs) > 0 {
 		return errs
 	}
 	at := m.subnetOf(all)

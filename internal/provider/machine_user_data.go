@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 )
 
 // User data of a machine beside those of the provider: user_data of k8s_machine.
@@ -34,12 +34,12 @@ func userDataAttribute() schema.StringAttribute {
 func (d *providerData) checkUserData(m machineModel, diags *diag.Diagnostics) {
 	text := m.UserData.ValueString()
 	keys, err := d.authorizedKeys()
-	if text == "" || err != nil || infraaws.CheckUserData(text) != nil { // reported elsewhere
+	if text == "" || err != nil || awsmachine.CheckUserData(text) != nil { // reported elsewhere
 		return
 	}
-	n, err := infraaws.MachineSpec{Name: m.Name.ValueString(), User: m.User.ValueString(), AuthorizedKeys: keys, UserData: text}.UserDataBytes(d.rand)
-	if err == nil && n > infraaws.MaxUserData {
+	n, err := awsmachine.Spec{Name: m.Name.ValueString(), User: m.User.ValueString(), AuthorizedKeys: keys, UserData: text}.UserDataBytes(d.rand)
+	if err == nil && n > awsmachine.MaxUserData {
 		diags.AddAttributeError(path.Root("user_data"), "Too much user data", fmt.Sprintf("With what the provider adds, the machine's user data would have %d bytes, and EC2 takes %d: "+
-			"shorten the text by %d bytes, or let the machine fetch the rest, for example with #include. A text with other characters than ASCII takes a third more.", n, infraaws.MaxUserData, n-infraaws.MaxUserData))
+			"shorten the text by %d bytes, or let the machine fetch the rest, for example with #include. A text with other characters than ASCII takes a third more.", n, awsmachine.MaxUserData, n-awsmachine.MaxUserData))
 	}
 }

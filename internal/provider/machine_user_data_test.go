@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 )
 
 const userScript = "#!/bin/sh\necho hello >/run/hello\n"
@@ -103,7 +103,7 @@ func TestUserDataOfAnInterruptedCreate(t *testing.T) {
 	if n := len(next.account.Cloud.Overview().Instances); n != 1 {
 		t.Errorf("%d instances", n)
 	}
-	if infraaws.CheckUserData(userScript) != nil {
+	if awsmachine.CheckUserData(userScript) != nil {
 		t.Error("the script is refused")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
@@ -404,7 +404,7 @@ func TestNetworkGone(t *testing.T) {
 	adopted.must(other)
 
 	vpc := own.get("vpc_id").(string)
-	if err := c.client.DeleteNetwork(t.Context(), infraaws.NetworkSpec{Cluster: "demo", Claim: claimOf(t, own)}); err != nil {
+	if err := awsnetwork.Delete(t.Context(), c.client, awsnetwork.Spec{Cluster: "demo", Claim: claimOf(t, own)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range adopted.get("security_group_ids").(values) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -45,10 +45,10 @@ func noIgnoreRules() types.Object {
 }
 
 // ignoreRulesFrom reads `ignore_rules`. If it is null, the filter matches nothing.
-func ignoreRulesFrom(o types.Object) infraaws.RuleFilter {
+func ignoreRulesFrom(o types.Object) awsnetwork.RuleFilter {
 	elements := func(name string) []string {
 		s, _ := o.Attributes()[name].(types.Set)
 		return tf.Strings(s.Elements())
 	}
-	return infraaws.RuleFilter{DescriptionPrefixes: elements("description_prefixes"), TagKeys: elements("tag_keys")}
+	return awsnetwork.RuleFilter{DescriptionPrefixes: elements("description_prefixes"), TagKeys: elements("tag_keys")}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -22,14 +23,14 @@ type networkPrivate struct {
 	Adopts bool `json:"adopts"`
 	// RouteTables and NATGateways identify the network's own route tables and NAT gateways, by name, if
 	// they have lost their tags.
-	RouteTables map[string]string              `json:"route_tables,omitempty"`
-	NATGateways map[string]infraaws.NATGateway `json:"nat_gateways,omitempty"`
+	RouteTables map[string]string                `json:"route_tables,omitempty"`
+	NATGateways map[string]awsnetwork.NATGateway `json:"nat_gateways,omitempty"`
 	// Connect identifies its EC2 Instance Connect Endpoint, likewise.
-	Connect infraaws.ConnectParts `json:"connect,omitzero"`
+	Connect awsnetwork.ConnectParts `json:"connect,omitzero"`
 }
 
 // remember keeps what is found. What is missing now stays known.
-func (p *networkPrivate) remember(n infraaws.Network) {
+func (p *networkPrivate) remember(n awsnetwork.Network) {
 	p.Connect.EndpointID = cmp.Or(n.Connect.EndpointID, p.Connect.EndpointID)
 	p.Connect.SecurityGroupID = cmp.Or(n.Connect.SecurityGroupID, p.Connect.SecurityGroupID)
 	if p.Adopts {
@@ -40,7 +41,7 @@ func (p *networkPrivate) remember(n infraaws.Network) {
 		tables = map[string]string{}
 	}
 	if nats == nil {
-		nats = map[string]infraaws.NATGateway{}
+		nats = map[string]awsnetwork.NATGateway{}
 	}
 	maps.Copy(tables, n.RouteTables)
 	maps.Copy(nats, n.NATGateways)
@@ -53,18 +54,18 @@ func (p networkPrivate) recovered(ctx context.Context, client *infraaws.Client, 
 	if !h.lost() {
 		return p, nil
 	}
-	made, err := client.MadeVPC(ctx, m.Cluster.ValueString(), m.VPCID.ValueString())
+	made, err := awsnetwork.MadeVPC(ctx, client, m.Cluster.ValueString(), m.VPCID.ValueString())
 	return networkPrivate{Adopts: !made}, err
 }
 
-func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
-	s := infraaws.NetworkSpec{
+func (m networkModel) spec(private networkPrivate) awsnetwork.Spec {
+	s := awsnetwork.Spec{
 		Cluster:         m.Cluster.ValueString(),
 		VPCCIDR:         tf.Prefix(m.VPCCIDR),
 		NodeCIDR:        tf.Prefix(m.NodeCIDR),
 		PublicCIDR:      tf.Prefix(m.PublicCIDR),
 		Zones:           m.zones(),
-		NATGateways:     infraaws.NATGateways(m.NATGateways.ValueString()),
+		NATGateways:     awsnetwork.NATGateways(m.NATGateways.ValueString()),
 		InstanceTypes:   tf.Strings(m.InstanceTypes.Elements()),
 		AdminCIDRs:      tf.Prefixes(m.AdminCIDRs),
 		NodePortCIDRs:   tf.Prefixes(m.NodePortCIDRs),
@@ -92,20 +93,20 @@ func (m networkModel) zones() []string {
 }
 
 // known returns the ids in the state.
-func (m networkModel) known(private networkPrivate) infraaws.Network {
-	n := infraaws.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{},
+func (m networkModel) known(private networkPrivate) awsnetwork.Network {
+	n := awsnetwork.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{},
 		RouteTables: private.RouteTables, NATGateways: private.NATGateways, Connect: private.Connect}
 	for role, id := range tf.StringMap(m.SecurityGroupIDs) {
 		n.SecurityGroups[infraaws.Role(role)] = id
 	}
 	for _, id := range tf.Strings(m.SubnetIDs.Elements()) {
-		n.Subnets = append(n.Subnets, infraaws.Subnet{ID: id})
+		n.Subnets = append(n.Subnets, awsnetwork.Subnet{ID: id})
 	}
 	return n
 }
 
 // fill sets all computed attributes from the network that was found.
-func (m *networkModel) fill(ctx context.Context, n infraaws.Network) {
+func (m *networkModel) fill(ctx context.Context, n awsnetwork.Network) {
 	m.ID = m.Cluster
 	m.VPCID, m.VPCCIDR = types.StringValue(n.VPCID), tf.OptionalPrefix(n.VPCCIDR)
 	m.SubnetID = types.StringNull()
@@ -153,8 +154,8 @@ func (m *networkModel) fill(ctx context.Context, n infraaws.Network) {
 
 // findNetwork returns the network of a cluster, for the import of something in it. Its reference is that of
 // its resource, unless the cluster is paused.
-func findNetwork(ctx context.Context, client *infraaws.Client, cluster string) (m networkModel, n infraaws.Network, err error) {
-	n, spec, err := client.FindNetwork(ctx, cluster)
+func findNetwork(ctx context.Context, client *infraaws.Client, cluster string) (m networkModel, n awsnetwork.Network, err error) {
+	n, spec, err := awsnetwork.Find(ctx, client, cluster)
 	if err != nil {
 		return m, n, err
 	}
@@ -165,7 +166,7 @@ func findNetwork(ctx context.Context, client *infraaws.Client, cluster string) (
 
 // publicValue says whether a subnet is public. It is null for one of an adopted VPC whose default route
 // does not lead to an internet gateway: other routes may.
-func publicValue(s infraaws.Subnet, ownTables map[string]string) types.Bool {
+func publicValue(s awsnetwork.Subnet, ownTables map[string]string) types.Bool {
 	if !s.Public && len(ownTables) == 0 {
 		return types.BoolNull()
 	}

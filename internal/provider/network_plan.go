@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -64,7 +65,7 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		if !state.PublicCIDR.IsNull() && !plan.PublicCIDR.IsUnknown() && !plan.PublicCIDR.Equal(state.PublicCIDR) {
 			resp.RequiresReplace.Append(path.Root("public_cidr"))
 		}
-		addFieldErrors(ctx, req.Plan, infraaws.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
+		addFieldErrors(ctx, req.Plan, awsnetwork.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
 		plan.planSubnets(ctx, state, &resp.Diagnostics)
 	}
 	plan.SecurityGroupIDs = state.SecurityGroupIDs
@@ -88,7 +89,7 @@ func (m *networkModel) planPublicCIDR(config networkModel) {
 		m.PublicCIDR = cidrtypes.NewIPv4PrefixNull()
 	case !config.PublicCIDR.IsNull():
 	case tf.AllKnown(m.VPCCIDR, m.NodeCIDR):
-		m.PublicCIDR = tf.OptionalPrefix(infraaws.DefaultPublicCIDR(tf.Prefix(m.VPCCIDR), tf.Prefix(m.NodeCIDR)))
+		m.PublicCIDR = tf.OptionalPrefix(awsnetwork.DefaultPublicCIDR(tf.Prefix(m.VPCCIDR), tf.Prefix(m.NodeCIDR)))
 	default:
 		m.PublicCIDR = cidrtypes.NewIPv4PrefixUnknown()
 	}
@@ -124,7 +125,7 @@ func (m *networkModel) planZones(config, state networkModel) (replace bool) {
 func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diags *diag.Diagnostics) {
 	m.SubnetID, m.SubnetIDs, m.NodeCIDRs = types.StringUnknown(), types.ListUnknown(types.StringType), types.ListUnknown(cidrtypes.IPv4PrefixType{})
 	m.Subnets, m.NATIPs = types.ListUnknown(subnetRef.Type()), types.MapUnknown(types.StringType)
-	if state.VPCID.Equal(m.VPCID) && len(state.NATIPs.Elements()) == infraaws.PlannedNATGateways(m.spec(networkPrivate{})) {
+	if state.VPCID.Equal(m.VPCID) && len(state.NATIPs.Elements()) == awsnetwork.PlannedNATGateways(m.spec(networkPrivate{})) {
 		m.NATIPs = state.NATIPs
 	}
 	if m.Zones.IsUnknown() {
@@ -138,7 +139,7 @@ func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diag
 		}
 	}
 	var ids, cidrs, subnets []attr.Value
-	for _, planned := range infraaws.PlannedSubnets(m.spec(networkPrivate{})) {
+	for _, planned := range awsnetwork.PlannedSubnets(m.spec(networkPrivate{})) {
 		if !planned.CIDR.IsValid() {
 			return // not known yet, or refused
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -27,7 +28,7 @@ var (
 	defaultVPCCIDR    = netip.MustParsePrefix("10.240.0.0/16")
 	defaultSubnetCIDR = netip.MustParsePrefix("10.240.0.0/24")
 
-	networkCIDR = component.CIDR{Shortest: infraaws.ShortestPrefix, Longest: infraaws.LongestPrefix}
+	networkCIDR = component.CIDR{Shortest: awsnetwork.ShortestPrefix, Longest: awsnetwork.LongestPrefix}
 
 	networkDeadlines = tf.Deadlines{Create: networkTimeout, Read: readTimeout, Update: networkTimeout, Delete: networkDeleteTimeout}
 )
@@ -98,7 +99,7 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 	adopts := !config.VPCID.IsNull()
 	spec := m.spec(networkPrivate{Adopts: adopts})
 	spec.Claim = h.Claim
-	n, err := client.EnsureNetwork(ctx, spec)
+	n, err := awsnetwork.Ensure(ctx, client, spec)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 	}
@@ -131,7 +132,7 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	var n infraaws.Network
+	var n awsnetwork.Network
 	var drift []finding.Finding
 	err := r.data.checked(ctx, client, h)
 	if err == nil {
@@ -140,7 +141,7 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if err == nil {
 		spec := m.spec(private)
 		spec.Claim = h.Claim
-		n, drift, err = client.ObserveNetwork(ctx, spec)
+		n, drift, err = awsnetwork.Observe(ctx, client, spec)
 	}
 	if err == nil {
 		h, err = r.data.recovered(ctx, client, h, n.Claim)
@@ -195,7 +196,7 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 	spec.Claim = h.Claim
 	spec.Known = state.known(private)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
-	n, err := client.EnsureNetwork(ctx, spec)
+	n, err := awsnetwork.Ensure(ctx, client, spec)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
 		return
@@ -229,7 +230,7 @@ func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if err == nil {
 		spec := m.spec(private)
 		spec.Claim = h.Claim
-		err = client.DeleteNetwork(ctx, spec)
+		err = awsnetwork.Delete(ctx, client, spec)
 	}
 	if errors.Is(err, infraaws.ErrNotFound) {
 		err = nil
@@ -246,7 +247,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		addError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
 		return
 	}
-	n, spec, err := client.FindNetwork(ctx, req.ID)
+	n, spec, err := awsnetwork.Find(ctx, client, req.ID)
 	var h holding
 	if err == nil {
 		h, err = r.data.imported(ctx, client, n.Claim)

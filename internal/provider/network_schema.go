@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -83,7 +84,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"zone_count": schema.Int64Attribute{
 				Optional: true, Computed: true,
 				MarkdownDescription: "Number of availability zones, if they are not named: the first ones of the region that offer `instance_types`. They stay as they were chosen. Default: 1.",
-				Validators:          []validator.Int64{int64validator.Between(1, infraaws.MaxZones), int64validator.ConflictsWith(own, path.MatchRoot("availability_zones"))},
+				Validators:          []validator.Int64{int64validator.Between(1, awsnetwork.MaxZones), int64validator.ConflictsWith(own, path.MatchRoot("availability_zones"))},
 			},
 			"nat_gateways": schema.StringAttribute{
 				Optional: true,
@@ -91,7 +92,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"NAT gateways are and the machines with `associate_public_ip_address = true`. With `one`, all zones use the NAT gateway of the first one; if that zone fails, no machine in a private subnet " +
 					"reaches the internet. With `per_zone`, each zone has its own. `one` and `per_zone` replace one another in place; to add or remove the argument replaces the network and every machine. " +
 					"Default: none, and the subnets of machines are public.",
-				Validators: []validator.String{stringvalidator.OneOf(string(infraaws.OneNATGateway), string(infraaws.NATGatewayPerZone)), stringvalidator.ConflictsWith(own)},
+				Validators: []validator.String{stringvalidator.OneOf(string(awsnetwork.OneNATGateway), string(awsnetwork.NATGatewayPerZone)), stringvalidator.ConflictsWith(own)},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplaceIf(privacyChanges,
 					"Private subnets cannot become public ones, or the other way round.", "Private subnets cannot become public ones, or the other way round.")},
 			},

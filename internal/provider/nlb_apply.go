@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -56,7 +57,7 @@ func (m *nlbModel) ensure(ctx context.Context, client *infraaws.Client, h holdin
 	all := m.wanted(ctx, h, diags)
 	for _, w := range all { // before anything is written
 		if w.wanted {
-			if err := client.CheckBalancer(ctx, w.arn(ctx, diags), w.spec); err != nil {
+			if err := balancer.CheckClaim(ctx, client, w.arn(ctx, diags), w.spec); err != nil {
 				for _, w := range all {
 					if w.value.IsUnknown() {
 						*w.value = types.ObjectNull(balancerRef.Type().AttrTypes)
@@ -66,14 +67,14 @@ func (m *nlbModel) ensure(ctx context.Context, client *infraaws.Client, h holdin
 			}
 		}
 	}
-	found, errs := make([]infraaws.Balancer, len(all)), make([]error, len(all))
+	found, errs := make([]balancer.Balancer, len(all)), make([]error, len(all))
 	var g errgroup.Group
 	for i, w := range all {
 		arn := w.arn(ctx, diags)
 		w.spec.RemoveTags = removeTags
 		if w.wanted {
 			g.Go(func() error {
-				found[i], errs[i] = client.EnsureBalancer(ctx, arn, w.spec)
+				found[i], errs[i] = balancer.Ensure(ctx, client, arn, w.spec)
 				return nil
 			})
 		}
@@ -115,7 +116,7 @@ func (r *nlbResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		if arn == "" && !w.wanted {
 			continue
 		}
-		found, differs, err := client.ObserveBalancer(ctx, arn, w.spec)
+		found, differs, err := balancer.Observe(ctx, client, arn, w.spec)
 		if err == nil {
 			h, err = r.data.recovered(ctx, client, h, found.Claim)
 		}
@@ -166,7 +167,7 @@ func (r *nlbResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	facing := state.wanted(ctx, h, &resp.Diagnostics)[1]
 	unsettled, err := m.ensure(ctx, client, h, removedKeys(state.TagsAll, m.TagsAll), &resp.Diagnostics)
 	if arn := facing.arn(ctx, &resp.Diagnostics); err == nil && !m.Public.ValueBool() && arn != "" {
-		if err = client.DeleteBalancer(ctx, arn, facing.spec); err != nil && addKept(&resp.Diagnostics, "The public load balancer", err) {
+		if err = balancer.Delete(ctx, client, arn, facing.spec); err != nil && addKept(&resp.Diagnostics, "The public load balancer", err) {
 			err = nil
 		}
 		if err != nil {
@@ -206,7 +207,7 @@ func (r *nlbResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	}
 	for _, w := range m.wanted(ctx, h, &resp.Diagnostics) {
 		// Both, whatever the state says: an update may have ended between its calls.
-		err := client.DeleteBalancer(ctx, w.arn(ctx, &resp.Diagnostics), w.spec)
+		err := balancer.Delete(ctx, client, w.arn(ctx, &resp.Diagnostics), w.spec)
 		if err != nil && !addKept(&resp.Diagnostics, "The "+w.spec.Name+" load balancer", err) {
 			addError(&resp.Diagnostics, "Cannot delete the network load balancer", err)
 		}
@@ -235,7 +236,7 @@ func (r *nlbResource) ImportState(ctx context.Context, req resource.ImportStateR
 	m.Network, m.Public = network.Ref, types.BoolValue(true)
 	var h holding
 	for i, w := range m.wanted(ctx, holding{}, &resp.Diagnostics) {
-		found, err := client.FindBalancer(ctx, w.spec)
+		found, err := balancer.Find(ctx, client, w.spec)
 		if i == 1 && errors.Is(err, infraaws.ErrNotFound) {
 			m.Public = types.BoolValue(false)
 			continue

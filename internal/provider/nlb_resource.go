@@ -20,6 +20,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/addressplan"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -191,8 +192,8 @@ func (m *nlbModel) inZones(subnets []subnetModel) []subnetModel {
 
 // subnetsByZone returns the subnets for a load balancer: public ones, or for machines of the cluster those that
 // are not public first. There it takes the last address for load balancers, so that it has none of a machine's.
-func subnetsByZone(subnets []subnetModel, public bool) map[string][]infraaws.BalancerSubnet {
-	out := map[string][]infraaws.BalancerSubnet{}
+func subnetsByZone(subnets []subnetModel, public bool) map[string][]balancer.Subnet {
+	out := map[string][]balancer.Subnet{}
 	for _, publicOnes := range []bool{false, true} {
 		for _, s := range subnets {
 			if s.Public.ValueBool() != publicOnes || public && !publicOnes {
@@ -200,7 +201,7 @@ func subnetsByZone(subnets []subnetModel, public bool) map[string][]infraaws.Bal
 			}
 			address, _ := addressplan.Machine(tf.Prefix(s.CIDR), component.RoleLoadBalancer, lastBalancer)
 			zone := s.AvailabilityZone.ValueString()
-			out[zone] = append(out[zone], infraaws.BalancerSubnet{ID: s.ID.ValueString(), Address: address})
+			out[zone] = append(out[zone], balancer.Subnet{ID: s.ID.ValueString(), Address: address})
 		}
 	}
 	return out
@@ -254,7 +255,7 @@ func (m *nlbModel) outputs(ctx context.Context, diags *diag.Diagnostics) {
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, port), urlOf(private, port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{
 		Cluster: m.ID, Controllers: controllersValue(ctx, m.Controllers, diags), Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint,
-		Names: namesValue(public, private), Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(infraaws.NoticeDelay.Seconds())),
+		Names: namesValue(public, private), Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(balancer.NoticeDelay.Seconds())),
 	})
 }
 
@@ -263,7 +264,7 @@ func (m *nlbModel) wanted(ctx context.Context, h holding, diags *diag.Diagnostic
 	network, _ := networkRef.Read(ctx, m.Network, diags)
 	subnets := m.inZones(network.subnets(ctx, diags))
 	groups := tf.StringMap(network.SecurityGroupIDs)
-	spec := infraaws.BalancerSpec{
+	spec := balancer.Spec{
 		Cluster: network.Cluster.ValueString(), VPCID: network.VPCID.ValueString(), GroupID: groups[string(infraaws.RoleLoadBalancer)],
 		Tags: tf.StringMap(m.Tags), Claim: h.Claim,
 	}
@@ -282,7 +283,7 @@ func (m *nlbModel) wanted(ctx context.Context, h holding, diags *diag.Diagnostic
 
 // wantedBalancer is one of the load balancers.
 type wantedBalancer struct {
-	spec   infraaws.BalancerSpec
+	spec   balancer.Spec
 	value  *types.Object // of the model
 	wanted bool
 }
@@ -293,6 +294,6 @@ func (w wantedBalancer) arn(ctx context.Context, diags *diag.Diagnostics) string
 	return b.ARN.ValueString()
 }
 
-func (w wantedBalancer) set(ctx context.Context, found infraaws.Balancer) {
+func (w wantedBalancer) set(ctx context.Context, found balancer.Balancer) {
 	*w.value = balancerRef.Value(ctx, balancerModel{types.StringValue(found.ARN), types.StringValue(found.DNSName), types.StringValue(found.ZoneID)})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
@@ -214,11 +215,11 @@ func TestAddresses(t *testing.T) {
 	claim := func(run, object string) infraaws.Claim {
 		return infraaws.NewClaim(run+"-"+object, "arn:aws:iam::1:user/x", at)
 	}
-	spec := func(claim infraaws.Claim) infraaws.AddressSpec {
-		return infraaws.AddressSpec{Cluster: "demo", Name: "lb", Claim: claim}
+	spec := func(claim infraaws.Claim) awsaddress.Spec {
+		return awsaddress.Spec{Cluster: "demo", Name: "lb", Claim: claim}
 	}
-	ensure := func(claim infraaws.Claim) (infraaws.Address, error) {
-		return c.client.EnsureAddress(t.Context(), "", spec(claim))
+	ensure := func(claim infraaws.Claim) (awsaddress.Address, error) {
+		return awsaddress.Ensure(t.Context(), c.client, "", spec(claim))
 	}
 	first, err := ensure(claim("a", "1"))
 	if err != nil {
@@ -245,10 +246,10 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(claim("c", "1"))
-	if _, _, err := c.client.ObserveAddress(t.Context(), first.AllocationID, spec(claim("a", "1"))); err == nil || !strings.Contains(err.Error(), "is another's") {
+	if _, _, err := awsaddress.Observe(t.Context(), c.client, first.AllocationID, spec(claim("a", "1"))); err == nil || !strings.Contains(err.Error(), "is another's") {
 		t.Errorf("the first owner sees: %v", err)
 	}
-	if err := c.client.DeleteAddress(t.Context(), first.AllocationID, claim("a", "1")); err == nil || !strings.Contains(err.Error(), "is another's") {
+	if err := awsaddress.Delete(t.Context(), c.client, first.AllocationID, claim("a", "1")); err == nil || !strings.Contains(err.Error(), "is another's") {
 		t.Errorf("the first owner deleted it: %v", err)
 	}
 	taken := claim("c", "2")
@@ -256,7 +257,7 @@ func TestAddresses(t *testing.T) {
 	if a, err := ensure(taken); err != nil || a.PublicIP == (netip.Addr{}) {
 		t.Errorf("adopt: %+v, %v", a, err)
 	}
-	if err := c.client.DeleteAddress(t.Context(), first.AllocationID, taken); err != nil {
+	if err := awsaddress.Delete(t.Context(), c.client, first.AllocationID, taken); err != nil {
 		t.Error(err)
 	}
 	c.account.Empty()

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsobject "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/object"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -197,7 +198,7 @@ func (r *pkiCopyResource) write(ctx context.Context, m *pkiCopyModel, diags *dia
 	var sum string
 	if err == nil {
 		m.Key = types.StringValue(m.Prefix.ValueString() + c.Name())
-		sum, err = client.PutObject(ctx, m.object(), data, m.KMSKeyID.ValueString())
+		sum, err = awsobject.Put(ctx, client, m.object(), data, m.KMSKeyID.ValueString())
 	}
 	if errors.Is(err, keycopy.ErrOther) {
 		err = fmt.Errorf("%w. Nothing was copied. Apply k8s_pki first", err)
@@ -210,8 +211,8 @@ func (r *pkiCopyResource) write(ctx context.Context, m *pkiCopyModel, diags *dia
 	m.SHA256, m.Drift = types.StringValue(sum), tf.NoDrift()
 }
 
-func (m pkiCopyModel) object() infraaws.ObjectRef {
-	return infraaws.ObjectRef{Bucket: m.Bucket.ValueString(), Key: m.Key.ValueString(), Region: m.Region.ValueString()}
+func (m pkiCopyModel) object() awsobject.Ref {
+	return awsobject.Ref{Bucket: m.Bucket.ValueString(), Key: m.Key.ValueString(), Region: m.Region.ValueString()}
 }
 
 // Read implements resource.Resource. It reads no private key. A bucket that does not answer, or may
@@ -229,9 +230,9 @@ func (r *pkiCopyResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 	found := finding.Finding{Subject: "bucket " + m.Bucket.ValueString(), Kind: finding.KeyCopy, Target: m.Key.ValueString()}
-	sum, err := client.ObjectSum(ctx, m.object(), keycopy.MaxSize)
+	sum, err := awsobject.Sum(ctx, client, m.object(), keycopy.MaxSize)
 	switch {
-	case errors.Is(err, infraaws.ErrNoObject):
+	case errors.Is(err, awsobject.ErrNotFound):
 		found.Problem = finding.Missing
 	case err != nil:
 		resp.Diagnostics.AddWarning("A copy of keys could not be looked at", errorText(err)+"\n\nWhether it is still there is not known. This plan changes nothing because of that.")

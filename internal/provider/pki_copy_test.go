@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsobject "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/object"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
@@ -463,28 +464,28 @@ func TestObjectErrors(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	c.account.S3.Make(copies, "us-east-1")
-	at := infraaws.ObjectRef{Bucket: copies, Key: "a"}
-	if _, err := c.client.PutObject(t.Context(), infraaws.ObjectRef{Bucket: "nowhere", Key: "a"}, nil, ""); infraaws.Advice(err) == "" {
+	at := awsobject.Ref{Bucket: copies, Key: "a"}
+	if _, err := awsobject.Put(t.Context(), c.client, awsobject.Ref{Bucket: "nowhere", Key: "a"}, nil, ""); infraaws.Advice(err) == "" {
 		t.Error(err)
 	}
-	if _, err := c.client.HeadObject(t.Context(), at); err == nil || !strings.Contains(err.Error(), "look at s3://example-copies/a: no such object") {
+	if _, err := awsobject.Head(t.Context(), c.client, at); err == nil || !strings.Contains(err.Error(), "look at s3://example-copies/a: no such object") {
 		t.Error(err)
 	}
-	sum, err := c.client.PutObject(t.Context(), at, []byte("hello"), "")
+	sum, err := awsobject.Put(t.Context(), c.client, at, []byte("hello"), "")
 	if err != nil || sum != "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" {
 		t.Error(sum, err)
 	}
-	if got, err := c.client.HeadObject(t.Context(), at); err != nil || got != sum {
+	if got, err := awsobject.Head(t.Context(), c.client, at); err != nil || got != sum {
 		t.Error(got, err)
 	}
-	if got, err := c.client.GetObject(t.Context(), at, 5); err != nil || string(got) != "hello" {
+	if got, err := awsobject.Get(t.Context(), c.client, at, 5); err != nil || string(got) != "hello" {
 		t.Error(got, err)
 	}
-	if _, err := c.client.GetObject(t.Context(), at, 4); err == nil || !strings.Contains(err.Error(), "more than 4 bytes") {
+	if _, err := awsobject.Get(t.Context(), c.client, at, 4); err == nil || !strings.Contains(err.Error(), "more than 4 bytes") {
 		t.Error(err)
 	}
 	c.account.S3.Put(copies, "a", account.Object{Content: []byte("hullo"), SHA256: "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="})
-	if got, err := c.client.GetObject(t.Context(), at, 100); err == nil {
+	if got, err := awsobject.Get(t.Context(), c.client, at, 100); err == nil {
 		t.Errorf("an answer that does not fit its digest: %q", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 	gossh "golang.org/x/crypto/ssh"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -41,7 +41,7 @@ func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	keys := c.instance("k8s_pki")
-	store := c.client.KeyStore(infraaws.KeyStoreConfig{Cluster: "demo"})
+	store := keystore.New(c.client, keystore.Config{Cluster: "demo"})
 	keys.must(values{"cluster": "demo"})
 	first, _, _, _ := keys.bundles()
 	if got := keys.get("ref").(values)["generations"].(values)["encryption"].([]any); len(got) != 1 || got[0] != "1" {

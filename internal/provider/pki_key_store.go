@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -18,7 +19,7 @@ import (
 // observe returns what differs in the key store. It reads no private key. An empty store is drift
 // as well, and no reason to remove the resource from the state: with other keys it would be another
 // cluster.
-func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel, h holding) ([]finding.Finding, error) {
+func (r *pkiResource) observe(ctx context.Context, store *keystore.Store, m pkiModel, h holding) ([]finding.Finding, error) {
 	found, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h holding) 
 	}
 	if before.Generations.Equal(opts.Generations) {
 		strays := []string{}
-		if s, ok := store.(*infraaws.KeyStore); ok {
+		if s, ok := store.(*keystore.Store); ok {
 			present, err := s.List(ctx)
 			if err != nil {
 				return pki.Ref{}, err
@@ -126,7 +127,7 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h holding) 
 }
 
 // held opens the key store of a holding, in the account and region that it is of.
-func (r *pkiResource) held(ctx context.Context, m pkiModel, h holding) (*infraaws.KeyStore, error) {
+func (r *pkiResource) held(ctx context.Context, m pkiModel, h holding) (*keystore.Store, error) {
 	client, err := r.data.aws(ctx)
 	if err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func (r *pkiResource) held(ctx context.Context, m pkiModel, h holding) (*infraaw
 }
 
 // recovered returns a lost holding as the key store has it.
-func (r *pkiResource) recovered(ctx context.Context, store *infraaws.KeyStore, h holding) (holding, error) {
+func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h holding) (holding, error) {
 	if !h.lost() {
 		return h, nil
 	}
@@ -148,7 +149,7 @@ func (r *pkiResource) recovered(ctx context.Context, store *infraaws.KeyStore, h
 }
 
 // settle is providerData.settle for a key store.
-func (r *pkiResource) settle(ctx context.Context, store *infraaws.KeyStore) {
+func (r *pkiResource) settle(ctx context.Context, store *keystore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	_ = store.Settle(ctx, r.data.now())
@@ -156,7 +157,7 @@ func (r *pkiResource) settle(ctx context.Context, store *infraaws.KeyStore) {
 
 // importHolding returns the holding of a key store that exists.
 func (r *pkiResource) importHolding(ctx context.Context, store pki.Store) (holding, error) {
-	ssm, ok := store.(*infraaws.KeyStore)
+	ssm, ok := store.(*keystore.Store)
 	if !ok {
 		return holding{}, nil
 	}

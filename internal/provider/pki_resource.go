@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -168,7 +169,7 @@ func (m pkiModel) defaultPrefix() types.String {
 	case m.KeyStore.ValueString() != pki.StoreSSM:
 		return types.StringNull()
 	}
-	return types.StringValue(infraaws.DefaultKeyPrefix(m.Cluster.ValueString()))
+	return types.StringValue(keystore.DefaultPrefix(m.Cluster.ValueString()))
 }
 
 // newRef plans the reference before the keys exist.
@@ -234,7 +235,7 @@ func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.C
 	if err != nil {
 		return ref, h, err
 	}
-	ssm, inSSM := store.(*infraaws.KeyStore)
+	ssm, inSSM := store.(*keystore.Store)
 	if inSSM {
 		if err := ssm.Claim(ctx); err != nil {
 			return ref, h, err
@@ -277,13 +278,13 @@ func (r *pkiResource) open(ctx context.Context, m pkiModel, claim infraaws.Claim
 	return store, opts, nil
 }
 
-func (r *pkiResource) keyStore(ctx context.Context, m pkiModel, claim infraaws.Claim) (*infraaws.KeyStore, error) {
+func (r *pkiResource) keyStore(ctx context.Context, m pkiModel, claim infraaws.Claim) (*keystore.Store, error) {
 	client, err := r.data.aws(ctx)
 	if err != nil {
 		return nil, err
 	}
 	region, _ := m.Ref.Attributes()["region"].(types.String)
-	return client.KeyStore(infraaws.KeyStoreConfig{
+	return keystore.New(client, keystore.Config{
 		Cluster: m.Cluster.ValueString(), Prefix: m.Prefix.ValueString(), KMSKeyID: m.KMSKeyID.ValueString(),
 		Region: region.ValueString(), Tags: tf.StringMap(m.Tags), Claim: claim,
 	}), nil
@@ -393,7 +394,7 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
-	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(infraaws.DefaultKeyPrefix(req.ID))
+	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(keystore.DefaultPrefix(req.ID))
 	m.CAValidity = types.StringValue(tf.ShortDuration(pki.DefaultCAValidity))
 	m.TagsAll = r.data.tagsAll(m.Tags)
 	store, opts, err := r.open(ctx, m, infraaws.Claim{})

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsobject "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/object"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -36,8 +36,8 @@ type restoreModel struct {
 	Region types.String `tfsdk:"region"`
 }
 
-func (m restoreModel) ref() infraaws.ObjectRef {
-	return infraaws.ObjectRef{Bucket: m.Bucket.ValueString(), Key: m.Key.ValueString(), Region: m.Region.ValueString()}
+func (m restoreModel) ref() awsobject.Ref {
+	return awsobject.Ref{Bucket: m.Bucket.ValueString(), Key: m.Key.ValueString(), Region: m.Region.ValueString()}
 }
 
 func restoreFromAttribute() schema.SingleNestedAttribute {
@@ -125,7 +125,7 @@ func (r *pkiResource) readCopy(ctx context.Context, m pkiModel, identity types.S
 	if err != nil {
 		return nil, err
 	}
-	data, err := client.GetObject(ctx, from.ref(), keycopy.MaxSize)
+	data, err := awsobject.Get(ctx, client, from.ref(), keycopy.MaxSize)
 	if err != nil {
 		return fail(restoreFrom, err)
 	}

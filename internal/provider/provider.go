@@ -25,7 +25,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -42,7 +42,7 @@ type Provider struct {
 	version     string
 	environment environment
 	now         func() time.Time
-	shell       func(remote.Host) infraaws.Shell // nil: that of the connection pool
+	shell       func(remote.Host) awsmachine.Shell // nil: that of the connection pool
 	watch       func(machine, command string, ended bool)
 	duty        findDutyFunc // nil: that of package maintenance
 	timings     timings

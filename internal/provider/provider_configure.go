@@ -25,6 +25,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -65,7 +67,7 @@ type providerData struct {
 	// their own.
 	prepare func(context.Context, remote.Host)
 	// shell connects to one machine. It is the pool's, except in tests.
-	shell func(remote.Host) infraaws.Shell
+	shell func(remote.Host) awsmachine.Shell
 	// duty finds out what a machine does for its cluster. It is that of package maintenance, except
 	// in tests.
 	duty findDutyFunc
@@ -128,7 +130,7 @@ func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return client.KeyStore(infraaws.KeyStoreConfig{Cluster: ref.Cluster, Prefix: ref.Prefix, KMSKeyID: ref.KMSKeyID, Region: ref.Region}), nil
+		return keystore.New(client, keystore.Config{Cluster: ref.Cluster, Prefix: ref.Prefix, KMSKeyID: ref.KMSKeyID, Region: ref.Region}), nil
 	case pki.StoreState:
 		return ref.MemoryStore(), nil
 	default:
@@ -214,7 +216,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	}
 	d.works = maintenance.Works(d.duty)
 	if d.shell == nil {
-		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }
+		d.shell = func(h remote.Host) awsmachine.Shell { return d.pool.Machine(h) }
 		d.prepare = func(ctx context.Context, h remote.Host) { d.pool.Machine(h).Prepare(ctx) }
 	}
 	if !resp.Diagnostics.HasError() {

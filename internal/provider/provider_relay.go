@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -51,7 +52,7 @@ func (r *apiRelay) choose(ctx context.Context, to string) (remote.Host, error) {
 	if err != nil {
 		return remote.Host{}, err
 	}
-	found, err := client.FindAllMachines(ctx, r.cluster)
+	found, err := awsmachine.FindAll(ctx, client, r.cluster)
 	if err != nil {
 		return remote.Host{}, err
 	}
@@ -65,17 +66,17 @@ func (r *apiRelay) choose(ctx context.Context, to string) (remote.Host, error) {
 }
 
 // relayAmong chooses among the machines of a cluster.
-func relayAmong(found []infraaws.Machine, to netip.Addr) (infraaws.Machine, bool) {
-	fits := func(f func(infraaws.Machine) bool) int {
-		return slices.IndexFunc(found, func(m infraaws.Machine) bool { return m.State == running && m.HostKey != "" && f(m) })
+func relayAmong(found []awsmachine.Machine, to netip.Addr) (awsmachine.Machine, bool) {
+	fits := func(f func(awsmachine.Machine) bool) int {
+		return slices.IndexFunc(found, func(m awsmachine.Machine) bool { return m.State == running && m.HostKey != "" && f(m) })
 	}
-	for _, f := range []func(infraaws.Machine) bool{
-		func(m infraaws.Machine) bool { return m.PrivateIP == to },
-		func(m infraaws.Machine) bool { return m.Role == infraaws.RoleController },
+	for _, f := range []func(awsmachine.Machine) bool{
+		func(m awsmachine.Machine) bool { return m.PrivateIP == to },
+		func(m awsmachine.Machine) bool { return m.Role == infraaws.RoleController },
 	} {
 		if i := fits(f); i >= 0 {
 			return found[i], true
 		}
 	}
-	return infraaws.Machine{}, false
+	return awsmachine.Machine{}, false
 }

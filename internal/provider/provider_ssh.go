@@ -12,6 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -51,7 +53,7 @@ func (d *providerData) way(h remote.Host, private, instance string, others ...st
 }
 
 // connect connects to a machine of k8s_machine as its login user.
-func (d *providerData) connect(m infraaws.Machine, hostKeys []string) infraaws.Shell {
+func (d *providerData) connect(m awsmachine.Machine, hostKeys []string) awsmachine.Shell {
 	h := remote.Host{Name: m.Name, Address: m.Address().String(), User: m.User, HostKeys: hostKeys}
 	return d.shell(d.way(h, m.PrivateIP.String(), m.ID))
 }
@@ -134,7 +136,7 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, watch 
 	var tunnels *remote.Tunnels
 	if connect, _ := tf.Object[instanceConnectModel](ctx, s.InstanceConnect, diags); !s.InstanceConnect.IsNull() && !d.sshUnknown {
 		d.ssh.tunnels = true
-		tunnels = infraaws.Tunnels(infraaws.TunnelConfig{
+		tunnels = tunnel.New(tunnel.Config{
 			EndpointID: connect.EndpointID.ValueString(), Duration: tf.Duration(connect.MaxTunnelDuration, 0),
 			Client: func() (*infraaws.Client, error) { return d.aws(context.WithoutCancel(ctx)) },
 		})

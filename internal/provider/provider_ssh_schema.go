@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -102,7 +102,7 @@ func instanceConnectAttribute() schema.SingleNestedAttribute {
 // tunnelDuration accepts how long a tunnel may last.
 func tunnelDuration() validator.String {
 	return tf.Check("a duration from 1m to 1h", func(s string) error {
-		if d, err := time.ParseDuration(s); err == nil && (d < time.Minute || d > infraaws.MaxTunnelDuration) {
+		if d, err := time.ParseDuration(s); err == nil && (d < time.Minute || d > tunnel.MaxDuration) {
 			return fmt.Errorf("%s is not from 1m to 1h: AWS ends a tunnel after an hour", s)
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
@@ -33,7 +34,7 @@ func refreshedMachines(t *testing.T, many int) (c cloud, network *instance, mach
 	address := netip.MustParseAddr("10.240.0.20")
 	for n := range many {
 		name := fmt.Sprintf("worker-%d", n)
-		if _, err := c.client.LaunchMachine(t.Context(), infraaws.MachineSpec{
+		if _, err := awsmachine.Launch(t.Context(), c.client, awsmachine.Spec{
 			Cluster: "demo", Name: name, Role: infraaws.RoleWorker, SubnetID: subnet, SecurityGroupID: ref["security_group_ids"].(values)["worker"].(string),
 			PrivateIP: address, InstanceType: "t3.small", Image: account.ImageID, User: "admin", AuthorizedKeys: []string{publicKey(t)},
 			Claim: infraaws.NewClaim(fmt.Sprintf("run-%d", n), "test", time.Now()),

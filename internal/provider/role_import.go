@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -264,7 +265,7 @@ func (d *providerData) findKeys(ctx context.Context, cluster string) (pki.Ref, e
 	r := pkiResource{base{d}}
 	store, opts, err := r.open(ctx, pkiModel{
 		Cluster: types.StringValue(cluster), KeyStore: types.StringValue(pki.StoreSSM),
-		Prefix: types.StringValue(infraaws.DefaultKeyPrefix(cluster)),
+		Prefix: types.StringValue(keystore.DefaultPrefix(cluster)),
 	}, infraaws.Claim{})
 	if err != nil {
 		return pki.Ref{}, err

@@ -14,6 +14,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -125,8 +127,8 @@ func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 	}
 	client, err := d.aws(ctx)
 	if err == nil {
-		var a infraaws.Address
-		if a, err = client.FindAddress(ctx, "", m.address(ctx, d, diags)); err == nil {
+		var a awsaddress.Address
+		if a, err = awsaddress.Find(ctx, client, "", m.address(ctx, d, diags)); err == nil {
 			m.AllocationID, m.PublicIP = types.StringValue(a.AllocationID), tf.OptionalAddr(a.PublicIP).StringValue
 			if m.Tags.IsNull() {
 				m.Tags = textByName.fromSpec(ctx, client.OwnTags(a.Tags))
@@ -150,7 +152,7 @@ func holdAddress(ctx context.Context, d *providerData, m *lbModel) (holding, err
 	if err != nil {
 		return holding{}, err
 	}
-	a, err := client.FindAddress(ctx, m.AllocationID.ValueString(), infraaws.AddressSpec{})
+	a, err := awsaddress.Find(ctx, client, m.AllocationID.ValueString(), awsaddress.Spec{})
 	if err != nil {
 		return holding{}, err
 	}
@@ -166,13 +168,13 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 	}
 	cluster := id
 	if strings.HasPrefix(id, "eipalloc-") {
-		a, err := client.FindAddress(ctx, id, infraaws.AddressSpec{})
+		a, err := awsaddress.Find(ctx, client, id, awsaddress.Spec{})
 		if err != nil {
 			return nil, err
 		}
 		cluster = a.Tags[infraaws.TagCluster]
 	}
-	machines, err := client.FindMachines(ctx, cluster)
+	machines, err := awsmachine.FindRunning(ctx, client, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 }
 
 // hostOfMachine returns an EC2 machine as k8s_machine.x.host.
-func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
+func hostOfMachine(ctx context.Context, found awsmachine.Machine) hostModel {
 	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User), Role: types.StringValue(string(found.Role)),
 		PowerState: types.StringValue(running), Spot: spotValue(found.Spot)}
 	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
@@ -203,7 +205,7 @@ func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
 }
 
 // hostArgument returns an EC2 machine as a host in the JSON of an import id.
-func hostArgument(ctx context.Context, found infraaws.Machine) map[string]any {
+func hostArgument(ctx context.Context, found awsmachine.Machine) map[string]any {
 	out := map[string]any{}
 	for name, v := range hostRef.Value(ctx, hostOfMachine(ctx, found)).Attributes() {
 		switch v := v.(type) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -42,7 +43,7 @@ func (d *providerData) forgetTerminated(ctx context.Context, rec *roleRecord) {
 		if cmp.Or(places[l.Target.ID], here) != here {
 			continue
 		}
-		switch _, err := client.DescribeMachine(ctx, l.Target.ID); {
+		switch _, err := awsmachine.Describe(ctx, client, l.Target.ID); {
 		case errors.Is(err, infraaws.ErrNotFound):
 			delete(rec.Record.Left, name)
 			delete(places, l.Target.ID)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 )
 
 // farewell limits what the process does after Terraform has said that it may end. Terraform kills
@@ -25,7 +26,7 @@ type claims struct {
 	number int
 	// ids and stores are what creates have made that ended well, by claim.
 	ids    map[string][]string
-	stores map[string]*infraaws.KeyStore
+	stores map[string]*keystore.Store
 }
 
 // next returns the id of a new claim.
@@ -52,11 +53,11 @@ func (d *providerData) claimID(known ...string) (string, error) {
 }
 
 // made notes that a create has ended well: Terraform has the claim once it has the answer.
-func (c *claims) made(claim infraaws.Claim, ids []string, store *infraaws.KeyStore) {
+func (c *claims) made(claim infraaws.Claim, ids []string, store *keystore.Store) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ids == nil {
-		c.ids, c.stores = map[string][]string{}, map[string]*infraaws.KeyStore{}
+		c.ids, c.stores = map[string][]string{}, map[string]*keystore.Store{}
 	}
 	if len(ids) > 0 {
 		c.ids[claim.ID] = ids

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -46,7 +47,7 @@ func zoneName() validator.String {
 
 // instanceTypeName accepts the name of an instance type that machines can have.
 func instanceTypeName() validator.String {
-	return tf.Check("an EC2 instance type", func(s string) error { return infraaws.CheckInstanceType(s).Err() })
+	return tf.Check("an EC2 instance type", func(s string) error { return awsmachine.CheckInstanceType(s).Err() })
 }
 
 // accountID accepts the id of an AWS account.

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -28,12 +30,12 @@ func (r *volumeResource) Create(ctx context.Context, req resource.CreateRequest,
 	if err == nil {
 		h, err = r.data.newHolding(ctx, client)
 	}
-	var made infraaws.Volume
+	var made volume.Volume
 	if err == nil {
 		h.Adopt = m.Adopt.ValueBool()
 		spec := m.spec(ctx, &resp.Diagnostics)
 		spec.Claim = h.Claim
-		made, err = client.EnsureVolume(ctx, "", spec)
+		made, err = volume.Ensure(ctx, client, "", spec)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot make volume "+m.Name.ValueString(), err)
@@ -66,11 +68,11 @@ func (r *volumeResource) Read(ctx context.Context, req resource.ReadRequest, res
 	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.Claim = h.Claim
-	var found infraaws.Volume
+	var found volume.Volume
 	var drift []finding.Finding
 	err := r.data.checked(ctx, client, h)
 	if err == nil {
-		found, drift, err = client.ObserveVolume(ctx, m.ID.ValueString(), spec)
+		found, drift, err = volume.Observe(ctx, client, m.ID.ValueString(), spec)
 	}
 	if err == nil {
 		h, err = r.data.recovered(ctx, client, h, found.Claim)
@@ -116,15 +118,15 @@ func (r *volumeResource) Update(ctx context.Context, req resource.UpdateRequest,
 	if err == nil {
 		h, err = r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
 	}
-	var now infraaws.Volume
+	var now volume.Volume
 	if err == nil {
 		tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 		spec := m.spec(ctx, &resp.Diagnostics)
 		spec.Claim, spec.RemoveTags = h.Claim, removedKeys(state.TagsAll, m.TagsAll)
-		now, err = client.EnsureVolume(ctx, m.ID.ValueString(), spec)
+		now, err = volume.Ensure(ctx, client, m.ID.ValueString(), spec)
 	}
 	if err == nil && m.Size.ValueInt64() > state.Size.ValueInt64() {
-		err = client.GrowDataVolume(ctx, now, r.data.connect)
+		err = awsmachine.GrowDataVolume(ctx, client, now, r.data.connect)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot change volume "+m.Name.ValueString(), err)
@@ -156,7 +158,7 @@ func (r *volumeResource) Delete(ctx context.Context, req resource.DeleteRequest,
 		err = r.data.checked(ctx, client, h)
 	}
 	if err == nil {
-		err = client.DeleteVolume(ctx, m.ID.ValueString(), spec)
+		err = volume.Delete(ctx, client, m.ID.ValueString(), spec)
 	}
 	r.data.claims.gone(h.Claim)
 	if err != nil && !addKept(&resp.Diagnostics, "Volume "+m.Name.ValueString(), err) {
@@ -164,13 +166,13 @@ func (r *volumeResource) Delete(ctx context.Context, req resource.DeleteRequest,
 	}
 }
 
-func (m volumeModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws.VolumeSpec {
+func (m volumeModel) spec(ctx context.Context, diags *diag.Diagnostics) volume.Spec {
 	network, _ := networkRef.Read(ctx, m.Network, diags)
 	subnet := m.SubnetID.ValueString()
 	if subnets := network.subnets(ctx, diags); subnet == "" && len(subnets) > 0 {
 		subnet = subnets[0].ID.ValueString()
 	}
-	return infraaws.VolumeSpec{
+	return volume.Spec{
 		Cluster:  network.Cluster.ValueString(),
 		Name:     m.Name.ValueString(),
 		SubnetID: subnet,
@@ -178,17 +180,17 @@ func (m volumeModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws
 		KMSKeyID: m.KMSKeyID.ValueString(),
 		Tags:     tf.StringMap(m.Tags),
 
-		VolumePerformance: m.performance().wanted(),
+		Performance: m.performance().wanted(),
 	}
 }
 
 // fill sets all computed attributes from the volume that was found.
-func (m *volumeModel) fill(found infraaws.Volume) {
+func (m *volumeModel) fill(found volume.Volume) {
 	m.ID, m.AvailabilityZone = types.StringValue(found.ID), types.StringValue(found.AvailabilityZone)
 	// If someone enlarged the volume, the new size is shown; a smaller one is drift.
 	m.Size = types.Int64Value(max(m.Size.ValueInt64(), int64(found.SizeGiB)))
 	p := m.performance()
-	p.fill(found.VolumePerformance)
+	p.fill(found.Performance)
 	m.IOPS, m.Throughput = p.IOPS, p.Throughput
 	if m.KMSKeyID.IsUnknown() {
 		m.KMSKeyID = tf.OptionalString(found.KMSKeyID)

@@ -20,6 +20,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -81,21 +83,21 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			},
 			"size": schema.Int64Attribute{
 				Required: true, MarkdownDescription: "Size in GiB. It is increased in place while the volume is in use, including its file system; it cannot be decreased. EC2 accepts four changes of a volume within 24 hours.",
-				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeGiB)},
+				Validators: []validator.Int64{int64validator.Between(1, volume.MaxGiB)},
 			},
 			"type": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultVolumeType),
-				MarkdownDescription: "Type of the volume: `gp3`, `gp2`, `io1` or `io2`. Changed in place. Default: `" + infraaws.DefaultVolumeType + "`.",
-				Validators:          []validator.String{stringvalidator.OneOf(infraaws.VolumeTypes()...)},
+				Optional: true, Computed: true, Default: stringdefault.StaticString(volume.DefaultType),
+				MarkdownDescription: "Type of the volume: `gp3`, `gp2`, `io1` or `io2`. Changed in place. Default: `" + volume.DefaultType + "`.",
+				Validators:          []validator.String{stringvalidator.OneOf(volume.Types()...)},
 			},
 			"iops": schema.Int64Attribute{
 				Optional: true, Computed: true, MarkdownDescription: "I/O operations per second, at most 500 for each GiB of a `gp3` volume. `io1` and `io2` need it, and `gp2` has none of its own. Changed in place. " +
 					"Default: 3000 with `gp3`.",
-				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeIOPS)},
+				Validators: []validator.Int64{int64validator.Between(1, volume.MaxIOPS)},
 			},
 			"throughput": schema.Int64Attribute{
 				Optional: true, Computed: true, MarkdownDescription: "Throughput of a `gp3` volume in MiB/s, at most a quarter of `iops`. Changed in place. Default: 125 with `gp3`, none with other types.",
-				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeThroughputMiB)},
+				Validators: []validator.Int64{int64validator.Between(1, volume.MaxThroughputMiB)},
 			},
 			"kms_key_id": schema.StringAttribute{
 				Optional: true, Computed: true,
@@ -222,7 +224,7 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 	if !named {
 		cluster, id = "", req.ID
 	}
-	found, err := client.FindVolume(ctx, id)
+	found, err := volume.Find(ctx, client, id)
 	switch {
 	case err != nil:
 	case found.Cluster == "" || found.Name == "":
@@ -233,7 +235,7 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 	}
 	var h holding
 	var network networkModel
-	var n infraaws.Network
+	var n awsnetwork.Network
 	if err == nil {
 		h, err = r.data.imported(ctx, client, found.Claim)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
@@ -116,7 +116,7 @@ func actionOf(r *http.Request, body []byte) string {
 
 // mortalShell is a connection of a process that may die.
 type mortalShell struct {
-	infraaws.Shell
+	awsmachine.Shell
 	wire *wire
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/bench/hosts"
@@ -37,7 +38,7 @@ type nodes struct {
 
 // connect makes an administrator's client with the keys that the provider has put into the account.
 func connect(ctx context.Context, client *infraaws.Client) (*nodes, error) {
-	store := client.KeyStore(infraaws.KeyStoreConfig{Cluster: clusterName})
+	store := keystore.New(client, keystore.Config{Cluster: clusterName})
 	ref, err := pki.LoadRef(ctx, store, clusterName, pki.Options{Store: pki.StoreSSM})
 	if err != nil {
 		return nil, err

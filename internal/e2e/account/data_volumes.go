@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -57,7 +57,7 @@ func (m *Machines) Disk(volume string) string { return filepath.Join(m.shared, v
 
 // runWithVolumes runs a script about data volumes on a machine, which sees the volumes that are
 // attached to it.
-func (m *Machines) runWithVolumes(ctx context.Context, host infraaws.Machine, cmd remote.Command) (remote.Output, error) {
+func (m *Machines) runWithVolumes(ctx context.Context, host machine.Machine, cmd remote.Command) (remote.Output, error) {
 	ctx = context.WithoutCancel(ctx)
 	root := m.Root(host.ID)
 	if err := m.plug(ctx, host.ID, root); err != nil {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -141,7 +142,7 @@ func inUse(ctx context.Context, dir string) string {
 }
 
 // Login returns the machine's directory to a client that pins the key in use.
-func (m *Machines) Login(ctx context.Context, host infraaws.Machine, hostKeys []string) (string, error) {
+func (m *Machines) Login(ctx context.Context, host machine.Machine, hostKeys []string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -157,7 +158,7 @@ func (m *Machines) Login(ctx context.Context, host infraaws.Machine, hostKeys []
 
 // Run runs a script that concerns the machine's SSH server, in its directory, or its data volume. Any
 // other script is taken to succeed, since it would run on this computer.
-func (m *Machines) Run(ctx context.Context, host infraaws.Machine, hostKeys []string, cmd remote.Command) (remote.Output, error) {
+func (m *Machines) Run(ctx context.Context, host machine.Machine, hostKeys []string, cmd remote.Command) (remote.Output, error) {
 	dir, err := m.Login(ctx, host, hostKeys)
 	if err != nil {
 		return remote.Output{}, err
@@ -180,13 +181,13 @@ func (m *Machines) Run(ctx context.Context, host infraaws.Machine, hostKeys []st
 }
 
 // Connect connects to machines directly.
-func (m *Machines) Connect(host infraaws.Machine, hostKeys []string) infraaws.Shell {
+func (m *Machines) Connect(host machine.Machine, hostKeys []string) machine.Shell {
 	return shell{m, host, hostKeys}
 }
 
 type shell struct {
 	machines *Machines
-	host     infraaws.Machine
+	host     machine.Machine
 	hostKeys []string
 }
 

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
@@ -162,18 +164,18 @@ var (
 	random = rand.Reader
 )
 
-func networkSpec() infraaws.NetworkSpec {
-	return infraaws.NetworkSpec{
+func networkSpec() network.Spec {
+	return network.Spec{
 		Cluster: "demo", VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24"),
 		AdminCIDRs: admins, Tags: map[string]string{"owner": "teacher"},
 	}
 }
 
 // machineSpecs describes the demo cluster: three controllers, two workers, a load balancer.
-func machineSpecs(n infraaws.Network) []infraaws.MachineSpec {
-	var out []infraaws.MachineSpec
+func machineSpecs(n network.Network) []machine.Spec {
+	var out []machine.Spec
 	add := func(role infraaws.Role, name string, ip string, pods string) {
-		s := infraaws.MachineSpec{
+		s := machine.Spec{
 			Cluster: "demo", Name: name, Role: role,
 			SubnetID: n.Subnets[0].ID, VPCID: n.VPCID, NetworkSubnets: []string{n.Subnets[0].ID}, SecurityGroupID: n.SecurityGroups[role],
 			PrivateIP: netip.MustParseAddr(ip), PublicIP: true, InstanceType: "t3.small", RootVolumeGiB: 20,

@@ -9,10 +9,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-func connectSpec() infraaws.NetworkSpec {
+func connectSpec() network.Spec {
 	spec := networkSpec()
 	spec.InstanceConnect = true
 	return spec
@@ -49,7 +50,7 @@ func TestConnectEndpoint(t *testing.T) {
 			t.Errorf("SSH to %s is open from %v", role, from)
 		}
 	}
-	found, spec, err := c.FindNetwork(ctx, "demo")
+	found, spec, err := network.Find(ctx, c, "demo")
 	if err != nil || found.Connect != n.Connect || !spec.InstanceConnect || spec.BastionRole != "" {
 		t.Errorf("found %+v, %+v, %v", found.Connect, spec, err)
 	}
@@ -60,7 +61,7 @@ func TestConnectEndpoint(t *testing.T) {
 	if _, err := c.EC2.DeleteInstanceConnectEndpoint(ctx, &ec2.DeleteInstanceConnectEndpointInput{InstanceConnectEndpointId: &n.Connect.EndpointID}); err != nil {
 		t.Fatal(err)
 	}
-	_, drift, err := c.ObserveNetwork(ctx, known)
+	_, drift, err := network.Observe(ctx, c, known)
 	if err != nil || len(drift) != 1 || drift[0].Kind != finding.InstanceConnect || drift[0].Problem != finding.Missing {
 		t.Errorf("after its deletion: %v, %v", drift, err)
 	}
@@ -86,7 +87,7 @@ func TestConnectEndpoint(t *testing.T) {
 	unwanted := networkSpec()
 	unwanted.Known = again
 	none := ensured(ctx, t, c, unwanted)
-	if none.Connect != (infraaws.ConnectParts{}) {
+	if none.Connect != (network.ConnectParts{}) {
 		t.Errorf("not wanted any more: %+v", none.Connect)
 	}
 	for role, group := range none.SecurityGroups {
@@ -95,7 +96,7 @@ func TestConnectEndpoint(t *testing.T) {
 		}
 	}
 	unwanted.Known = none
-	if err := c.DeleteNetwork(ctx, unwanted); err != nil {
+	if err := network.Delete(ctx, c, unwanted); err != nil {
 		t.Fatal(err)
 	}
 	a.Empty()
@@ -119,7 +120,7 @@ func TestConnectEndpointBesideNAT(t *testing.T) {
 		}
 	}
 	spec.Known = n
-	if err := c.DeleteNetwork(ctx, spec); err != nil {
+	if err := network.Delete(ctx, c, spec); err != nil {
 		t.Fatal(err)
 	}
 	a.Empty()
@@ -137,7 +138,7 @@ func TestConnectEndpointOfAnother(t *testing.T) {
 	}
 	spec := connectSpec()
 	spec.Known = n
-	if _, err := c.EnsureNetwork(ctx, spec); err == nil || infraaws.ErrorCode(err) != "ResourceLimitExceeded" {
+	if _, err := network.Ensure(ctx, c, spec); err == nil || infraaws.ErrorCode(err) != "ResourceLimitExceeded" {
 		t.Errorf("beside another: %v", err)
 	}
 	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{InstanceConnectEndpointIds: []string{*other.InstanceConnectEndpoint.InstanceConnectEndpointId}})
@@ -151,13 +152,13 @@ func TestConnectEndpointOfAnother(t *testing.T) {
 func TestConnectEndpointKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	account, counted := newAccount(t), &wire{}
-	n, err := account.client(counted).EnsureNetwork(deadline(t), connectSpec())
+	n, err := network.Ensure(deadline(t), account.client(counted), connectSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
 	known := connectSpec()
 	known.Known = n
-	if err := account.client(&wire{}).DeleteNetwork(deadline(t), known); err != nil {
+	if err := network.Delete(deadline(t), account.client(&wire{}), known); err != nil {
 		t.Fatal(err)
 	}
 	account.Empty()
@@ -169,12 +170,12 @@ func TestConnectEndpointKilledAnywhere(t *testing.T) {
 				ctx, cancel := context.WithCancel(deadline(t))
 				defer cancel()
 				dying := &wire{dieAt: at + 1, arrives: arrives, cancel: cancel}
-				if _, err := a.client(dying).EnsureNetwork(ctx, connectSpec()); err == nil {
+				if _, err := network.Ensure(ctx, a.client(dying), connectSpec()); err == nil {
 					t.Skipf("it made only %d calls this time", dying.count()) // how often it polls varies
 				}
 				ctx = deadline(t)
 				c := a.client(&wire{})
-				n, err := c.EnsureNetwork(ctx, connectSpec())
+				n, err := network.Ensure(ctx, c, connectSpec())
 				if err != nil {
 					t.Fatalf("after %v: %v", dying.calls, err)
 				}
@@ -184,7 +185,7 @@ func TestConnectEndpointKilledAnywhere(t *testing.T) {
 				}
 				known := connectSpec()
 				known.Known = n
-				if err := c.DeleteNetwork(ctx, known); err != nil {
+				if err := network.Delete(ctx, c, known); err != nil {
 					t.Fatal(err)
 				}
 				a.Empty()

@@ -9,14 +9,17 @@ import (
 	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
 // small creates the network and one worker, which covers every step that depends on another.
-func small(ctx context.Context, c *infraaws.Client, connect infraaws.Connect) (infraaws.Network, infraaws.Machine, error) {
-	n, err := c.EnsureNetwork(ctx, networkSpec())
+func small(ctx context.Context, c *infraaws.Client, connect machine.Connect) (network.Network, machine.Machine, error) {
+	n, err := network.Ensure(ctx, c, networkSpec())
 	if err != nil {
-		return n, infraaws.Machine{}, err
+		return n, machine.Machine{}, err
 	}
 	m, err := make1(ctx, c, connect, machineSpecs(n)[3])
 	return n, m, err
@@ -24,12 +27,12 @@ func small(ctx context.Context, c *infraaws.Client, connect infraaws.Connect) (i
 
 // whole creates the small cluster and an address, and deletes everything again. It returns the
 // number of calls for the creation.
-func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire) infraaws.Connect) (int, error) {
+func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire) machine.Connect) (int, error) {
 	n, m, err := small(ctx, c, connect(w))
 	if err != nil {
 		return w.count(), err
 	}
-	address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
+	address, err := awsaddress.Ensure(ctx, c, "", awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
 	if err != nil {
 		return w.count(), err
 	}
@@ -37,9 +40,9 @@ func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire)
 	known := networkSpec()
 	known.Known = n
 	for _, err := range []error{
-		c.DeleteAddress(ctx, address.AllocationID, infraaws.Claim{}),
-		c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
-		c.DeleteNetwork(ctx, known),
+		awsaddress.Delete(ctx, c, address.AllocationID, infraaws.Claim{}),
+		machine.Delete(ctx, c, m.ID, machineSpecs(n)[3]),
+		network.Delete(ctx, c, known),
 	} {
 		if err != nil {
 			return made, err
@@ -87,7 +90,7 @@ func TestKilledAnywhere(t *testing.T) {
 				if err != nil {
 					t.Fatalf("after %v: %v", dying.calls, err)
 				}
-				address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
+				address, err := awsaddress.Ensure(ctx, c, "", awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
 				if err != nil {
 					t.Fatalf("after %v: %v", dying.calls, err)
 				}
@@ -104,9 +107,9 @@ func TestKilledAnywhere(t *testing.T) {
 				known := networkSpec()
 				known.Known = n
 				if err := errors.Join(
-					c.DeleteAddress(ctx, address.AllocationID, infraaws.Claim{}),
-					c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
-					c.DeleteNetwork(ctx, known),
+					awsaddress.Delete(ctx, c, address.AllocationID, infraaws.Claim{}),
+					machine.Delete(ctx, c, m.ID, machineSpecs(n)[3]),
+					network.Delete(ctx, c, known),
 				); err != nil {
 					t.Fatal(err)
 				}
@@ -133,12 +136,12 @@ func TestKilledWhileDeleting(t *testing.T) {
 			}
 			spec := machineSpecs(n)[3]
 			remove := func(ctx context.Context, c *infraaws.Client) error {
-				if err := c.DeleteMachine(ctx, m.ID, spec); err != nil {
+				if err := machine.Delete(ctx, c, m.ID, spec); err != nil {
 					return err
 				}
 				known := networkSpec()
 				known.Known = n
-				return c.DeleteNetwork(ctx, known)
+				return network.Delete(ctx, c, known)
 			}
 			ctx, cancel := context.WithCancel(deadline(t))
 			defer cancel()
@@ -180,10 +183,10 @@ func TestThrottled(t *testing.T) {
 		t.Fatal(err)
 	}
 	unchanged(ctx, t, c, networkSpec(), n)
-	if err := c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]); err != nil {
+	if err := machine.Delete(ctx, c, m.ID, machineSpecs(n)[3]); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
+	if err := network.Delete(ctx, c, networkSpec()); err != nil {
 		t.Fatal(err)
 	}
 	a.Calm()
@@ -201,18 +204,18 @@ func TestEventualConsistency(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Right after its creation EC2 may not know the machine; it must not count as deleted.
-	if _, _, err := c.ObserveMachine(ctx, m.ID, machineSpecs(n)[3]); err != nil {
+	if _, _, err := machine.Observe(ctx, c, m.ID, machineSpecs(n)[3]); err != nil {
 		t.Error(err)
 	}
 	known := networkSpec()
 	known.Known = n
-	if _, _, err := c.ObserveNetwork(ctx, known); err != nil {
+	if _, _, err := network.Observe(ctx, c, known); err != nil {
 		t.Error(err)
 	}
-	if err := c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]); err != nil {
+	if err := machine.Delete(ctx, c, m.ID, machineSpecs(n)[3]); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteNetwork(ctx, known); err != nil {
+	if err := network.Delete(ctx, c, known); err != nil {
 		t.Fatal(err)
 	}
 	a.Calm()
@@ -246,19 +249,19 @@ func TestDiesDuringBringUp(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
-	l, err := c.LaunchMachine(ctx, machineSpecs(n)[0], random)
+	l, err := machine.Launch(ctx, c, machineSpecs(n)[0], random)
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := l.Machine().ID
-	never := func(infraaws.Machine, []string) infraaws.Shell { return deaf{} }
+	never := func(machine.Machine, []string) machine.Shell { return deaf{} }
 	ended := make(chan error, 1)
 	go func() {
 		_, err := l.Bring(ctx, never)
 		ended <- err
 	}()
 	time.Sleep(300 * time.Millisecond)
-	if err := c.DeleteMachine(ctx, id, machineSpecs(n)[0]); err != nil {
+	if err := machine.Delete(ctx, c, id, machineSpecs(n)[0]); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -122,8 +122,8 @@ func testGrowRoot(t *testing.T, label, fs string) {
 	run("", "losetup", "--set-capacity", disk)
 
 	grow := func() error {
-		return infraaws.GrowRoot(t.Context(), infraaws.Machine{Name: "worker-0"}, 1,
-			func(infraaws.Machine, []string) infraaws.Shell { return hostShell{root} })
+		return machine.GrowRoot(t.Context(), machine.Machine{Name: "worker-0"}, 1,
+			func(machine.Machine, []string) machine.Shell { return hostShell{root} })
 	}
 	err := grow()
 	if partition := run("", "lsblk", "--bytes", "--nodeps", "--noheadings", "--output", "SIZE", disk+"p1"); len(partition) < len("1000000000") {

@@ -15,13 +15,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // made launches machines in parallel.
-func made(ctx context.Context, t *testing.T, c *infraaws.Client, connect infraaws.Connect, specs []infraaws.MachineSpec) []infraaws.Machine {
+func made(ctx context.Context, t *testing.T, c *infraaws.Client, connect machine.Connect, specs []machine.Spec) []machine.Machine {
 	t.Helper()
-	out := make([]infraaws.Machine, len(specs))
+	out := make([]machine.Machine, len(specs))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, s := range specs {
 		g.Go(func() (err error) {
@@ -38,17 +40,17 @@ func made(ctx context.Context, t *testing.T, c *infraaws.Client, connect infraaw
 	return out
 }
 
-func make1(ctx context.Context, c *infraaws.Client, connect infraaws.Connect, s infraaws.MachineSpec) (infraaws.Machine, error) {
-	l, err := c.LaunchMachine(ctx, s, random)
+func make1(ctx context.Context, c *infraaws.Client, connect machine.Connect, s machine.Spec) (machine.Machine, error) {
+	l, err := machine.Launch(ctx, c, s, random)
 	if err != nil {
-		return infraaws.Machine{}, err
+		return machine.Machine{}, err
 	}
 	return l.Bring(ctx, connect)
 }
 
-func asWanted(ctx context.Context, t *testing.T, c *infraaws.Client, id string, s infraaws.MachineSpec) {
+func asWanted(ctx context.Context, t *testing.T, c *infraaws.Client, id string, s machine.Spec) {
 	t.Helper()
-	_, drift, err := c.ObserveMachine(ctx, id, s)
+	_, drift, err := machine.Observe(ctx, c, id, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,20 +94,20 @@ func TestMachinesLifecycle(t *testing.T) {
 
 	g, gctx := errgroup.WithContext(ctx)
 	for i, m := range all {
-		g.Go(func() error { return c.DeleteMachine(gctx, m.ID, specs[i]) })
+		g.Go(func() error { return machine.Delete(gctx, c, m.ID, specs[i]) })
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	for i, m := range all {
-		if _, _, err := c.ObserveMachine(ctx, m.ID, specs[i]); !errors.Is(err, infraaws.ErrNotFound) {
+		if _, _, err := machine.Observe(ctx, c, m.ID, specs[i]); !errors.Is(err, infraaws.ErrNotFound) {
 			t.Errorf("%s after its deletion: %v", specs[i].Name, err)
 		}
-		if err := c.DeleteMachine(ctx, m.ID, specs[i]); err != nil {
+		if err := machine.Delete(ctx, c, m.ID, specs[i]); err != nil {
 			t.Errorf("deleting %s again: %v", specs[i].Name, err)
 		}
 	}
-	if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
+	if err := network.Delete(ctx, c, networkSpec()); err != nil {
 		t.Fatal(err)
 	}
 	a.Empty()
@@ -120,7 +122,7 @@ func TestMachinesLifecycle(t *testing.T) {
 }
 
 // checkLaunch checks a worker against the requirements for instances in DESIGN.
-func checkLaunch(ctx context.Context, t *testing.T, c *infraaws.Client, m infraaws.Machine) {
+func checkLaunch(ctx context.Context, t *testing.T, c *infraaws.Client, m machine.Machine) {
 	t.Helper()
 	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{m.ID}})
 	if err != nil {
@@ -163,7 +165,7 @@ func TestMachineDrift(t *testing.T) {
 	ssh := newMachines(t, c)
 	n := ensured(ctx, t, c, networkSpec())
 	spec := machineSpecs(n)[3] // worker-0
-	m := made(ctx, t, c, ssh.on(&wire{}), []infraaws.MachineSpec{spec})[0]
+	m := made(ctx, t, c, ssh.on(&wire{}), []machine.Spec{spec})[0]
 	api, table := c.EC2, n.Subnets[0].RouteTableID
 	if !slices.Equal(m.RouteTables, []string{table}) {
 		t.Errorf("route tables %v, wanted %s", m.RouteTables, table)
@@ -244,14 +246,14 @@ func TestMachineDrift(t *testing.T) {
 			if err := test.damage(); err != nil {
 				t.Fatal(err)
 			}
-			_, drift, err := c.ObserveMachine(ctx, m.ID, spec)
+			_, drift, err := machine.Observe(ctx, c, m.ID, spec)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := finding.Words(drift); got != test.words {
 				t.Errorf("drift %q, wanted %q", got, test.words)
 			}
-			if _, err := c.ConvergeMachine(ctx, m.ID, spec, nil); err != nil {
+			if _, err := machine.Converge(ctx, c, m.ID, spec, nil); err != nil {
 				t.Fatal(err)
 			}
 			asWanted(ctx, t, c, m.ID, spec)
@@ -260,14 +262,14 @@ func TestMachineDrift(t *testing.T) {
 
 	t.Run("a larger volume", func(t *testing.T) {
 		spec.RootVolumeGiB = 40
-		if _, err := c.ConvergeMachine(ctx, m.ID, spec, nil); err != nil {
+		if _, err := machine.Converge(ctx, c, m.ID, spec, nil); err != nil {
 			t.Fatal(err)
 		}
 		asWanted(ctx, t, c, m.ID, spec)
 	})
 	t.Run("other pods", func(t *testing.T) {
 		spec.RemovePodCIDR, spec.PodCIDR = spec.PodCIDR, netip.MustParsePrefix("10.200.9.0/24")
-		if _, err := c.ConvergeMachine(ctx, m.ID, spec, nil); err != nil {
+		if _, err := machine.Converge(ctx, c, m.ID, spec, nil); err != nil {
 			t.Fatal(err)
 		}
 		asWanted(ctx, t, c, m.ID, spec)
@@ -280,7 +282,7 @@ func TestMachineDrift(t *testing.T) {
 		}
 	})
 	t.Run("import", func(t *testing.T) {
-		found, pods, err := c.FindMachine(ctx, m.ID)
+		found, pods, err := machine.Find(ctx, c, m.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,23 +302,23 @@ func TestRefusals(t *testing.T) {
 	spec := machineSpecs(n)[0]
 
 	t.Run("a host key that is not pinned", func(t *testing.T) {
-		m := made(ctx, t, c, ssh.on(&wire{}), []infraaws.MachineSpec{spec})[0]
+		m := made(ctx, t, c, ssh.on(&wire{}), []machine.Spec{spec})[0]
 		m.HostKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOther"
-		if err := c.WaitMachine(ctx, m, ssh.on(&wire{})); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
+		if err := machine.AwaitSSH(ctx, c, m, ssh.on(&wire{})); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("another configuration's machine", func(t *testing.T) {
 		other := spec
 		other.PrivateIP = netip.MustParseAddr("10.240.0.99")
-		if _, err := c.LaunchMachine(ctx, other, random); err == nil || !strings.Contains(err.Error(), "exists already as i-") {
+		if _, err := machine.Launch(ctx, c, other, random); err == nil || !strings.Contains(err.Error(), "exists already as i-") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a private address in use", func(t *testing.T) {
 		other := spec
 		other.Name = "controller-9"
-		_, err := c.LaunchMachine(ctx, other, random)
+		_, err := machine.Launch(ctx, c, other, random)
 		if infraaws.Advice(err) == "" {
 			t.Errorf("no advice for %v", err)
 		}
@@ -324,7 +326,7 @@ func TestRefusals(t *testing.T) {
 	t.Run("the network while machines are in it", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if err := c.DeleteNetwork(ctx, networkSpec()); err == nil {
+		if err := network.Delete(ctx, c, networkSpec()); err == nil {
 			t.Error("deleted")
 		}
 	})

@@ -6,13 +6,13 @@ import (
 	"net/netip"
 	"testing"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 )
 
 // privateSpec is a network with private subnets in two zones and a NAT gateway in each.
-func privateSpec() infraaws.NetworkSpec {
+func privateSpec() network.Spec {
 	spec := networkSpec()
-	spec.Zones, spec.NATGateways, spec.PublicCIDR = []string{"", ""}, infraaws.NATGatewayPerZone, netip.MustParsePrefix("10.240.128.0/28")
+	spec.Zones, spec.NATGateways, spec.PublicCIDR = []string{"", ""}, network.NATGatewayPerZone, netip.MustParsePrefix("10.240.128.0/28")
 	return spec
 }
 
@@ -22,14 +22,14 @@ func privateSpec() infraaws.NetworkSpec {
 func TestPrivateNetworkKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	account, counted := newAccount(t), &wire{}
-	n, err := account.client(counted).EnsureNetwork(deadline(t), privateSpec())
+	n, err := network.Ensure(deadline(t), account.client(counted), privateSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
 	calls := counted.count()
 	deleted := privateSpec()
 	deleted.Known = n
-	if err := account.client(&wire{}).DeleteNetwork(deadline(t), deleted); err != nil {
+	if err := network.Delete(deadline(t), account.client(&wire{}), deleted); err != nil {
 		t.Fatal(err)
 	}
 	account.Empty()
@@ -41,12 +41,12 @@ func TestPrivateNetworkKilledAnywhere(t *testing.T) {
 				ctx, cancel := context.WithCancel(deadline(t))
 				defer cancel()
 				dying := &wire{dieAt: at + 1, arrives: arrives, cancel: cancel}
-				if _, err := a.client(dying).EnsureNetwork(ctx, privateSpec()); err == nil {
+				if _, err := network.Ensure(ctx, a.client(dying), privateSpec()); err == nil {
 					t.Skipf("it made only %d calls this time", dying.count()) // how often it polls varies
 				}
 				ctx = deadline(t)
 				c := a.client(&wire{})
-				n, err := c.EnsureNetwork(ctx, privateSpec())
+				n, err := network.Ensure(ctx, c, privateSpec())
 				if err != nil {
 					t.Fatalf("after %v: %v", dying.calls, err)
 				}
@@ -56,7 +56,7 @@ func TestPrivateNetworkKilledAnywhere(t *testing.T) {
 				}
 				known := privateSpec()
 				known.Known = n
-				if err := c.DeleteNetwork(ctx, known); err != nil {
+				if err := network.Delete(ctx, c, known); err != nil {
 					t.Fatal(err)
 				}
 				a.Empty()

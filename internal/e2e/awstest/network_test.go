@@ -15,13 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // ensured creates the network and checks that it has no drift.
-func ensured(ctx context.Context, t *testing.T, c *infraaws.Client, spec infraaws.NetworkSpec) infraaws.Network {
+func ensured(ctx context.Context, t *testing.T, c *infraaws.Client, spec network.Spec) network.Network {
 	t.Helper()
-	n, err := c.EnsureNetwork(ctx, spec)
+	n, err := network.Ensure(ctx, c, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +30,10 @@ func ensured(ctx context.Context, t *testing.T, c *infraaws.Client, spec infraaw
 	return n
 }
 
-func unchanged(ctx context.Context, t *testing.T, c *infraaws.Client, spec infraaws.NetworkSpec, n infraaws.Network) {
+func unchanged(ctx context.Context, t *testing.T, c *infraaws.Client, spec network.Spec, n network.Network) {
 	t.Helper()
 	spec.Known = n
-	_, drift, err := c.ObserveNetwork(ctx, spec)
+	_, drift, err := network.Observe(ctx, c, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	t.Logf("made with %d calls", len(w.calls))
 
 	before := len(w.changes())
-	again, err := c.EnsureNetwork(ctx, networkSpec())
+	again, err := network.Ensure(ctx, c, networkSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +64,14 @@ func TestNetworkLifecycle(t *testing.T) {
 		t.Errorf("a second run changed something: %v", did)
 	}
 
-	if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
+	if err := network.Delete(ctx, c, networkSpec()); err != nil {
 		t.Fatal(err)
 	}
 	a.Empty()
-	if _, _, err := c.ObserveNetwork(ctx, networkSpec()); !errors.Is(err, infraaws.ErrNotFound) {
+	if _, _, err := network.Observe(ctx, c, networkSpec()); !errors.Is(err, infraaws.ErrNotFound) {
 		t.Errorf("after the deletion: %v", err)
 	}
-	if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
+	if err := network.Delete(ctx, c, networkSpec()); err != nil {
 		t.Errorf("deleting what is gone: %v", err)
 	}
 }
@@ -217,7 +218,7 @@ func TestNetworkDrift(t *testing.T) {
 			}
 			spec := networkSpec()
 			spec.Known = n
-			_, found, err := c.ObserveNetwork(ctx, spec)
+			_, found, err := network.Observe(ctx, c, spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,7 +227,7 @@ func TestNetworkDrift(t *testing.T) {
 				t.Errorf("drift %v\nwanted %s: %s", drift, test.thing, test.words)
 			}
 			before := len(w.changes())
-			if _, err := c.EnsureNetwork(ctx, spec); err != nil {
+			if _, err := network.Ensure(ctx, c, spec); err != nil {
 				t.Fatal(err)
 			}
 			if did := w.changes()[before:]; test.calls != nil && !slices.Equal(did, test.calls) {
@@ -246,7 +247,7 @@ func TestNetworkChange(t *testing.T) {
 	spec := networkSpec()
 	spec.AdminCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")}
 	spec.Tags, spec.RemoveTags, spec.Known = map[string]string{"room": "12"}, []string{"owner"}, n
-	if _, err := c.EnsureNetwork(ctx, spec); err != nil {
+	if _, err := network.Ensure(ctx, c, spec); err != nil {
 		t.Fatal(err)
 	}
 	unchanged(ctx, t, c, spec, n)
@@ -264,11 +265,11 @@ func TestAdoptedVPC(t *testing.T) {
 	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
-	foreign := ensured(ctx, t, c, infraaws.NetworkSpec{
+	foreign := ensured(ctx, t, c, network.Spec{
 		Cluster: "foreign", VPCCIDR: netip.MustParsePrefix("10.0.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.0.1.0/24"), AdminCIDRs: admins,
 	})
 	total := a.Cloud.Overview().Total
-	spec := infraaws.NetworkSpec{Cluster: "demo", VPCID: foreign.VPCID, SubnetIDs: []string{foreign.Subnets[0].ID}, AdminCIDRs: admins}
+	spec := network.Spec{Cluster: "demo", VPCID: foreign.VPCID, SubnetIDs: []string{foreign.Subnets[0].ID}, AdminCIDRs: admins}
 	n := ensured(ctx, t, c, spec)
 	if n.Subnets[0].RouteTableID != foreign.Subnets[0].RouteTableID || n.SecurityGroups[infraaws.RoleWorker] == foreign.SecurityGroups[infraaws.RoleWorker] {
 		t.Errorf("adopted %+v of %+v", n, foreign)
@@ -276,7 +277,7 @@ func TestAdoptedVPC(t *testing.T) {
 	if got := a.Cloud.Overview().Total; got != total+len(infraaws.Roles()) {
 		t.Errorf("%d things, wanted one for each role more than %d", got, total)
 	}
-	if err := c.DeleteNetwork(ctx, spec); err != nil {
+	if err := network.Delete(ctx, c, spec); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.Cloud.Overview().Total; got != total {

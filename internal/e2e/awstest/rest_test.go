@@ -12,6 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -21,42 +24,42 @@ func TestAddress(t *testing.T) {
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
 	all := made(ctx, t, c, newMachines(t, c).on(w), machineSpecs(n)[:2])
-	spec := infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: all[0].ID}
-	first, err := c.EnsureAddress(ctx, "", spec)
+	spec := awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: all[0].ID}
+	first, err := awsaddress.Ensure(ctx, c, "", spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	adopted, err := c.EnsureAddress(ctx, "", spec)
+	adopted, err := awsaddress.Ensure(ctx, c, "", spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if adopted.AllocationID != first.AllocationID {
 		t.Errorf("a second address %s beside %s", adopted.PublicIP, first.PublicIP)
 	}
-	if _, drift, err := c.ObserveAddress(ctx, first.AllocationID, spec); err != nil || len(drift) > 0 {
+	if _, drift, err := awsaddress.Observe(ctx, c, first.AllocationID, spec); err != nil || len(drift) > 0 {
 		t.Errorf("drift %v, error %v", drift, err)
 	}
-	if m, _, err := c.ObserveMachine(ctx, all[0].ID, machineSpecs(n)[0]); err != nil || m.PublicIP != first.PublicIP {
+	if m, _, err := machine.Observe(ctx, c, all[0].ID, machineSpecs(n)[0]); err != nil || m.PublicIP != first.PublicIP {
 		t.Errorf("the machine is at %s, the address is %s (%v)", m.PublicIP, first.PublicIP, err)
 	}
 
 	if _, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: sdk.String(adopted.AssociationID)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, drift, err := c.ObserveAddress(ctx, first.AllocationID, spec); err != nil || len(drift) != 1 || !strings.Contains(drift[0].String(), "not associated") {
+	if _, drift, err := awsaddress.Observe(ctx, c, first.AllocationID, spec); err != nil || len(drift) != 1 || !strings.Contains(drift[0].String(), "not associated") {
 		t.Errorf("drift %v, error %v", drift, err)
 	}
 	spec.InstanceID = all[1].ID
-	moved, err := c.EnsureAddress(ctx, first.AllocationID, spec)
+	moved, err := awsaddress.Ensure(ctx, c, first.AllocationID, spec)
 	if err != nil || moved.PublicIP != first.PublicIP || moved.InstanceID != all[1].ID {
 		t.Errorf("moved to %+v, %v", moved, err)
 	}
 	for range 2 {
-		if err := c.DeleteAddress(ctx, first.AllocationID, infraaws.Claim{}); err != nil {
+		if err := awsaddress.Delete(ctx, c, first.AllocationID, infraaws.Claim{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := c.ObserveAddress(ctx, first.AllocationID, spec); !errors.Is(err, infraaws.ErrNotFound) {
+	if _, _, err := awsaddress.Observe(ctx, c, first.AllocationID, spec); !errors.Is(err, infraaws.ErrNotFound) {
 		t.Errorf("after the release: %v", err)
 	}
 }
@@ -65,8 +68,8 @@ func TestKeyStore(t *testing.T) {
 	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
-	store := c.KeyStore(infraaws.KeyStoreConfig{Cluster: "demo"})
-	opts := pki.Options{Store: pki.StoreSSM, Prefix: infraaws.DefaultKeyPrefix("demo")}
+	store := keystore.New(c, keystore.Config{Cluster: "demo"})
+	opts := pki.Options{Store: pki.StoreSSM, Prefix: keystore.DefaultPrefix("demo")}
 	first, err := pki.Bootstrap(ctx, store, "demo", time.Now(), random, opts)
 	if err != nil {
 		t.Fatal(err)

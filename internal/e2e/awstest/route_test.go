@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
@@ -27,8 +29,8 @@ type office struct {
 	t       *testing.T
 	ctx     context.Context
 	wire    *wire
-	connect infraaws.Connect
-	network infraaws.Network
+	connect machine.Connect
+	network network.Network
 	tables  []string // of the two subnets
 }
 
@@ -51,7 +53,7 @@ func newOffice(t *testing.T) *office {
 	}
 	own := o.newTable(*vpc.Vpc.VpcId)
 	o.associate(own, subnets[0])
-	o.network = ensured(ctx, t, o.Client, infraaws.NetworkSpec{Cluster: "demo", VPCID: *vpc.Vpc.VpcId, SubnetIDs: subnets, AdminCIDRs: admins})
+	o.network = ensured(ctx, t, o.Client, network.Spec{Cluster: "demo", VPCID: *vpc.Vpc.VpcId, SubnetIDs: subnets, AdminCIDRs: admins})
 	for _, s := range o.network.Subnets {
 		o.tables = append(o.tables, s.RouteTableID)
 	}
@@ -78,7 +80,7 @@ func (o *office) associate(table, subnet string) {
 }
 
 // worker is a machine with pods in the first subnet.
-func (o *office) worker() infraaws.MachineSpec {
+func (o *office) worker() machine.Spec {
 	spec := machineSpecs(o.network)[3]
 	spec.NetworkSubnets = []string{o.network.Subnets[0].ID, o.network.Subnets[1].ID}
 	return spec
@@ -124,7 +126,7 @@ func TestPodRoutes(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	spec := o.worker()
-	m := made(o.ctx, t, o.Client, o.connect, []infraaws.MachineSpec{spec})[0]
+	m := made(o.ctx, t, o.Client, o.connect, []machine.Spec{spec})[0]
 	for _, table := range o.tables {
 		if got := o.leads(table, pods); got != m.ID {
 			t.Errorf("route in %s leads to %q, the machine is %s", table, got, m.ID)
@@ -142,13 +144,13 @@ func TestPodRoutes(t *testing.T) {
 		t.Errorf("a look took %v", got)
 	}
 
-	found, prefix, err := o.FindMachine(o.ctx, m.ID)
+	found, prefix, err := machine.Find(o.ctx, o.Client, m.ID)
 	if err != nil || prefix.String() != pods || found.ID != m.ID {
 		t.Errorf("found %s with pods %s, %v", found.ID, prefix, err)
 	}
 
 	spec.RemovePodCIDR, spec.PodCIDR = spec.PodCIDR, netip.MustParsePrefix("10.200.9.0/24")
-	if _, err := o.ConvergeMachine(o.ctx, m.ID, spec, nil); err != nil {
+	if _, err := machine.Converge(o.ctx, o.Client, m.ID, spec, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range o.tables {
@@ -165,7 +167,7 @@ func TestRoutesOfOthers(t *testing.T) {
 	spec, stranger := o.worker(), o.stranger()
 	o.route(o.tables[1], pods, stranger)
 
-	l, err := o.LaunchMachine(o.ctx, spec, random)
+	l, err := machine.Launch(o.ctx, o.Client, spec, random)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,18 +175,18 @@ func TestRoutesOfOthers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "route "+pods+" in "+o.tables[1]+": it leads to eni-") {
 		t.Errorf("a machine whose pods are routed elsewhere: %v", err)
 	}
-	if _, err := o.ConvergeMachine(o.ctx, m.ID, spec, nil); err == nil || !strings.Contains(err.Error(), "is not this machine's") {
+	if _, err := machine.Converge(o.ctx, o.Client, m.ID, spec, nil); err == nil || !strings.Contains(err.Error(), "is not this machine's") {
 		t.Errorf("the next attempt: %v", err)
 	}
 	// A stopped instance still owns its route.
 	if _, err := o.EC2.StopInstances(o.ctx, &ec2.StopInstancesInput{InstanceIds: []string{stranger}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.ConvergeMachine(o.ctx, m.ID, spec, nil); err == nil || !strings.Contains(err.Error(), "is not this machine's") {
+	if _, err := machine.Converge(o.ctx, o.Client, m.ID, spec, nil); err == nil || !strings.Contains(err.Error(), "is not this machine's") {
 		t.Errorf("with the other one stopped: %v", err)
 	}
 	spec.RoutedTables = o.tables[:1]
-	if err := o.DeleteMachine(o.ctx, m.ID, spec); err != nil {
+	if err := machine.Delete(o.ctx, o.Client, m.ID, spec); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := o.leads(o.tables[0], pods), o.leads(o.tables[1], pods); a != "" || b != stranger {
@@ -192,11 +194,11 @@ func TestRoutesOfOthers(t *testing.T) {
 	}
 
 	// A blackhole belongs to nobody and is replaced.
-	if err := o.DeleteMachine(o.ctx, stranger, infraaws.MachineSpec{}); err != nil {
+	if err := machine.Delete(o.ctx, o.Client, stranger, machine.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	spec.RoutedTables = nil
-	m = made(o.ctx, t, o.Client, o.connect, []infraaws.MachineSpec{spec})[0]
+	m = made(o.ctx, t, o.Client, o.connect, []machine.Spec{spec})[0]
 	spec.RoutedTables = m.RouteTables
 
 	// A route of the machine that was changed is drift, and is restored.
@@ -204,11 +206,11 @@ func TestRoutesOfOthers(t *testing.T) {
 	if _, err := o.EC2.ReplaceRoute(o.ctx, &ec2.ReplaceRouteInput{RouteTableId: &o.tables[1], DestinationCidrBlock: sdk.String(pods), InstanceId: &another}); err != nil {
 		t.Fatal(err)
 	}
-	_, drift, err := o.ObserveMachine(o.ctx, m.ID, spec)
+	_, drift, err := machine.Observe(o.ctx, o.Client, m.ID, spec)
 	if got := finding.Words(drift); err != nil || !strings.HasPrefix(got, "route "+pods+" in "+o.tables[1]+": found eni-") {
 		t.Errorf("drift %q, %v", got, err)
 	}
-	if _, err := o.ConvergeMachine(o.ctx, m.ID, spec, nil); err != nil {
+	if _, err := machine.Converge(o.ctx, o.Client, m.ID, spec, nil); err != nil {
 		t.Fatal(err)
 	}
 	asWanted(o.ctx, t, o.Client, m.ID, spec)
@@ -232,7 +234,7 @@ func TestLateAssociation(t *testing.T) {
 	a, ctx := newAccount(t), deadline(t)
 	c := a.client(&wire{})
 	a.Fault(fault.Fault{Kind: fault.Eventual, Milliseconds: 400})
-	n, err := c.EnsureNetwork(ctx, networkSpec())
+	n, err := network.Ensure(ctx, c, networkSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,25 +289,25 @@ func TestIgnoredRules(t *testing.T) {
 		IpRanges: []types.IpRange{{CidrIp: sdk.String("198.51.100.7/32"), Description: sdk.String("elbv2.k8s.aws/y")}}}}}); err != nil {
 		t.Fatal(err)
 	}
-	spec.IgnoreRules = infraaws.RuleFilter{DescriptionPrefixes: []string{"elbv2.k8s.aws/"}, TagKeys: []string{"owner-team"}}
+	spec.IgnoreRules = network.RuleFilter{DescriptionPrefixes: []string{"elbv2.k8s.aws/"}, TagKeys: []string{"owner-team"}}
 	spec.Known = n
-	_, found, err := c.ObserveNetwork(ctx, spec)
+	_, found, err := network.Observe(ctx, c, spec)
 	drift := finding.BySubject(found)
 	if err != nil || len(drift) != 1 || drift["security group worker"] != "rule tcp 23 from 0.0.0.0/0: not wanted" {
 		t.Errorf("drift %v, %v", drift, err)
 	}
-	if _, err := c.EnsureNetwork(ctx, spec); err != nil {
+	if _, err := network.Ensure(ctx, c, spec); err != nil {
 		t.Fatal(err)
 	}
 	unchanged(ctx, t, c, spec, n)
 	all := spec
-	all.IgnoreRules = infraaws.RuleFilter{}
-	_, found, err = c.ObserveNetwork(ctx, all)
+	all.IgnoreRules = network.RuleFilter{}
+	_, found, err = network.Observe(ctx, c, all)
 	drift = finding.BySubject(found)
 	if got := fmt.Sprint(drift); err != nil || !strings.Contains(got, "tcp 80 ") || !strings.Contains(got, "tcp 443 ") || !strings.Contains(got, "rule 4 ") || strings.Contains(got, "::/0") || !strings.Contains(got, "outgoing all traffic to group") || strings.Contains(got, "tcp 22 ") {
 		t.Errorf("without ignoring any: %v, %v", drift, err)
 	}
-	if err := c.DeleteNetwork(ctx, spec); err != nil {
+	if err := network.Delete(ctx, c, spec); err != nil {
 		t.Fatal(err)
 	}
 	a.Empty()

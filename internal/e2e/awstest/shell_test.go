@@ -6,6 +6,7 @@ import (
 	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
@@ -19,15 +20,15 @@ func newMachines(t *testing.T, client *infraaws.Client) machines {
 }
 
 // on returns the connection of a process that uses w.
-func (m machines) on(w *wire) infraaws.Connect {
-	return func(host infraaws.Machine, hostKeys []string) infraaws.Shell {
+func (m machines) on(w *wire) machine.Connect {
+	return func(host machine.Machine, hostKeys []string) machine.Shell {
 		return &mortal{m.Connect(host, hostKeys), w}
 	}
 }
 
 // mortal is a shell of a process that can be killed.
 type mortal struct {
-	infraaws.Shell
+	machine.Shell
 	wire *wire
 }
 

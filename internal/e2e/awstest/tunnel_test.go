@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
@@ -86,17 +87,17 @@ func (b *behind) endpoint() string {
 }
 
 // pool returns a connection pool with tunnels of an account's user.
-func (b *behind) pool(key, secret string, cfg infraaws.TunnelConfig) *remote.Pool {
+func (b *behind) pool(key, secret string, cfg tunnel.Config) *remote.Pool {
 	b.t.Helper()
 	cfg.Client = func() (*infraaws.Client, error) {
 		return infraaws.New(b.t.Context(), infraaws.Config{Region: "us-east-1", AccessKey: key, SecretKey: secret, Endpoints: infraaws.Endpoints{EC2: b.URL, InstanceConnect: b.URL, STS: b.URL}})
 	}
-	p := remote.NewPool(remote.Config{ConnectTimeout: b.patience, Tunnels: infraaws.Tunnels(cfg)})
+	p := remote.NewPool(remote.Config{ConnectTimeout: b.patience, Tunnels: tunnel.New(cfg)})
 	b.t.Cleanup(func() { _ = p.Close() })
 	return p
 }
 
-func (b *behind) owner(cfg infraaws.TunnelConfig) *remote.Pool {
+func (b *behind) owner(cfg tunnel.Config) *remote.Pool {
 	return b.pool(account.AccessKey, account.SecretKey, cfg)
 }
 
@@ -105,12 +106,12 @@ func TestTunnel(t *testing.T) {
 	t.Parallel()
 	b := newBehind(t)
 	ctx := deadline(t)
-	var none *infraaws.NoEndpointError
-	if err := b.owner(infraaws.TunnelConfig{}).Machine(b.host).WaitReady(ctx, 0); !errors.As(err, &none) || none.VPCID == "" {
+	var none *tunnel.NoEndpointError
+	if err := b.owner(tunnel.Config{}).Machine(b.host).WaitReady(ctx, 0); !errors.As(err, &none) || none.VPCID == "" {
 		t.Errorf("without an endpoint: %v", err)
 	}
 	id := b.endpoint()
-	p := b.owner(infraaws.TunnelConfig{})
+	p := b.owner(tunnel.Config{})
 	for range 2 {
 		out, err := p.Machine(b.host).Run(ctx, remote.Command{Script: "x"})
 		if err != nil || string(out.Stdout) != "hello" {
@@ -122,26 +123,26 @@ func TestTunnel(t *testing.T) {
 	}
 	own := b.host
 	own.Instance = ""
-	if err := b.owner(infraaws.TunnelConfig{EndpointID: id}).Machine(own).Ping(ctx); err != nil {
+	if err := b.owner(tunnel.Config{EndpointID: id}).Machine(own).Ping(ctx); err != nil {
 		t.Errorf("a host without an instance: %v", err)
 	}
-	if err := b.owner(infraaws.TunnelConfig{}).Machine(own).Ping(ctx); err == nil {
+	if err := b.owner(tunnel.Config{}).Machine(own).Ping(ctx); err == nil {
 		t.Error("a host without an instance and without the endpoint's id")
 	}
-	if err := b.owner(infraaws.TunnelConfig{EndpointID: "eice-00000000000000000"}).Machine(b.host).WaitReady(ctx, 0); !errors.As(err, &none) || none.EndpointID == "" {
+	if err := b.owner(tunnel.Config{EndpointID: "eice-00000000000000000"}).Machine(b.host).WaitReady(ctx, 0); !errors.As(err, &none) || none.EndpointID == "" {
 		t.Errorf("an endpoint that does not exist: %v", err)
 	}
 	other := b.host
 	other.Port = 2222
 	var way *remote.WayError
-	if err := b.owner(infraaws.TunnelConfig{}).Machine(other).WaitReady(ctx, 0); !errors.As(err, &way) {
+	if err := b.owner(tunnel.Config{}).Machine(other).WaitReady(ctx, 0); !errors.As(err, &way) {
 		t.Errorf("another port: %v", err)
 	}
 
 	b.network.closed = true
 	var unreachable *remote.UnreachableError
-	var closed *infraaws.TunnelClosedError
-	err := b.owner(infraaws.TunnelConfig{}).Machine(b.host).Ping(ctx)
+	var closed *tunnel.ClosedError
+	err := b.owner(tunnel.Config{}).Machine(b.host).Ping(ctx)
 	if !errors.As(err, &unreachable) || !errors.As(err, &closed) || closed.EndpointID != id || closed.Reason != "Unable to connect to target" {
 		t.Errorf("a closed security group: %v", err)
 	}
@@ -150,7 +151,7 @@ func TestTunnel(t *testing.T) {
 	if _, err := b.api.EC2.DeleteInstanceConnectEndpoint(ctx, &ec2.DeleteInstanceConnectEndpointInput{InstanceConnectEndpointId: &id}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.owner(infraaws.TunnelConfig{}).Machine(b.host).WaitReady(ctx, 0); !errors.As(err, &none) || none.State != "delete-in-progress" {
+	if err := b.owner(tunnel.Config{}).Machine(b.host).WaitReady(ctx, 0); !errors.As(err, &none) || none.State != "delete-in-progress" {
 		t.Errorf("an endpoint that is deleted: %v", err)
 	}
 }
@@ -163,7 +164,7 @@ func TestTunnelDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = b.pool(u.AccessKeyID, u.SecretAccessKey, infraaws.TunnelConfig{}).Machine(b.host).WaitReady(deadline(t), 0)
+	err = b.pool(u.AccessKeyID, u.SecretAccessKey, tunnel.Config{}).Machine(b.host).WaitReady(deadline(t), 0)
 	var denied *infraaws.DeniedError
 	if !errors.As(err, &denied) || denied.Action != "ec2-instance-connect:OpenTunnel" || infraaws.Advice(err) == "" {
 		t.Errorf("%v", err)
@@ -177,21 +178,21 @@ func TestTunnelsOfOthers(t *testing.T) {
 	b.endpoint()
 	ctx := deadline(t)
 	var others []*remote.Pool
-	for range infraaws.MaxTunnels {
-		p := b.owner(infraaws.TunnelConfig{})
+	for range tunnel.Max {
+		p := b.owner(tunnel.Config{})
 		if err := p.Machine(b.host).Ping(ctx); err != nil {
 			t.Fatal(err)
 		}
 		others = append(others, p)
 	}
-	err := b.owner(infraaws.TunnelConfig{}).Machine(b.host).Ping(ctx)
+	err := b.owner(tunnel.Config{}).Machine(b.host).Ping(ctx)
 	var unreachable *remote.UnreachableError
 	if !errors.As(err, &unreachable) || infraaws.ErrorCode(err) != "ServiceQuotaExceededException" || infraaws.Advice(err) == "" {
 		t.Errorf("with 20 tunnels: %v", err)
 	}
 	b.patience = 30 * time.Second
 	time.AfterFunc(500*time.Millisecond, func() { _ = others[0].Close() })
-	if err := b.owner(infraaws.TunnelConfig{}).Machine(b.host).Ping(ctx); err != nil {
+	if err := b.owner(tunnel.Config{}).Machine(b.host).Ping(ctx); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
 }
@@ -203,7 +204,7 @@ func TestTunnelCut(t *testing.T) {
 	b.endpoint()
 	ctx := deadline(t)
 	b.Fault(fault.Fault{Kind: fault.ShortTunnels, Seconds: 3, Count: 1})
-	m := b.owner(infraaws.TunnelConfig{}).Machine(b.host)
+	m := b.owner(tunnel.Config{}).Machine(b.host)
 	if err := m.Ping(ctx); err != nil {
 		t.Fatal(err)
 	}

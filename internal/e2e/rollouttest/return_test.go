@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -57,7 +58,7 @@ func (d *deployment) testReturn() {
 
 	d.stage("another machine", func() (err error) {
 		gone := d.machines[old.Node.Name]
-		if err := d.aws.DeleteMachine(ctx, gone.ID, d.machineSpec(gone.Name, gone.Role, gone.PrivateIP, netip.Prefix{})); err != nil {
+		if err := machine.Delete(ctx, d.aws, gone.ID, d.machineSpec(gone.Name, gone.Role, gone.PrivateIP, netip.Prefix{})); err != nil {
 			return err
 		}
 		targets[1], err = d.launch(ctx, controller1.name, controller1.role, "10.240.0.14", "")

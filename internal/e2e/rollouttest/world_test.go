@@ -27,6 +27,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -112,7 +114,7 @@ type world struct {
 	fleet   *fleet.Fleet
 	engine  *rollout.Engine
 	aws     *aws.Client
-	network aws.Network
+	network network.Network
 	catalog *artifact.Catalog
 	store   pki.Store
 	cluster component.Cluster
@@ -121,14 +123,14 @@ type world struct {
 	image   string // of the machines; empty means Debian's
 
 	mu       sync.Mutex
-	machines map[string]aws.Machine
+	machines map[string]machine.Machine
 	progress []string // messages of the engine, logged for a failed test
 	began    time.Time
 }
 
 func newWorld(t *testing.T, image string) *world {
 	t.Helper()
-	w := &world{t: t, image: image, machines: map[string]aws.Machine{}, store: pki.NewMemoryStore(nil), began: time.Now()}
+	w := &world{t: t, image: image, machines: map[string]machine.Machine{}, store: pki.NewMemoryStore(nil), began: time.Now()}
 	env := map[string]string{}
 	pairs, err := theLab.Env()
 	w.must(err)
@@ -159,11 +161,11 @@ func newWorld(t *testing.T, image string) *world {
 	w.cluster = component.Cluster{Name: clusterName, Domain: "cluster.local", PKI: ref, DNSIP: netip.MustParseAddr("10.32.0.10"),
 		PodCIDR: netip.MustParsePrefix("10.200.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.32.0.0/24"), NodeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.240.0.0/24")}}
 
-	spec := aws.NetworkSpec{Cluster: clusterName, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: w.cluster.NodeCIDRs[0]}
+	spec := network.Spec{Cluster: clusterName, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: w.cluster.NodeCIDRs[0]}
 	for _, c := range w.vars.AdminCIDRs {
 		spec.AdminCIDRs = append(spec.AdminCIDRs, netip.MustParsePrefix(c))
 	}
-	w.network, err = w.aws.EnsureNetwork(t.Context(), spec)
+	w.network, err = network.Ensure(t.Context(), w.aws, spec)
 	w.must(err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -175,14 +177,14 @@ func newWorld(t *testing.T, image string) *world {
 		g, gctx := errgroup.WithContext(ctx)
 		for _, m := range w.machines {
 			g.Go(func() error {
-				return w.aws.DeleteMachine(gctx, m.ID, w.machineSpec(m.Name, m.Role, m.PrivateIP, netip.Prefix{}))
+				return machine.Delete(gctx, w.aws, m.ID, w.machineSpec(m.Name, m.Role, m.PrivateIP, netip.Prefix{}))
 			})
 		}
 		if err := g.Wait(); err != nil {
 			t.Errorf("deleting machines: %v", err)
 		}
 		spec.Known = w.network
-		if err := w.aws.DeleteNetwork(ctx, spec); err != nil {
+		if err := network.Delete(ctx, w.aws, spec); err != nil {
 			t.Errorf("deleting the network: %v", err)
 		}
 	})
@@ -202,10 +204,10 @@ func (w *world) say(machine, message string) {
 	w.progress = append(w.progress, fmt.Sprintf("%6.2fs %s: %s", time.Since(w.began).Seconds(), machine, message))
 }
 
-func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods netip.Prefix) aws.MachineSpec {
-	return aws.MachineSpec{Cluster: clusterName, Name: name, Role: role, Image: w.image, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
+func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods netip.Prefix) machine.Spec {
+	return machine.Spec{Cluster: clusterName, Name: name, Role: role, Image: w.image, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
 		SubnetID: w.network.Subnets[0].ID, VPCID: w.network.VPCID, NetworkSubnets: []string{w.network.Subnets[0].ID}, SecurityGroupID: w.network.SecurityGroups[role],
-		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
+		User: machine.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
 }
 
 // launch launches a machine and returns it as a target.
@@ -214,19 +216,19 @@ func (w *world) launch(ctx context.Context, name string, role aws.Role, ip strin
 	if pods != "" {
 		prefix = netip.MustParsePrefix(pods)
 	}
-	l, err := w.aws.LaunchMachine(ctx, w.machineSpec(name, role, netip.MustParseAddr(ip), prefix), rand.Reader)
+	l, err := machine.Launch(ctx, w.aws, w.machineSpec(name, role, netip.MustParseAddr(ip), prefix), rand.Reader)
 	if err != nil {
 		return fleet.Target{}, err
 	}
-	m, err := l.Bring(ctx, func(m aws.Machine, hostKeys []string) aws.Shell {
-		return w.fleet.Pool.Machine(remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: hostKeys})
+	m, err := l.Bring(ctx, func(m machine.Machine, hostKeys []string) machine.Shell {
+		return w.fleet.Pool.Machine(remote.Host{Name: name, Address: m.Address().String(), User: machine.DefaultUser, HostKeys: hostKeys})
 	})
 	w.mu.Lock()
 	w.machines[name] = m
 	w.mu.Unlock()
 	return fleet.Target{
 		ID:   m.ID,
-		Host: remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: []string{m.HostKey}},
+		Host: remote.Host{Name: name, Address: m.Address().String(), User: machine.DefaultUser, HostKeys: []string{m.HostKey}},
 		Node: component.Node{Name: name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, PodCIDR: prefix},
 	}, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -93,7 +94,7 @@ func tunnelled(t *testing.T, to remote.Host) string {
 	t.Helper()
 	credentials := harness.Must[aws.Credentials](t)(suite.AWS().Credentials.Retrieve(t.Context()))
 	at := aws.ToString(suite.AWS().BaseEndpoint)
-	ways := infraaws.Tunnels(infraaws.TunnelConfig{Client: func() (*infraaws.Client, error) {
+	ways := tunnel.New(tunnel.Config{Client: func() (*infraaws.Client, error) {
 		return infraaws.New(t.Context(), infraaws.Config{
 			Region: suite.AWS().Region, AccessKey: credentials.AccessKeyID, SecretKey: credentials.SecretAccessKey,
 			Endpoints: infraaws.Endpoints{EC2: at, InstanceConnect: at, STS: at},

@@ -1,0 +1,153 @@
+package network
+
+import (
+	"context"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+)
+
+func (b *builder) findSettings() []aws.Repair {
+	out := b.findRules()
+	out = append(out, b.findTags()...)
+	if b.spec.adopts() {
+		return out
+	}
+	for _, p := range b.spec.places() {
+		out = append(out, b.findSubnetSettings(p)...)
+	}
+	names, natOf := b.spec.tables()
+	for _, name := range names {
+		out = append(out, b.findDefaultRoute(name, natOf[name])...)
+	}
+	return out
+}
+
+// findSubnetSettings finds a subnet that gives machines public addresses against the specification, or
+// has another route table.
+func (b *builder) findSubnetSettings(p place) []aws.Repair {
+	subnet := b.subnet(p.cidr)
+	if subnet == nil {
+		return nil // a finding of its own
+	}
+	var out []aws.Repair
+	id, subject := sdk.ToString(subnet.SubnetId), b.subjectSubnet(p)
+	if sdk.ToBool(subnet.MapPublicIpOnLaunch) != p.public {
+		f := finding.Finding{Subject: subject, Kind: finding.Subnet, Problem: finding.NoPublicIP}
+		if !p.public {
+			f.Problem = finding.PublicIP
+		}
+		out = append(out, aws.RepairOf(f, func(ctx context.Context) error {
+			_, err := b.EC2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
+				SubnetId: &id, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(p.public)},
+			}, b.RetryUntilKnown())
+			return err
+		}))
+	}
+	if table := b.ownTables()[p.table()]; table != nil && !route.Associated(*table, id) {
+		f := finding.Finding{Subject: subjectTable + " " + p.table(), Kind: finding.RouteTable, Target: b.spec.name(p), Problem: finding.Detached}
+		out = append(out, aws.RepairOf(f, func(ctx context.Context) error {
+			return b.associate(ctx, sdk.ToString(table.RouteTableId), id)
+		}))
+	}
+	return out
+}
+
+// findDefaultRoute finds a default route of one of our tables that leads elsewhere than to the internet
+// gateway or to the NAT gateway.
+func (b *builder) findDefaultRoute(name string, natZone int) []aws.Repair {
+	table := b.ownTables()[name]
+	if table == nil {
+		return nil
+	}
+	id := sdk.ToString(table.RouteTableId)
+	var target string
+	put := func(ctx context.Context) error {
+		return b.putDefaultRoute(ctx, id, ec2.CreateRouteInput{GatewayId: &target})
+	}
+	if name == publicTable {
+		if b.gateway == nil {
+			return nil
+		}
+		target = sdk.ToString(b.gateway.InternetGatewayId)
+	} else {
+		if target = b.natGateways()[natName(natZone)].ID; target == "" {
+			return nil
+		}
+		put = func(ctx context.Context) error {
+			if err := natReady(ctx, b.Client, target); err != nil {
+				return err
+			}
+			return b.putDefaultRoute(ctx, id, ec2.CreateRouteInput{NatGatewayId: &target})
+		}
+	}
+	var out []aws.Repair
+	for _, f := range diffDefaultRoute(*table, target) {
+		f.Subject = subjectTable + " " + name
+		out = append(out, aws.RepairOf(f, put))
+	}
+	return out
+}
+
+func (b *builder) findRules() []aws.Repair {
+	ids := b.groupIDs()
+	if slices.ContainsFunc(b.spec.groupRoles(), func(role aws.Role) bool { return ids[role] == "" }) {
+		return nil // the missing group is a finding of its own, and rules need its id
+	}
+	var out []aws.Repair
+	wanted := wantedRules(b.spec, ids)
+	for _, role := range b.spec.groupRoles() {
+		group := b.groups[role]
+		others := func(egress bool) func(rule) bool {
+			return func(r rule) bool { return egress && r == egressIPv6 || b.ignored[groupRule{ids[role], egress, r}] }
+		}
+		missing, unexpected := diffRules(wanted[role], rulesOf(group.IpPermissions))
+		out = append(out, b.ruleRepairs(role, ids, missing, slices.DeleteFunc(unexpected, others(false)), false)...)
+		missing, unexpected = diffRules(b.wantedEgressOf(role), rulesOf(group.IpPermissionsEgress))
+		out = append(out, b.ruleRepairs(role, ids, missing, slices.DeleteFunc(unexpected, others(true)), true)...)
+	}
+	return out
+}
+
+// ruleRepairs makes one repair, with one call, for all missing rules, and one for all unexpected
+// ones.
+func (b *builder) ruleRepairs(role aws.Role, ids map[aws.Role]string, missing, unexpected []rule, egress bool) []aws.Repair {
+	var out []aws.Repair
+	add := func(rules []rule, problem finding.Problem, fix func(context.Context, string, []types.IpPermission, bool) error) {
+		if len(rules) == 0 {
+			return
+		}
+		var differs []finding.Finding
+		for _, r := range rules {
+			differs = append(differs, finding.Finding{Subject: subjectGroup(role), Kind: finding.Rule, Target: r.in(ids, egress), Problem: problem})
+		}
+		out = append(out, aws.Repair{Findings: differs, Fix: func(ctx context.Context) error {
+			return fix(ctx, ids[role], permissions(rules), egress)
+		}})
+	}
+	add(missing, finding.Missing, b.authorize)
+	add(unexpected, finding.NotWanted, b.revoke)
+	return out
+}
+
+// diffDefaultRoute returns what is wrong with the default route: at most one finding.
+func diffDefaultRoute(t types.RouteTable, gateway string) []finding.Finding {
+	f := finding.Finding{Subject: subjectTable, Kind: finding.Route, Target: "0.0.0.0/0", Problem: finding.Missing, Wanted: gateway}
+	for _, r := range t.Routes {
+		if sdk.ToString(r.DestinationCidrBlock) != f.Target {
+			continue
+		}
+		if route.TargetOf(r) == gateway && r.State != types.RouteStateBlackhole {
+			return nil
+		}
+		f.Problem, f.Found, f.Cause = finding.Value, route.TargetOf(r), string(r.State)
+		break
+	}
+	return []finding.Finding{f}
+}
