@@ -24,8 +24,8 @@ func StateOf(i types.Instance) types.InstanceStateName {
 	return i.State.Name
 }
 
-// instanceLookup returns what answers who asks for an instance by its id. It asks with a filter, for which EC2 has a larger token
-// bucket than for ids.
+// instanceLookup returns what answers those who ask for an instance by its id. It asks with a filter, for which EC2 has a
+// larger token bucket than for ids.
 // https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
 func instanceLookup(c *Client) *Lookup[string, types.Instance] {
 	return Kept(c, func(c *Client) *Lookup[string, types.Instance] { return NewLookup(c, FilterValues, describeInstances) })

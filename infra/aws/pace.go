@@ -25,7 +25,7 @@ const (
 )
 
 // pacer makes the attempts of calls that change something wait for a token, so that EC2 need not refuse
-// them. Calls that only read are few, see lookup. It is inside of the retries: others in the account may
+// them. Calls that only read are few, see Lookup. It is inside of the retries: others in the account may
 // have taken EC2's tokens.
 type pacer struct {
 	mu     sync.Mutex

@@ -7,7 +7,7 @@
 // nothing of roles.
 //
 // What may not enter: the wanted state of a machine (package rollout), keys of the cluster's key
-// store, how a machine is stopped or terminated (package aws), and Terraform.
+// store, how a machine is stopped or terminated (package machine of AWS), and Terraform.
 package maintenance
 
 import (
