@@ -14,6 +14,10 @@ import (
 // PodDisruptionBudget that can never be met.
 const DefaultDrainTimeout = 5 * time.Minute
 
+// RememberFor is how long status and plan remember that a machine could not be reached: longer than
+// one refresh takes for all questions about it.
+const RememberFor = time.Minute
+
 // Time limits of waits. Every wait ends earlier when its condition holds, when the condition can no
 // longer come to hold, or when the caller's context ends. [patience.With] lengthens them.
 const (

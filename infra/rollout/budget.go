@@ -30,9 +30,6 @@ const (
 )
 
 const (
-	// rememberFor is how long status and plan remember that a machine could not be reached: longer
-	// than one refresh takes for all questions about it.
-	rememberFor = time.Minute
 	// parallelRewrites is how many objects are rewritten at the same time: enough to keep one API
 	// server busy, few enough not to block other clients.
 	parallelRewrites = 8

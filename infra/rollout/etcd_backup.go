@@ -3,8 +3,6 @@ package rollout
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,79 +63,26 @@ func (x EtcdBackup) observe(ctx context.Context, o *operation) Report {
 	})
 }
 
-// snapshotAnswer is what one machine says of snapshots.
-type snapshotAnswer struct {
-	machine string
-	at      string // the location at which it looks
-	newest  *snapshot.Description
-	counted bool   // it has read the bucket
-	failed  string // why its last run failed, empty if it did not
-	err     error  // why it does not know what the bucket has
-}
-
 // snapshots asks every machine, in the order of the machines.
-func (o *operation) snapshots(ctx context.Context) []snapshotAnswer {
+func (o *operation) snapshots(ctx context.Context) []fleet.Snapshots {
 	var mu sync.Mutex
-	answers := map[string]snapshotAnswer{}
+	answers := map[string]fleet.Snapshots{}
 	fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
-		a := askSnapshots(ctx, m.Machine)
+		a := m.AskSnapshots(ctx)
 		mu.Lock()
 		defer mu.Unlock()
 		answers[m.Name()] = a
 		return nil
 	})
-	var out []snapshotAnswer
+	var out []fleet.Snapshots
 	for _, m := range o.machines {
 		out = append(out, answers[m.Name()])
 	}
 	return out
 }
 
-func askSnapshots(ctx context.Context, m *fleet.Machine) snapshotAnswer {
-	lines, err := deed.AskSnapshots(ctx, m.Remote, component.EtcdBackupProgram)
-	a := readSnapshots(m.Name(), lines) // what it said before it was interrupted counts too
-	if err != nil {
-		a.err = err
-	}
-	return a
-}
-
-// readSnapshots reads the lines of the program on a machine.
-func readSnapshots(machine, lines string) snapshotAnswer {
-	a := snapshotAnswer{machine: machine}
-	for line := range strings.Lines(lines) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch name {
-		case "at":
-			a.at = value
-		case "newest":
-			d, err := snapshot.Parse([]byte(value))
-			if err != nil {
-				a.err = fmt.Errorf("machine %s: %w", machine, err)
-				continue
-			}
-			a.newest = &d
-		case "count":
-			a.counted = true
-		case "failed":
-			a.failed = value
-		case "unknown":
-			a.err = fmt.Errorf("machine %s: %s", machine, value)
-		}
-	}
-	return a
-}
-
-// newer returns the newer of two snapshots, each of which may be nil.
-func newer(a, b *snapshot.Description) *snapshot.Description {
-	if a == nil || b != nil && b.Time.After(a.Time) {
-		return b
-	}
-	return a
-}
-
 // judge compares what the machines say with what is wanted.
-func (x EtcdBackup) judge(now time.Time, answers []snapshotAnswer) (*Snapshots, []finding.Finding, []finding.Finding) {
+func (x EtcdBackup) judge(now time.Time, answers []fleet.Snapshots) (*Snapshots, []finding.Finding, []finding.Finding) {
 	location := x.spec().Location()
 	var (
 		newest  *snapshot.Description
@@ -146,15 +91,15 @@ func (x EtcdBackup) judge(now time.Time, answers []snapshotAnswer) (*Snapshots, 
 		out     []finding.Finding
 	)
 	for _, a := range answers {
-		if a.at == location { // elsewhere until another location has been applied
-			counted = counted || a.counted && a.err == nil
-			newest = newer(newest, a.newest)
+		if a.At == location { // elsewhere until another location has been applied
+			counted = counted || a.Counted && a.Err == nil
+			newest = snapshot.Newer(newest, a.Newest)
 		}
-		if a.failed != "" {
-			out = append(out, finding.Finding{Subject: a.machine, Kind: finding.Snapshot, Target: location, Problem: finding.NotTaken, Cause: a.failed})
+		if a.Failed != "" {
+			out = append(out, finding.Finding{Subject: a.Machine, Kind: finding.Snapshot, Target: location, Problem: finding.NotTaken, Cause: a.Failed})
 		}
-		if why == nil && !fleet.Unreachable(a.err) {
-			why = a.err
+		if why == nil && !fleet.Unreachable(a.Err) {
+			why = a.Err
 		}
 	}
 	switch {
@@ -237,7 +182,7 @@ func runAll(ctx context.Context, machines []*fleet.Machine) error {
 		if err != nil {
 			return m.SnapshotFailed(err)
 		}
-		if askSnapshots(ctx, m).failed == "" {
+		if m.AskSnapshots(ctx).Failed == "" {
 			return nil
 		}
 		_, err = takeSnapshot(ctx, []*fleet.Machine{m})

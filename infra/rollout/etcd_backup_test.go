@@ -10,7 +10,9 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 )
 
 // described returns the line with which a machine names a snapshot.
@@ -43,9 +45,9 @@ func TestSnapshotsAreJudged(t *testing.T) {
 		"a run failed and S3 is away":    {said: []string{"failed 2026 x\nunknown S3 answers 503\n"}, found: []finding.Problem{finding.NotTaken}, unjudged: []finding.Problem{finding.Unjudged}},
 		"the age is measured by the age": {said: []string{described(now.Add(-2*time.Hour), 7) + "\ncount 1\n"}, newest: 7, known: true},
 	} {
-		var answers []snapshotAnswer
+		var answers []fleet.Snapshots
 		for i, lines := range tt.said {
-			answers = append(answers, readSnapshots(fmt.Sprintf("m%d", i), "at s3://b/k8s/demo/etcd/\n"+lines))
+			answers = append(answers, fleet.ReadSnapshots(fmt.Sprintf("m%d", i), "at s3://b/k8s/demo/etcd/\n"+lines))
 		}
 		got, found, unjudged := x.judge(now, answers)
 		switch {
@@ -67,13 +69,13 @@ func TestSnapshotsAreJudged(t *testing.T) {
 		}
 	}
 	x.MaxAge = 4 * time.Hour
-	if _, found, _ := x.judge(now, []snapshotAnswer{readSnapshots("m0", "at s3://b/k8s/demo/etcd/\n"+old)}); len(found) > 0 {
+	if _, found, _ := x.judge(now, []fleet.Snapshots{fleet.ReadSnapshots("m0", "at s3://b/k8s/demo/etcd/\n"+old)}); len(found) > 0 {
 		t.Errorf("younger than max_age, and found: %v", found)
 	}
-	if got, found, unjudged := x.judge(now, []snapshotAnswer{readSnapshots("m0", "at s3://elsewhere/\ncount 0\n")}); got != nil || len(found)+len(unjudged) > 0 {
+	if got, found, unjudged := x.judge(now, []fleet.Snapshots{fleet.ReadSnapshots("m0", "at s3://elsewhere/\ncount 0\n")}); got != nil || len(found)+len(unjudged) > 0 {
 		t.Errorf("another bucket was asked, and %v, %v, %v found", got, found, unjudged)
 	}
-	if a := (snapshotAnswer{machine: "m0", err: errors.New("no answer")}); newer(a.newest, nil) != nil {
+	if a := (fleet.Snapshots{Machine: "m0", Err: errors.New("no answer")}); snapshot.Newer(a.Newest, nil) != nil {
 		t.Error("nothing is newer than nothing")
 	}
 }

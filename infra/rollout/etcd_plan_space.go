@@ -114,7 +114,7 @@ func guardAlarms(f etcdFacts) error {
 	switch {
 	case slices.Contains(types, string(etcd.Corrupt)):
 		return &fleet.GuardError{Refused: "change etcd", Reason: "it has the alarm CORRUPT: the data of the members differ, and nobody but you can tell which are right",
-			Advice: corruptAdvice}
+			Advice: fleet.CorruptAdvice}
 	case len(types) > 0:
 		return &fleet.GuardError{Refused: "change etcd", Reason: "it has an alarm that is not known here: " + strings.Join(types, ", "),
 			Advice: "end it (etcdctl alarm list, etcdctl alarm disarm), then apply again"}
@@ -124,8 +124,3 @@ func guardAlarms(f etcdFacts) error {
 	}
 	return nil
 }
-
-// corruptAdvice is what ends the alarm CORRUPT. The data of the wrong member go first, so that it
-// serves no reads when the alarm has ended.
-const corruptAdvice = "find the member that differs (etcdctl endpoint hashkv --cluster), stop etcd on its machine and delete /var/lib/etcd/member there, " +
-	"run etcdctl alarm disarm on another one, then apply again: it joins anew with the data of the others. If no two members agree, restore a snapshot"

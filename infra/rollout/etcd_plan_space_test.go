@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // TestPlanEtcdSpace plans what is done about alarms and databases. A quota is in MiB; 0 means that
@@ -96,7 +97,7 @@ refusing to lower the quota of etcd to 32 MiB: the database of a has 30 MiB; set
 refusing to go on: etcd raised the alarm NOSPACE again as soon as it was disarmed: something writes much to it; find out what (kubectl get --raw /metrics has apiserver_storage_objects), or raise quota_mib above 100, and apply again
 `},
 		{"corrupt", three, nil, map[string]etcd.Space{"a": fine}, []etcd.Alarm{{Type: etcd.Corrupt}, noSpace[0]}, 0, false, `
-refusing to change etcd: it has the alarm CORRUPT: the data of the members differ, and nobody but you can tell which are right; ` + corruptAdvice + `
+refusing to change etcd: it has the alarm CORRUPT: the data of the members differ, and nobody but you can tell which are right; ` + fleet.CorruptAdvice + `
 `},
 		{"unknown", three, nil, map[string]etcd.Space{"a": fine}, []etcd.Alarm{{Member: 2, Type: "SLOW"}}, 0, false, `
 refusing to change etcd: it has an alarm that is not known here: SLOW; end it (etcdctl alarm list, etcdctl alarm disarm), then apply again

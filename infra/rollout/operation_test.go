@@ -16,7 +16,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -187,16 +186,6 @@ func TestReportAdd(t *testing.T) {
 	}
 	if diff := cmp.Diff("the nodes could not be compared: no answer", finding.Words(r.Unjudged)); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestStale(t *testing.T) {
-	ref := func(kind, name string) kube.ObjectRef {
-		return kube.ObjectRef{APIVersion: "v1", Kind: kind, Name: name}
-	}
-	got := stale([]kube.ObjectRef{ref("ConfigMap", "old"), ref("ConfigMap", "kept")}, Addon{})
-	if len(got) != 2 {
-		t.Errorf("stale = %v, wanted everything when nothing is wanted", got)
 	}
 }
 

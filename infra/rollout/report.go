@@ -33,7 +33,7 @@ type Report struct {
 	// Concerns are what a person should know of and no apply changes.
 	Concerns []finding.Finding
 	// Certificates are the role's certificates as found on the machines.
-	Certificates []CertificateStatus
+	Certificates []fleet.Certificate
 	// Contents is how much an etcd cluster holds; nil if no member said so.
 	Contents *etcd.Contents
 	// Snapshots is what the bucket of an [EtcdBackup] has; nil if no machine said so.
@@ -43,20 +43,11 @@ type Report struct {
 	Record Record
 }
 
-// CertificateStatus is one certificate on one machine.
-type CertificateStatus struct {
-	Machine  string    `json:"machine"`
-	Path     string    `json:"path"`
-	Subject  string    `json:"subject"` // common name
-	Issuer   string    `json:"issuer"`  // common name
-	NotAfter time.Time `json:"not_after"`
-}
-
 // report observes every machine of the role. Machines that do not answer within fleet.ObserveBudget
 // are reported and are no error. more, if given, runs at the same time and adds what the machines
 // themselves do not know.
 func (o *operation) report(ctx context.Context, more func(context.Context, *Report)) Report {
-	ctx = remote.RememberUnreachable(ctx, rememberFor)
+	ctx = remote.RememberUnreachable(ctx, fleet.RememberFor)
 	out, extra := newReport(), newReport()
 	var wait sync.WaitGroup
 	if more != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
 )
 
 // TestRefreshTriesOnce checks that a refresh tries each unreachable machine only once, for all
@@ -62,7 +63,7 @@ func TestRefreshTriesOnce(t *testing.T) {
 			t.Errorf("said twice: %q", report.Unjudged)
 		}
 	}
-	engine.Status(t.Context(), rollout.StatusQuery{API: rollout.API{Endpoint: "https://127.0.0.1:1", PKI: ref}, Controllers: want.Targets, Etcd: want.Targets})
+	status.Of(t.Context(), engine.Fleet, status.Query{API: fleet.API{Endpoint: "https://127.0.0.1:1", PKI: ref}, Controllers: want.Targets, Etcd: want.Targets})
 	for machine, n := range tried {
 		if n != 1 {
 			t.Errorf("%s was tried %d times while looking, wanted once", machine, n)

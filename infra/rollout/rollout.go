@@ -1,7 +1,7 @@
 // Package rollout brings the machines of a role to the wanted state: which machine, in which order,
 // behind which health gate. A role is a value, an [Etcd], a [ControlPlane], [Workers], a
 // [LoadBalancer] or an [EtcdBackup], with four operations: [Engine.Observe], [Engine.Apply], [Engine.Remove] and
-// [Files]. Addons, the status of a cluster and import are here too.
+// [Files]. Import is here too.
 //
 // Every change works the same way: certificates and secrets are made, every machine is observed,
 // compared and applied to (package host), and what was applied is recorded as hashes. First

@@ -3,14 +3,13 @@ package rollout
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -202,27 +201,12 @@ func touches(changes []host.Change, path string) bool {
 }
 
 // certificates lists the machine's certificates as they were observed.
-func (m *convergence) certificates() []CertificateStatus {
-	var out []CertificateStatus
+func (m *convergence) certificates() []fleet.Certificate {
+	var out []fleet.Certificate
 	for _, s := range m.want.Certificates {
 		if content, ok := m.seen.Content(s.CertPath); ok {
-			out = append(out, certificateStatus(m.Name(), s.CertPath, content)...)
+			out = append(out, fleet.Certificates(m.Name(), s.CertPath, content)...)
 		}
 	}
 	return out
-}
-
-// certificateStatus describes the first certificate of a PEM file. It returns nothing for content
-// that cannot be parsed.
-func certificateStatus(machine, path string, content []byte) []CertificateStatus {
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return nil
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil
-	}
-	return []CertificateStatus{{Machine: machine, Path: path, Subject: cert.Subject.CommonName,
-		Issuer: cert.Issuer.CommonName, NotAfter: cert.NotAfter.UTC()}}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet/fleettest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 )
@@ -57,7 +58,7 @@ func TestSuperseded(t *testing.T) {
 				defer mu.Unlock()
 				done = append(done, what)
 			}
-			s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+			s := fleettest.NewAPIServers(t, func(w http.ResponseWriter, r *http.Request) {
 				node := fmt.Sprintf(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"worker-0"},"status":{"addresses":[{"type":"InternalIP","address":%q}],
 					"conditions":[{"type":"Ready","status":"True"}]}}`, tt.nodeAt)
 				if r.Method != http.MethodGet {
@@ -92,11 +93,11 @@ func TestSuperseded(t *testing.T) {
 			node := component.Node{Name: "worker-0", PrivateIP: netip.MustParseAddr(old), PodCIDR: netip.MustParsePrefix("10.200.0.0/24")}
 			was := fleet.Target{Host: former.Host, Node: node, ID: tt.id}
 			node.PrivateIP = netip.MustParseAddr(now)
-			prior, want := poolOf(t, s.ref, was), poolOf(t, s.ref, fleet.Target{Host: next.Host, Node: node})
+			prior, want := poolOf(t, s.API.PKI, was), poolOf(t, s.API.PKI, fleet.Target{Host: next.Host, Node: node})
 			if tt.away {
 				former.Leave()
 			}
-			base, err := s.engine.newOperation(want, Record{Machines: map[string]MachineRecord{"worker-0": {}}})
+			base, err := (&Engine{Fleet: s.Fleet}).newOperation(want, Record{Machines: map[string]MachineRecord{"worker-0": {}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +129,7 @@ func TestSuperseded(t *testing.T) {
 // gets it. A former member of etcd is asked, as one that leaves, before its data is deleted.
 func TestSupersededElsewhere(t *testing.T) {
 	t.Parallel()
-	s := newServers(t, serves)
+	s := fleettest.NewAPIServers(t, fleettest.Serves)
 	var mu sync.Mutex
 	var removed []string
 	machine := func(what string) *remotetest.Machine {
@@ -145,9 +146,9 @@ func TestSupersededElsewhere(t *testing.T) {
 		return []fleet.Target{{Host: m.Host, Node: component.Node{Name: "lb-0", PrivateIP: netip.MustParseAddr(ip)}}}
 	}
 	former, next := at(machine("the former"), "192.0.2.20"), at(machine("the next"), "192.0.2.21")
-	x := LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: component.Cluster{Name: "demo", PKI: s.ref},
+	x := LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: component.Cluster{Name: "demo", PKI: s.API.PKI},
 		Backends: []component.Node{{Name: "controller-0", PrivateIP: netip.MustParseAddr("192.0.2.10")}}}}
-	o, err := s.engine.newOperation(x.with(next), Record{Machines: map[string]MachineRecord{"lb-0": {}}})
+	o, err := (&Engine{Fleet: s.Fleet}).newOperation(x.with(next), Record{Machines: map[string]MachineRecord{"lb-0": {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestSupersededElsewhere(t *testing.T) {
 		t.Errorf("removed from %q, %v, record %v", removed, err, o.result())
 	}
 
-	e := Etcd{Targets: next}.operate(&operation{fleet: s.engine.Fleet}, Etcd{Targets: former})
+	e := Etcd{Targets: next}.operate(&operation{fleet: s.Fleet}, Etcd{Targets: former})
 	if len(e.leavers) > 0 || len(e.former) != 1 || e.former[0].Name() != "lb-0 at 127.0.0.1" {
 		t.Errorf("leavers %v, former members %v", namesOf(e.leavers), namesOf(e.former))
 	}
@@ -170,7 +171,7 @@ func TestSupersededElsewhere(t *testing.T) {
 // when it is wanted again under any name.
 func TestLeftoverOfAName(t *testing.T) {
 	t.Parallel()
-	s := newServers(t, serves)
+	s := fleettest.NewAPIServers(t, fleettest.Serves)
 	removed := 0
 	away := remotetest.New(t, "worker-1", func(script string) (string, int) {
 		if strings.Contains(script, "remove_units") {
@@ -184,7 +185,7 @@ func TestLeftoverOfAName(t *testing.T) {
 	}
 	rec := Record{Left: map[string]Leftover{"worker-1": {Target: at("worker-1", away)}}}
 	start := func(wanted fleet.Target) *operation {
-		return &operation{fleet: s.engine.Fleet, role: role{name: "worker"}, record: rec.clone(), machines: []*convergence{{Machine: s.engine.Fleet.Machine(wanted)}}}
+		return &operation{fleet: s.Fleet, role: role{name: "worker"}, record: rec.clone(), machines: []*convergence{{Machine: s.Fleet.Machine(wanted)}}}
 	}
 	away.Leave()
 	o := start(at("worker-1", other))
@@ -208,15 +209,15 @@ func TestSuccessorIsSilent(t *testing.T) {
 	asked := func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("the API was asked: %s %s", r.Method, r.URL.Path)
 	}
-	s := newServers(t, asked)
+	s := fleettest.NewAPIServers(t, asked)
 	former := remotetest.New(t, "worker-0", func(script string) (string, int) { t.Errorf("the former machine ran %s", script); return "", 0 })
 	next := remotetest.New(t, "worker-0", nil)
 	next.Leave()
 	node := component.Node{Name: "worker-0", PrivateIP: netip.MustParseAddr("192.0.2.20"), PodCIDR: netip.MustParsePrefix("10.200.0.0/24")}
 	was := fleet.Target{Host: former.Host, Node: node}
 	node.PrivateIP = netip.MustParseAddr("192.0.2.21")
-	prior, want := poolOf(t, s.ref, was), poolOf(t, s.ref, fleet.Target{Host: next.Host, Node: node})
-	base, err := s.engine.newOperation(want, Record{})
+	prior, want := poolOf(t, s.API.PKI, was), poolOf(t, s.API.PKI, fleet.Target{Host: next.Host, Node: node})
+	base, err := (&Engine{Fleet: s.Fleet}).newOperation(want, Record{})
 	if err != nil {
 		t.Fatal(err)
 	}

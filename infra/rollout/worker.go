@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -246,4 +247,21 @@ func (x Workers) remove(ctx context.Context, base *operation) error {
 		}
 	}
 	return nil
+}
+
+// NodeLabels returns the labels that the pool has set on a node for its specification.
+func (x Workers) NodeLabels(ctx context.Context, f *fleet.Fleet, n component.Node) (map[string]string, error) {
+	node := n.Name
+	a := f.Access(x.Spec.Cluster.PKI)
+	defer a.Close()
+	nodes, err := fleet.AskAPI(ctx, a, x.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
+		return c.NodeObjects(ctx, node)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("labels of node %s: %w", node, err)
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("labels of node %s: there is no such node", node)
+	}
+	return component.OwnLabels(n, kube.OwnedLabels(&nodes[0])), nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // A node may be Ready while no pod can start on it: the kubelet asks containerd for a sandbox only
@@ -136,17 +135,9 @@ func (o *workerOperation) unproved(ctx context.Context, m *fleet.Machine, err er
 	if cordonErr := o.api.Cordon(ctx, m.Name()); cordonErr != nil {
 		closed = "it could not be closed to new pods: " + cordonErr.Error()
 	}
-	redact(pod)
+	fleet.RedactPod(pod)
 	return &fleet.StepError{Machine: m.Name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
 		Next: "correct what the error names and apply again; for more, see\n" + m.JournalCommand(component.ContainerdUnit)}
-}
-
-// redact removes from a log what looks like a secret.
-func redact(e *kube.PodError) {
-	e.Message = remote.Redact(e.Message)
-	if len(e.Log) > 0 { // a key may be several lines
-		e.Log = strings.Split(remote.Redact(strings.Join(e.Log, "\n")), "\n")
-	}
 }
 
 // inParallel runs functions in parallel; the first error cancels the others.

@@ -14,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet/fleettest"
 )
 
 func TestNodeProof(t *testing.T) {
@@ -71,9 +72,9 @@ func TestProveNetwork(t *testing.T) {
 		{component.CNINone, true, false},
 	} {
 		var made atomic.Value
-		s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+		s := fleettest.NewAPIServers(t, func(w http.ResponseWriter, r *http.Request) {
 			if !strings.Contains(r.URL.Path, "/pods") {
-				serves(w, r)
+				fleettest.Serves(w, r)
 				return
 			}
 			if r.Method == http.MethodPost {
@@ -88,14 +89,14 @@ func TestProveNetwork(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","uid":"1"},"status":{"phase":"Failed","reason":"OutOfpods"}}`))
 		})
-		a := s.engine.Fleet.Access(s.ref)
+		a := s.Fleet.Access(s.API.PKI)
 		defer a.Close()
-		c, err := a.API(t.Context(), s.api().Endpoint)
+		c, err := a.API(t.Context(), s.API.Endpoint)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := &workerOperation{operation: &operation{fleet: s.engine.Fleet}, api: c, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
-		m := &convergence{ready: tt.ready, Machine: s.engine.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
+		o := &workerOperation{operation: &operation{fleet: s.Fleet}, api: c, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
+		m := &convergence{ready: tt.ready, Machine: s.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
 		if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
 			t.Fatal(err)
 		}
@@ -108,28 +109,28 @@ func TestProveNetwork(t *testing.T) {
 // TestProveFullNode checks that a node without room for the test pod gets no note.
 func TestProveFullNode(t *testing.T) {
 	var noted atomic.Bool
-	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+	s := fleettest.NewAPIServers(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPatch:
 			noted.Store(true)
-			fails(http.StatusNotFound, "NotFound")(w, r)
+			fleettest.Fails(http.StatusNotFound, "NotFound")(w, r)
 		case strings.Contains(r.URL.Path, "/pods"):
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","uid":"1"},"status":{"phase":"Failed","reason":"OutOfpods"}}`))
 		default:
-			serves(w, r)
+			fleettest.Serves(w, r)
 		}
 	})
 	var said []string
-	s.engine.Fleet.Progress = func(_, what string) { said = append(said, what) }
-	a := s.engine.Fleet.Access(s.ref)
+	s.Fleet.Progress = func(_, what string) { said = append(said, what) }
+	a := s.Fleet.Access(s.API.PKI)
 	defer a.Close()
-	c, err := a.API(t.Context(), s.api().Endpoint)
+	c, err := a.API(t.Context(), s.API.Endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &workerOperation{operation: &operation{fleet: s.engine.Fleet}, api: c}
-	m := &convergence{Machine: s.engine.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
+	o := &workerOperation{operation: &operation{fleet: s.Fleet}, api: c}
+	m := &convergence{Machine: s.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
 	if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
 		t.Fatal(err)
 	}

@@ -90,8 +90,7 @@ func readFromNodes(ctx context.Context, d *providerData, m *workerPoolModel, fou
 	if !m.Labels.IsNull() {
 		return
 	}
-	api := rollout.API{Endpoint: found.Endpoint, PKI: found.Spec.Cluster.PKI}
-	labels, err := d.engine(ctx).NodeLabels(ctx, api, found.Targets[0].Node)
+	labels, err := found.NodeLabels(ctx, d.fleet(ctx), found.Targets[0].Node)
 	if err != nil {
 		diags.AddWarning("The import could not read all arguments of this worker pool", remote.Redact(err.Error())+
 			"\n\nLabels that only an administrator may set cannot be read from workers. If the import id does not contain labels, the next apply takes them from the configuration; it restarts nothing.")

@@ -34,6 +34,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/prepared"
@@ -281,7 +283,7 @@ type deployment struct {
 	control      rollout.ControlPlane
 	workers      rollout.Workers
 	lb           rollout.LoadBalancer
-	dns          rollout.Addon
+	dns          addon.Addon
 	dnsInventory []kube.ObjectRef
 
 	etcdRecord, controlRecord, workerRecord, lbRecord rollout.Record
@@ -310,7 +312,7 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 	d.workers.Spec.Containerd.Config = maps.Clone(w.vars.ContainerdConfig)
 	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})
 	w.must(err)
-	d.dns = rollout.Addon{Name: "coredns", API: rollout.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}
+	d.dns = addon.Addon{Name: "coredns", API: fleet.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}
 	d.setControllers(controllers)
 	d.workers.Targets = workers
 	return d
@@ -408,8 +410,8 @@ func (d *deployment) starts() map[string]harness.Unit {
 
 var errNoStatus = errors.New("unhealthy")
 
-func (d *deployment) status() (rollout.Status, error) {
-	s := d.engine.Status(d.t.Context(), rollout.StatusQuery{API: d.dns.API, Controllers: d.control.Targets, Etcd: d.etcd.Targets, Workers: d.workers.Targets})
+func (d *deployment) status() (status.Cluster, error) {
+	s := status.Of(d.t.Context(), d.fleet, status.Query{API: d.dns.API, Controllers: d.control.Targets, Etcd: d.etcd.Targets, Workers: d.workers.Targets})
 	if !s.Healthy {
 		return s, fmt.Errorf("%w: %+v", errNoStatus, s)
 	}

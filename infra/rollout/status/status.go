@@ -1,4 +1,7 @@
-package rollout
+// Package status says how a running cluster is: its API servers, nodes, members of etcd, snapshots and
+// certificates, as seen at one moment. It changes nothing. What may not enter: what is wanted of a
+// cluster, Terraform and AWS.
+package status
 
 import (
 	"cmp"
@@ -17,28 +20,28 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 )
 
-// StatusQuery says what to ask for a [Status]. Only API is required; a part that is left out stays
+// Query says what to ask for a [Cluster]. Only API is required; a part that is left out stays
 // empty in the answer.
-type StatusQuery struct {
-	API         API
+type Query struct {
+	API         fleet.API
 	Controllers []fleet.Target // machines of the API servers
 	Etcd        []fleet.Target // machines of the etcd members
 	Workers     []fleet.Target // machines of the workers, only for their certificates
 }
 
-// Status is the state of a cluster as seen at one moment.
-type Status struct {
+// Cluster is the state of a cluster as seen at one moment.
+type Cluster struct {
 	// Healthy is true when everything answered, every API server is ready, every etcd member
 	// healthy, no alarm of etcd active, every node Ready, no certificate expired, and no member has
 	// failed to take a snapshot.
 	Healthy      bool                `json:"healthy"`
 	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.4"
 	Nodes        []kube.Node         `json:"nodes"`
-	APIServers   []APIServerStatus   `json:"api_servers"`
+	APIServers   []APIServer         `json:"api_servers"`
 	Leases       []kube.Lease        `json:"leases"`
-	Etcd         []EtcdMemberStatus  `json:"etcd"`
+	Etcd         []EtcdMember        `json:"etcd"`
 	Alarms       []EtcdAlarm         `json:"alarms"`
-	Certificates []CertificateStatus `json:"certificates"`
+	Certificates []fleet.Certificate `json:"certificates"`
 	// Snapshot is the newest snapshot of etcd that the machines of the members know of, nil if none
 	// of them keeps any or none knows.
 	Snapshot *snapshot.Description `json:"snapshot"`
@@ -46,8 +49,8 @@ type Status struct {
 	Problems []string `json:"problems"`
 }
 
-// APIServerStatus is one API server, asked directly and not through the load balancer.
-type APIServerStatus struct {
+// APIServer is one API server, asked directly and not through the load balancer.
+type APIServer struct {
 	Machine string `json:"machine"`
 	Ready   bool   `json:"ready"`
 	Version string `json:"version"`
@@ -55,8 +58,8 @@ type APIServerStatus struct {
 	Failing []string `json:"failing"`
 }
 
-// EtcdMemberStatus is one etcd member, asked directly.
-type EtcdMemberStatus struct {
+// EtcdMember is one etcd member, asked directly.
+type EtcdMember struct {
 	Machine string `json:"machine"`
 	ID      string `json:"id"`      // hexadecimal, as etcdctl writes it; empty: it did not answer
 	Healthy bool   `json:"healthy"` // it serves a linearizable read and has no alarm
@@ -104,17 +107,17 @@ func (a EtcdAlarm) String() string {
 			"the next apply of the etcd cluster compacts, defragments and disarms, and if the data themselves take the quota, delete objects or raise it", whose, a.Type, quota)
 	case etcd.Corrupt:
 		return fmt.Sprintf("%s: %s: the data of the members differ, and etcd refuses every change; "+
-			"no apply repairs that: %s", whose, a.Type, corruptAdvice)
+			"no apply repairs that: %s", whose, a.Type, fleet.CorruptAdvice)
 	}
 	return fmt.Sprintf("%s: %s: etcd has raised an alarm that this version does not know", whose, a.Type)
 }
 
-// Status returns the state of a cluster. An unhealthy cluster is no error: Problems say what could
+// Of returns the state of a cluster. An unhealthy cluster is no error: Problems say what could
 // not be asked.
-func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
-	ctx, cancel := fleet.Observing(remote.RememberUnreachable(ctx, rememberFor))
+func Of(ctx context.Context, f *fleet.Fleet, q Query) Cluster {
+	ctx, cancel := fleet.Observing(remote.RememberUnreachable(ctx, fleet.RememberFor))
 	defer cancel()
-	b := statusBuilder{fleet: e.Fleet, access: e.Fleet.Access(q.API.PKI)}
+	b := builder{fleet: f, access: f.Access(q.API.PKI)}
 	defer b.access.Close()
 	var wait sync.WaitGroup
 	wait.Go(func() { b.cluster(ctx, q.API) })
@@ -143,46 +146,46 @@ func distinct(lists ...[]fleet.Target) []fleet.Target {
 	return out
 }
 
-// statusBuilder collects the answers of parallel questions.
-type statusBuilder struct {
+// builder collects the answers of parallel questions.
+type builder struct {
 	fleet  *fleet.Fleet
 	access *fleet.Access
 
 	mu     sync.Mutex
-	status Status
+	status Cluster
 }
 
-func (b *statusBuilder) add(change func(*Status)) {
+func (b *builder) add(change func(*Cluster)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change(&b.status)
 }
 
-func (b *statusBuilder) problem(what string, err error) {
-	b.add(func(s *Status) { s.Problems = append(s.Problems, what+": "+err.Error()) })
+func (b *builder) problem(what string, err error) {
+	b.add(func(s *Cluster) { s.Problems = append(s.Problems, what+": "+err.Error()) })
 }
 
 // cluster asks the API server for what does not depend on which server answers.
-func (b *statusBuilder) cluster(ctx context.Context, a API) {
+func (b *builder) cluster(ctx context.Context, a fleet.API) {
 	version, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) (string, error) { return c.Version(ctx) })
-	b.answer("API server "+a.Endpoint, err, func(s *Status) { s.Version = version })
+	b.answer("API server "+a.Endpoint, err, func(s *Cluster) { s.Version = version })
 	if err != nil {
 		return
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		nodes, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Node, error) { return c.Nodes(ctx) })
-		b.answer("nodes", err, func(s *Status) { s.Nodes = nodes })
+		b.answer("nodes", err, func(s *Cluster) { s.Nodes = nodes })
 	})
 	wait.Go(func() {
 		leases, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Lease, error) { return c.Leases(ctx) })
-		b.answer("leases", err, func(s *Status) { s.Leases = leases })
+		b.answer("leases", err, func(s *Cluster) { s.Leases = leases })
 	})
 	wait.Wait()
 }
 
 // answer takes an answer, or why there is none.
-func (b *statusBuilder) answer(what string, err error, change func(*Status)) {
+func (b *builder) answer(what string, err error, change func(*Cluster)) {
 	if err != nil {
 		b.problem(what, err)
 		return
@@ -190,8 +193,8 @@ func (b *statusBuilder) answer(what string, err error, change func(*Status)) {
 	b.add(change)
 }
 
-func (b *statusBuilder) apiServer(ctx context.Context, t fleet.Target) {
-	answer := APIServerStatus{Machine: t.Node.Name}
+func (b *builder) apiServer(ctx context.Context, t fleet.Target) {
+	answer := APIServer{Machine: t.Node.Name}
 	c, err := b.access.APIServer(ctx, b.fleet.Machine(t))
 	if err == nil {
 		err = c.Ready(ctx)
@@ -208,11 +211,11 @@ func (b *statusBuilder) apiServer(ctx context.Context, t fleet.Target) {
 	default:
 		b.problem("API server on "+t.Node.Name, err)
 	}
-	b.add(func(s *Status) { s.APIServers = append(s.APIServers, answer) })
+	b.add(func(s *Cluster) { s.APIServers = append(s.APIServers, answer) })
 }
 
-func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
-	answer := EtcdMemberStatus{Machine: t.Node.Name}
+func (b *builder) member(ctx context.Context, t fleet.Target) {
+	answer := EtcdMember{Machine: t.Node.Name}
 	c, err := b.access.Member(ctx, b.fleet.Machine(t))
 	if err == nil {
 		var status etcd.Status
@@ -231,40 +234,40 @@ func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
 	if err != nil {
 		b.problem("etcd on "+t.Node.Name, err)
 	}
-	b.add(func(s *Status) { s.Etcd = append(s.Etcd, answer) })
+	b.add(func(s *Cluster) { s.Etcd = append(s.Etcd, answer) })
 }
 
 // snapshots asks a machine what it knows of snapshots.
-func (b *statusBuilder) snapshots(ctx context.Context, t fleet.Target) {
-	a := askSnapshots(ctx, b.fleet.Machine(t))
-	if a.err != nil && !fleet.Unreachable(a.err) {
-		b.problem("snapshots on "+t.Node.Name, a.err)
+func (b *builder) snapshots(ctx context.Context, t fleet.Target) {
+	k := b.fleet.Machine(t).AskSnapshots(ctx)
+	if k.Err != nil && !fleet.Unreachable(k.Err) {
+		b.problem("snapshots on "+t.Node.Name, k.Err)
 	}
-	if a.failed != "" {
-		b.problem("snapshots on "+t.Node.Name, errors.New("the last run of etcd-backup failed: "+a.failed))
+	if k.Failed != "" {
+		b.problem("snapshots on "+t.Node.Name, errors.New("the last run of etcd-backup failed: "+k.Failed))
 	}
-	b.add(func(s *Status) { s.Snapshot = newer(s.Snapshot, a.newest) })
+	b.add(func(s *Cluster) { s.Snapshot = snapshot.Newer(s.Snapshot, k.Newest) })
 }
 
 // certificateFiles are the certificates that this project puts on machines.
 var certificateFiles = []string{"/etc/kubernetes/pki/*.crt", "/etc/etcd/pki/*.crt"}
 
-func (b *statusBuilder) certificates(ctx context.Context, t fleet.Target) {
+func (b *builder) certificates(ctx context.Context, t fleet.Target) {
 	files, err := host.Read(ctx, b.fleet.Machine(t).Remote, certificateFiles, nil)
 	if err != nil {
 		b.problem("certificates on "+t.Node.Name, err)
 		return
 	}
-	var found []CertificateStatus
+	var found []fleet.Certificate
 	for path, content := range files {
-		found = append(found, certificateStatus(t.Node.Name, path, content)...)
+		found = append(found, fleet.Certificates(t.Node.Name, path, content)...)
 	}
-	b.add(func(s *Status) { s.Certificates = append(s.Certificates, found...) })
+	b.add(func(s *Cluster) { s.Certificates = append(s.Certificates, found...) })
 }
 
 // alarms returns the alarms that any of the members knows, by machine. A member with an alarm is not
 // healthy.
-func alarms(members []EtcdMemberStatus) []EtcdAlarm {
+func alarms(members []EtcdMember) []EtcdAlarm {
 	var known [][]etcd.Alarm
 	for _, m := range members {
 		known = append(known, m.alarms)
@@ -287,20 +290,20 @@ func alarms(members []EtcdMemberStatus) []EtcdAlarm {
 }
 
 // result sorts the answers and decides whether the cluster is healthy.
-func (b *statusBuilder) result() Status {
+func (b *builder) result() Cluster {
 	s := b.status
-	slices.SortFunc(s.APIServers, func(x, y APIServerStatus) int { return strings.Compare(x.Machine, y.Machine) })
-	slices.SortFunc(s.Etcd, func(x, y EtcdMemberStatus) int { return strings.Compare(x.Machine, y.Machine) })
-	slices.SortFunc(s.Certificates, func(x, y CertificateStatus) int {
+	slices.SortFunc(s.APIServers, func(x, y APIServer) int { return strings.Compare(x.Machine, y.Machine) })
+	slices.SortFunc(s.Etcd, func(x, y EtcdMember) int { return strings.Compare(x.Machine, y.Machine) })
+	slices.SortFunc(s.Certificates, func(x, y fleet.Certificate) int {
 		return cmp.Or(strings.Compare(x.Machine, y.Machine), strings.Compare(x.Path, y.Path))
 	})
 	slices.Sort(s.Problems)
 	s.Alarms = alarms(s.Etcd)
 	now := b.fleet.Now()
 	s.Healthy = len(s.Problems) == 0 && len(s.Alarms) == 0 &&
-		!slices.ContainsFunc(s.APIServers, func(a APIServerStatus) bool { return !a.Ready }) &&
-		!slices.ContainsFunc(s.Etcd, func(m EtcdMemberStatus) bool { return !m.Healthy }) &&
+		!slices.ContainsFunc(s.APIServers, func(a APIServer) bool { return !a.Ready }) &&
+		!slices.ContainsFunc(s.Etcd, func(m EtcdMember) bool { return !m.Healthy }) &&
 		!slices.ContainsFunc(s.Nodes, func(n kube.Node) bool { return !n.Ready }) &&
-		!slices.ContainsFunc(s.Certificates, func(c CertificateStatus) bool { return now.After(c.NotAfter) })
+		!slices.ContainsFunc(s.Certificates, func(c fleet.Certificate) bool { return now.After(c.NotAfter) })
 	return s
 }
