@@ -16,17 +16,38 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
+// ControlPlane is the API servers, controller managers and schedulers of a cluster. Spec.Nodes is
+// derived from Targets.
+type ControlPlane struct {
+	Spec    component.ControlPlaneSpec
+	Targets []fleet.Target
+}
+
+// Definition implements Role.
+func (x ControlPlane) Definition() Definition {
+	spec := x.Spec
+	spec.Nodes = fleet.Nodes(x.Targets)
+	return Definition{Name: "control plane", PKI: spec.Cluster.PKI, Targets: x.Targets, Artifacts: x.Spec.Artifacts,
+		Machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) },
+		Traces:  spec.Traces(),
+		ReadSettings: func(n component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = spec.Read(n, f)
+			return x, err
+		},
+		AsksMachines: true}
+}
+
 // controlOperation is an operation on a control plane.
 type controlOperation struct {
-	*operation
+	*Operation
 	want ControlPlane
 }
 
-// observe also compares the RBAC objects that the API servers need, and the keys that encrypt
+// Observe implements Role. It also compares the RBAC objects that the API servers need, and the keys that encrypt
 // secrets in etcd, with what is wanted.
-func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
-	o := &controlOperation{operation: base, want: x}
-	return o.report(ctx, func(ctx context.Context, r *Report) {
+func (x ControlPlane) Observe(ctx context.Context, base *Operation) Report {
+	o := &controlOperation{Operation: base, want: x}
+	return o.Report(ctx, func(ctx context.Context, r *Report) {
 		o.systemDrift(ctx, r)
 		o.sealingDrift(ctx, r)
 	})
@@ -37,11 +58,11 @@ func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
-	drift, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.QuestionsFor(machinesOf(o.machines), o.systemObjectDrift))
+	drift, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.QuestionsFor(MachinesOf(o.Machines), o.systemObjectDrift))
 	if err != nil {
-		r.unjudged(finding.SystemObjects, "", err)
+		r.CannotJudge(finding.SystemObjects, "", err)
 	}
-	r.find(drift...)
+	r.Find(drift...)
 }
 
 func (o *controlOperation) systemObjectDrift(ctx context.Context, m *fleet.Machine) ([]finding.Finding, error) {
@@ -54,7 +75,7 @@ func (o *controlOperation) systemObjectDrift(ctx context.Context, m *fleet.Machi
 
 // ready returns the client of a controller's API server, if that is ready.
 func (o *controlOperation) ready(ctx context.Context, m *fleet.Machine) (*kube.Client, error) {
-	c, err := o.access.APIServer(ctx, m)
+	c, err := o.Access.APIServer(ctx, m)
 	if err == nil {
 		err = c.Ready(ctx)
 	}
@@ -66,24 +87,24 @@ func (o *controlOperation) anyReady(ctx context.Context, machines []*fleet.Machi
 	return fleet.FirstAnswer(ctx, machines, o.ready)
 }
 
-// apply installs all controllers in parallel when no API server runs yet. Otherwise it changes one
+// Apply implements Role. It installs all controllers in parallel when no API server runs yet. Otherwise it changes one
 // controller at a time.
-func (x ControlPlane) apply(ctx context.Context, base *operation, prior Role) error {
-	o := &controlOperation{operation: base, want: x}
+func (x ControlPlane) Apply(ctx context.Context, base *Operation, _ Role) error {
+	o := &controlOperation{Operation: base, want: x}
 	if err := o.converge(ctx); err != nil {
 		return err
 	}
-	before, changed := prior.(ControlPlane)
-	if !changed {
+	if o.Prior == nil {
 		return nil
 	}
-	if err := o.publishTrust(ctx, before.Spec.Cluster.PKI); err != nil {
+	if err := o.publishTrust(ctx, o.Prior.PKI); err != nil {
 		return err
 	}
-	return o.removeLeaving(ctx, prior)
+	return o.RemoveLeaving(ctx)
 }
 
-func (x ControlPlane) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
+// Remove implements Role.
+func (x ControlPlane) Remove(ctx context.Context, o *Operation) error { return o.Remove(ctx) }
 
 var managerUnits = []string{component.ControllerManagerUnit, component.SchedulerUnit}
 
@@ -103,15 +124,18 @@ func splitManagers(changes []host.Change) (managers, rest []host.Change) {
 }
 
 func (o *controlOperation) converge(ctx context.Context) error {
-	if err := o.observeAndFill(ctx); err != nil {
+	if err := o.Survey(ctx); err != nil {
+		return err
+	}
+	if err := o.CheckReach(ctx, func(*Machine) *Need { return OneOf("etcd", o.want.Spec.EtcdEndpoints...) }); err != nil {
 		return err
 	}
 	var facts []controllerFacts
-	for _, m := range o.machines {
-		managers, rest := splitManagers(m.changes)
+	for _, m := range o.Machines {
+		managers, rest := splitManagers(m.Changes)
 		facts = append(facts, controllerFacts{
-			name: m.Name(), reachable: m.gone == nil, serving: m.running(component.APIServerUnit),
-			changes: len(rest) > 0, restarts: restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
+			name: m.Name(), reachable: m.Gone == nil, serving: m.Running(component.APIServerUnit),
+			changes: len(rest) > 0, restarts: Restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
 		})
 	}
 	if err := o.guard(ctx); err != nil {
@@ -119,10 +143,10 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	}
 	plan, held := planControlPlane(facts)
 	if err := o.etcdServes(ctx, plan, o.want.Spec.EtcdEndpoints); err != nil {
-		return errors.Join(err, held, o.skipped())
+		return errors.Join(err, held, o.Skipped())
 	}
-	if plan.disturbs() {
-		if err := o.prepare(ctx, plan); err != nil {
+	if plan.Disturbs() {
+		if err := o.Prepare(ctx, plan); err != nil {
 			return err
 		}
 	}
@@ -132,12 +156,12 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	if err := o.carryOut(ctx, plan); err != nil {
 		return err
 	}
-	o.saveSettled()
+	o.SaveSettled()
 	err := o.systemObjects(ctx)
 	if err == nil {
 		err = o.seal(ctx)
 	}
-	return errors.Join(err, held, o.skipped())
+	return errors.Join(err, held, o.Skipped())
 }
 
 // guard refuses changes that would break the control plane. It checks the release first, because
@@ -154,8 +178,8 @@ func (o *controlOperation) guard(ctx context.Context) error {
 // them. Servers that do not answer are ignored, so that a control plane on which nothing answers
 // can still be repaired.
 func (o *controlOperation) guardRelease(ctx context.Context) error {
-	upgrades := slices.DeleteFunc(o.reachable(), func(m *convergence) bool {
-		return !m.running(component.APIServerUnit) || !slices.ContainsFunc(m.changes, func(c host.Change) bool {
+	upgrades := slices.DeleteFunc(o.Reachable(), func(m *Machine) bool {
+		return !m.Running(component.APIServerUnit) || !slices.ContainsFunc(m.Changes, func(c host.Change) bool {
 			return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.APIServerUnit)
 		})
 	})
@@ -164,8 +188,8 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 	}
 	var mu sync.Mutex
 	var serving []version.Version
-	errs := fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error {
-		c, err := o.access.APIServer(ctx, m)
+	errs := fleet.EachAll(ctx, o.Reached(), func(ctx context.Context, m *fleet.Machine) error {
+		c, err := o.Access.APIServer(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -186,8 +210,8 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 		return err
 	}
 	silent := slices.Sorted(maps.Keys(errs))
-	for _, m := range o.machines {
-		if m.gone != nil {
+	for _, m := range o.Machines {
+		if m.Gone != nil {
 			silent = append(silent, m.Name())
 		}
 	}
@@ -195,24 +219,23 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 }
 
 func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
-	return o.stages(ctx, plan, func(ctx context.Context, m *convergence, s Step) error {
+	return o.Stages(ctx, plan, func(ctx context.Context, m *Machine, s Step) error {
 		if err := o.gate(ctx, m.Machine, s.Gate); err != nil {
 			return err
 		}
-		managers, rest := splitManagers(m.changes)
+		managers, rest := splitManagers(m.Changes)
 		var err error
 		switch s.Action {
 		case ActionInstall:
-			err = o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
-		case ActionRollManagers:
-			err = o.applyWithin(ctx, m, managers, fleet.APIBudget, component.ControllerManagerUnit)
+			err = o.Apply(ctx, m, m.Changes) // downloads too; systemd bounds the starts
+		case actionRollManagers:
+			err = o.ApplyWithin(ctx, m, managers, fleet.APIBudget, component.ControllerManagerUnit)
 		default:
 			// A leading manager exits when its API server is away for longer than the lease lasts,
 			// and systemd starts it again.
-			m.bystanders = slices.DeleteFunc(slices.Clone(managerUnits),
-				func(unit string) bool { return restarts(rest, unit) })
-			err = o.applyWithin(ctx, m, rest, fleet.APIBudget, component.APIServerUnit)
-			m.bystanders = nil
+			bystanders := slices.DeleteFunc(slices.Clone(managerUnits),
+				func(unit string) bool { return Restarts(rest, unit) })
+			err = o.ApplyWithin(ctx, m, rest, fleet.APIBudget, component.APIServerUnit, bystanders...)
 		}
 		if err != nil {
 			return err
@@ -230,10 +253,10 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 // waitManagers waits until systemd has restarted the managers that exited while their API server
 // was away, so that the next observation finds them running. It does not wait for managers that did
 // not run before or are still to be changed.
-func waitManagers(ctx context.Context, m *convergence) error {
+func waitManagers(ctx context.Context, m *Machine) error {
 	for _, unit := range managerUnits {
-		changes := restarts(m.changes, unit) || slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Target == unit })
-		if changes || !m.running(unit) {
+		changes := Restarts(m.Changes, unit) || slices.ContainsFunc(m.Changes, func(c host.Change) bool { return c.Target == unit })
+		if changes || !m.Running(unit) {
 			continue
 		}
 		if err := m.WaitActive(ctx, unit); err != nil {
@@ -244,7 +267,7 @@ func waitManagers(ctx context.Context, m *convergence) error {
 }
 
 func (o *controlOperation) waitReady(ctx context.Context, m *fleet.Machine) error {
-	c, err := o.access.APIServer(ctx, m)
+	c, err := o.Access.APIServer(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -254,10 +277,10 @@ func (o *controlOperation) waitReady(ctx context.Context, m *fleet.Machine) erro
 // gate waits until every other reachable API server is ready. At least one has to be, unless this
 // is the only controller.
 func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate) error {
-	if g == fleet.GateNone || len(o.machines) == 1 {
+	if g == fleet.GateNone || len(o.Machines) == 1 {
 		return nil
 	}
-	others := slices.DeleteFunc(o.reached(), func(x *fleet.Machine) bool { return x == m })
+	others := slices.DeleteFunc(o.Reached(), func(x *fleet.Machine) bool { return x == m })
 	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(g), func(ctx context.Context) []string {
 		if len(others) == 0 {
 			return []string{"no other machine can be reached"}
@@ -281,11 +304,11 @@ func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.G
 
 // systemObjects applies the objects that every cluster needs, if they differ.
 func (o *controlOperation) systemObjects(ctx context.Context) error {
-	if len(o.reachable()) == 0 {
+	if len(o.Reachable()) == 0 {
 		return nil // no machine was reached; the operation's error reports it
 	}
 	err := fleet.Within(ctx, fleet.APIBudget, "a ready API server", func(ctx context.Context) error {
-		_, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.QuestionsFor(o.reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {
+		_, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.QuestionsFor(o.Reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {
 			c, err := o.ready(ctx, m)
 			if err != nil {
 				return nil, err

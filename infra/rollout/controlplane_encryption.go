@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,6 +25,18 @@ import (
 // EncryptionConfiguration at its own time. A roll-out is done when all have loaded it and every
 // value in etcd is sealed, that is, encrypted with the current key. The provider asks etcd which
 // values are, so an interrupted rewrite continues where it stopped.
+
+const (
+	// reloadBudget is how long an API server may take to load a changed EncryptionConfiguration,
+	// which it checks once a minute.
+	reloadBudget = 150 * time.Second
+	// parallelRewrites is how many objects are rewritten at the same time: enough to keep one API
+	// server busy, few enough not to block other clients.
+	parallelRewrites = 8
+	// resealRounds is how often rewriting is tried until every value is encrypted with the new key.
+	// One round is enough once every API server uses the key.
+	resealRounds = 3
+)
 
 // sealing says with which keys the values in etcd are encrypted.
 type sealing struct {
@@ -109,7 +122,7 @@ func difference(list, others []string) []string {
 
 // storage returns a client of etcd, through the first controller and member that answer.
 func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
-	c, err := fleet.FirstAnswer(ctx, o.reached(), o.storageFrom)
+	c, err := fleet.FirstAnswer(ctx, o.Reached(), o.storageFrom)
 	if err != nil {
 		return nil, fmt.Errorf("no etcd member answers: %w", err)
 	}
@@ -120,7 +133,7 @@ func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
 func (o *controlOperation) storageFrom(ctx context.Context, m *fleet.Machine) (*etcd.Client, error) {
 	var errs []error
 	for _, endpoint := range o.want.Spec.EtcdEndpoints {
-		c, err := o.access.MemberFrom(ctx, m, endpoint)
+		c, err := o.Access.MemberFrom(ctx, m, endpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +145,9 @@ func (o *controlOperation) storageFrom(ctx context.Context, m *fleet.Machine) (*
 	return nil, errors.Join(errs...)
 }
 
-func (o *controlOperation) generations() []int { return o.role.ref.Generations.Of(pki.KindEncryption) }
+func (o *controlOperation) generations() []int {
+	return o.want.Spec.Cluster.PKI.Generations.Of(pki.KindEncryption)
+}
 
 // sealingDrift reports secrets that are not encrypted with the writing key. With only one key it
 // asks nothing.
@@ -143,7 +158,7 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	}
 	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
-	s, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) (sealing, error) {
+	s, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(MachinesOf(o.Machines), func(ctx context.Context, m *fleet.Machine) (sealing, error) {
 		c, err := o.storageFrom(ctx, m)
 		if err != nil {
 			return sealing{}, err
@@ -151,10 +166,10 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 		return sealed(ctx, c, under, generations)
 	}))
 	if err != nil {
-		r.unjudged(finding.Secrets, "", err)
+		r.CannotJudge(finding.Secrets, "", err)
 		return
 	}
-	r.find(s.findings(generations[0])...)
+	r.Find(s.findings(generations[0])...)
 }
 
 // mayDropKeys refuses an encryption configuration without a key that a value in etcd still needs:
@@ -162,8 +177,8 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 // with their present keys.
 func (o *controlOperation) mayDropKeys(ctx context.Context) error {
 	under := o.want.Spec.EncryptedUnder()
-	replaced := slices.ContainsFunc(o.reachable(), func(m *convergence) bool {
-		return m.record.Secrets[component.EncryptionConfigPath].SHA256 != "" && touches(m.changes, component.EncryptionConfigPath)
+	replaced := slices.ContainsFunc(o.Reachable(), func(m *Machine) bool {
+		return m.Record.Secrets[component.EncryptionConfigPath].SHA256 != "" && Touches(m.Changes, component.EncryptionConfigPath)
 	})
 	if under == "" || !replaced {
 		return nil
@@ -207,12 +222,12 @@ func (o *controlOperation) seal(ctx context.Context) error {
 	if under == "" || digest == "" {
 		return nil // the operation's error names the machine that was left
 	}
-	known := o.result().Sealed == digest
+	known := o.Record().Sealed == digest
 	if known && len(o.generations()) < 2 {
 		return nil
 	}
 	if !known {
-		errs := fleet.EachAll(ctx, machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) error { return o.waitLoaded(ctx, m, digest) })
+		errs := fleet.EachAll(ctx, MachinesOf(o.Machines), func(ctx context.Context, m *fleet.Machine) error { return o.waitLoaded(ctx, m, digest) })
 		for _, name := range slices.Sorted(maps.Keys(errs)) {
 			return errs[name]
 		}
@@ -220,9 +235,7 @@ func (o *controlOperation) seal(ctx context.Context) error {
 	if err := o.reseal(ctx, under); err != nil {
 		return err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.record.Sealed = digest
+	o.Note(func(r *Record) { r.Sealed = digest })
 	return nil
 }
 
@@ -230,9 +243,9 @@ func (o *controlOperation) seal(ctx context.Context) error {
 // they are not known to have the same.
 func (o *controlOperation) encryptionDigest() string {
 	var out string
-	for i, m := range o.machines {
-		digest := m.record.Secrets[component.EncryptionConfigPath].SHA256
-		if m.gone != nil || i > 0 && digest != out {
+	for i, m := range o.Machines {
+		digest := m.Record.Secrets[component.EncryptionConfigPath].SHA256
+		if m.Gone != nil || i > 0 && digest != out {
 			return ""
 		}
 		out = digest
@@ -243,7 +256,7 @@ func (o *controlOperation) encryptionDigest() string {
 // waitLoaded waits until a machine's API server uses the EncryptionConfiguration with that digest.
 // API servers check the file once a minute.
 func (o *controlOperation) waitLoaded(ctx context.Context, m *fleet.Machine, digest string) error {
-	c, err := o.access.APIServer(ctx, m)
+	c, err := o.Access.APIServer(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -293,7 +306,7 @@ func (o *controlOperation) reseal(ctx context.Context, under string) error {
 		stale := s.keys()
 		if len(stale) == 0 {
 			if rewritten > 0 {
-				o.fleet.Say(o.role.ref.Cluster, "encryption: %d secrets rewritten with %s; all %d are encrypted with it",
+				o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "encryption: %d secrets rewritten with %s; all %d are encrypted with it",
 					rewritten, pki.EncryptionKeyName(writing), s.total)
 			}
 			return nil
@@ -310,11 +323,11 @@ func (o *controlOperation) reseal(ctx context.Context, under string) error {
 }
 
 func (o *controlOperation) rewrite(ctx context.Context, under string, keys []string) error {
-	c, err := o.anyReady(ctx, o.reached())
+	c, err := o.anyReady(ctx, o.Reached())
 	if err != nil {
 		return err
 	}
-	o.fleet.Say(o.role.ref.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
+	o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelRewrites)
 	for _, key := range keys {

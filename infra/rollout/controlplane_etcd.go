@@ -17,7 +17,7 @@ func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints 
 	for _, stage := range plan {
 		for _, s := range stage {
 			if s.Action == ActionInstall || s.Action == ActionRoll {
-				return o.askEtcd(ctx, o.byName(s.Machine).Machine, endpoints)
+				return o.askEtcd(ctx, o.ByName(s.Machine).Machine, endpoints)
 			}
 		}
 	}
@@ -30,11 +30,11 @@ func (o *controlOperation) askEtcd(ctx context.Context, m *fleet.Machine, endpoi
 	clients := make([]*etcd.Client, len(endpoints))
 	for i, endpoint := range endpoints {
 		var err error
-		if clients[i], err = o.access.MemberFrom(ctx, m, endpoint); err != nil {
+		if clients[i], err = o.Access.MemberFrom(ctx, m, endpoint); err != nil {
 			return err
 		}
 	}
-	sick, err := fleet.UntilNone(ctx, etcdAnswerBudget, "etcd", func(ctx context.Context) []string {
+	sick, err := fleet.UntilNone(ctx, fleet.EtcdAnswerBudget, "etcd", func(ctx context.Context) []string {
 		answers := make(chan error, len(clients))
 		for _, c := range clients {
 			go func() { answers <- condition(ctx, c) }()

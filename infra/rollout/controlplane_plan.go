@@ -30,6 +30,10 @@ func guardKubernetes(wanted version.Version, serving []version.Version, silent [
 	return refusal
 }
 
+// actionRollManagers is ActionRoll for the changes that concern only a controller manager or
+// scheduler.
+var actionRollManagers = Action{Name: "apply to managers", Disturbs: true}
+
 // controllerFacts is everything that decides a controller's place in a roll-out.
 type controllerFacts struct {
 	name      string
@@ -74,16 +78,16 @@ func planControlPlane(controllers []controllerFacts) (Plan, error) {
 				quiet = append(quiet, Step{Machine: c.name, Action: ActionQuiet})
 			}
 			if c.managers {
-				managers = append(managers, Step{Machine: c.name, Action: ActionRollManagers})
+				managers = append(managers, Step{Machine: c.name, Action: actionRollManagers})
 			}
 		}
 	}
 	var held error
 	if len(gone) > 0 && len(rolls) > 0 && serving < 2 {
-		held = &fleet.GuardError{Refused: "restart the API server on " + fleet.List(names(rolls)),
+		held = &fleet.GuardError{Refused: "restart the API server on " + fleet.List(Stage(rolls).Machines()),
 			Reason: "it is the only one that serves, and " + fleet.List(gone) + " cannot be reached",
 			Advice: "apply again when they answer"}
 		rolls, managers = nil, nil
 	}
-	return Plan{}.parallel(first...).parallel(quiet...).serial(rolls...).serial(managers...), held
+	return Plan{}.Parallel(first...).Parallel(quiet...).Serial(rolls...).Serial(managers...), held
 }

@@ -71,11 +71,11 @@ func TestRefusedReleaseRewritesNothing(t *testing.T) {
 	defer access.Close()
 	target := fleet.Target{Host: machine.host, Node: component.Node{Name: "controller-0"}}
 	o := &controlOperation{
-		operation: &operation{fleet: f, role: role{name: "control plane", ref: ref}, access: access, machines: []*convergence{{
+		Operation: &Operation{Fleet: f, role: Definition{Name: "control plane", PKI: ref}, Access: access, Machines: []*Machine{{
 			Machine: f.Machine(target),
-			record:  MachineRecord{Secrets: map[string]SecretRecord{component.EncryptionConfigPath: {SHA256: desired.Sum(nil)}}},
-			seen:    host.Observation{Units: map[string]host.Unit{component.APIServerUnit: {ActiveState: "active"}}},
-			changes: []host.Change{
+			Record:  MachineRecord{Secrets: map[string]SecretRecord{component.EncryptionConfigPath: {SHA256: desired.Sum(nil)}}},
+			Seen:    host.Observation{Units: map[string]host.Unit{component.APIServerUnit: {ActiveState: "active"}}},
+			Changes: []host.Change{
 				change(finding.Binary, "/usr/local/bin/kube-apiserver", component.APIServerUnit),
 				change(finding.File, component.EncryptionConfigPath),
 			},

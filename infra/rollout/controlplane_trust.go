@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,17 +35,22 @@ const (
 	requestHeaderCAKey      = "requestheader-client-ca-file"
 )
 
+// trustBudget is how long the controller managers may take to elect a leader (15 s after the
+// last one disappeared) and to write a changed CA into every namespace, and the API servers to
+// publish theirs, which they check once a minute.
+const trustBudget = 2 * time.Minute
+
 // publishTrust waits after a change of the CA bundles until the cluster publishes the new ones, and
 // removes the CAs that were dropped.
 func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) error {
-	now := o.role.ref
+	now := o.want.Spec.Cluster.PKI
 	if prior.KubernetesCA == now.KubernetesCA && prior.FrontProxyCA == now.FrontProxyCA {
 		return nil
 	}
 	var last error
 	err := fleet.Within(ctx, trustBudget, "publication of the CA certificates", func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, fleet.Poll, true, func(ctx context.Context) (bool, error) {
-			c, err := o.anyReady(ctx, o.reached())
+			c, err := o.anyReady(ctx, o.Reached())
 			if err == nil {
 				err = publishedRootCA(ctx, c, now.KubernetesCA)
 			}
@@ -61,7 +67,7 @@ func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) erro
 		return fmt.Errorf("waiting until the cluster publishes the changed CA certificates: %w (last: %w)\n"+
 			"next: kubectl get configmap -A --field-selector metadata.name=%s", err, last, rootCAConfigMap)
 	}
-	o.fleet.Say("cluster", "control plane: the changed CA certificates are published")
+	o.Fleet.Say("cluster", "control plane: the changed CA certificates are published")
 	return nil
 }
 

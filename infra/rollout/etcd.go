@@ -19,9 +19,41 @@ import (
 // etcdMemberDir exists once etcd has started for the first time.
 const etcdMemberDir = component.EtcdDataDir + "/member"
 
+// Etcd is an etcd cluster and the machines of its members. Spec.Members is derived from Targets.
+type Etcd struct {
+	Spec    component.EtcdSpec
+	Targets []fleet.Target
+	// Restore says from what the cluster is made, if not empty.
+	Restore EtcdRestore
+	// Controllers finds the machines with API servers, which are held while etcd's leadership moves. Nil means
+	// that there are none but on Targets.
+	Controllers func(context.Context) ([]fleet.Target, error)
+}
+
+// name is how the role is called in progress, in errors and in claims.
+const name = "etcd"
+
+func (x Etcd) spec() component.EtcdSpec {
+	x.Spec.Members = fleet.Nodes(x.Targets)
+	return x.Spec
+}
+
+// Definition implements Role.
+func (x Etcd) Definition() Definition {
+	spec := x.spec()
+	return Definition{Name: name, PKI: spec.Cluster.PKI, Targets: x.Targets, Artifacts: x.Spec.Artifacts,
+		Machine: func(n component.Node) (component.Machine, error) { return component.Etcd(spec, n) },
+		Traces:  spec.Traces(),
+		ReadSettings: func(n component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = spec.Read(n, f)
+			return x, err
+		},
+		Dirs: []string{component.EtcdDataDir}, AsksMachines: true}
+}
+
 // etcdOperation is an operation on an etcd cluster.
 type etcdOperation struct {
-	*operation
+	*Operation
 	want Etcd
 	// leavers are the machines of members that are no longer wanted. Their health is checked while
 	// they are members. Only a restore changes them here: it puts their data aside.
@@ -31,23 +63,23 @@ type etcdOperation struct {
 }
 
 // operate makes o an operation on this etcd cluster.
-func (x Etcd) operate(o *operation, prior Role) *etcdOperation {
-	o.probes = []desired.Directory{{Path: etcdMemberDir}}
-	out := &etcdOperation{operation: o, want: x}
-	if before, ok := prior.(Etcd); ok {
-		out.leavers = o.fleet.Machines(fleet.Leaving(x.Targets, before.Targets))
-		for _, t := range fleet.Superseded(x.Targets, before.Targets) {
-			out.former = append(out.former, o.fleet.Machine(t.Former()))
+func (x Etcd) operate(o *Operation) *etcdOperation {
+	o.Probes.Directories = []desired.Directory{{Path: etcdMemberDir}}
+	out := &etcdOperation{Operation: o, want: x}
+	if o.Prior != nil {
+		out.leavers = o.Fleet.Machines(fleet.Leaving(x.Targets, o.Prior.Targets))
+		for _, t := range fleet.Superseded(x.Targets, o.Prior.Targets) {
+			out.former = append(out.former, o.Fleet.Machine(t.Former()))
 		}
 		// Terraform keeps a role only once it was applied, so there is a cluster, also if no record
 		// says so (after an import). Empty members beside it would be another one.
-		o.record.Formed = true
+		o.Note(func(r *Record) { r.Formed = true })
 	}
 	return out
 }
 
-func (m *convergence) hasData() bool {
-	_, ok := m.seen.Directories[etcdMemberDir]
+func hasData(m *Machine) bool {
+	_, ok := m.Seen.Directories[etcdMemberDir]
 	return ok
 }
 
@@ -57,7 +89,7 @@ func (o *etcdOperation) members(ctx context.Context, machines []*fleet.Machine) 
 }
 
 func (o *etcdOperation) membersBy(ctx context.Context, m *fleet.Machine) ([]etcd.Member, error) {
-	c, err := o.access.Member(ctx, m)
+	c, err := o.Access.Member(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -66,35 +98,36 @@ func (o *etcdOperation) membersBy(ctx context.Context, m *fleet.Machine) ([]etcd
 
 // status returns the status of the member on a machine.
 func (o *etcdOperation) status(ctx context.Context, m *fleet.Machine) (etcd.Status, error) {
-	c, err := o.access.Member(ctx, m)
+	c, err := o.Access.Member(ctx, m)
 	if err != nil {
 		return etcd.Status{}, err
 	}
 	return c.Status(ctx)
 }
 
-// facts observes the cluster. If units run but no member answers, it waits etcdAnswerBudget.
+// facts observes the cluster. If units run but no member answers, it waits fleet.EtcdAnswerBudget.
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
-	f := etcdFacts{formed: o.record.Formed, restored: o.want.Restore.Wanted() && o.record.Restored != nil, replaceData: o.record.Restored.mayReplace(o.want.restore())}
+	rec := o.Record()
+	f := etcdFacts{formed: rec.Formed, restored: o.want.Restore.Wanted() && rec.Restored != nil, replaceData: mayReplace(rec.Restored, o.want.restore())}
 	f.release, _ = version.Parse(o.want.Spec.Version) // cannot fail: the version has been rendered
 	var running []*fleet.Machine
-	for _, m := range o.machines {
-		if m.running(component.EtcdUnit) {
+	for _, m := range o.Machines {
+		if m.Running(component.EtcdUnit) {
 			running = append(running, m.Machine)
 		}
 		f.wanted = append(f.wanted, memberFacts{
-			name: m.Name(), peerURL: component.EtcdPeerURL(m.Node), reachable: m.gone == nil,
-			running: m.running(component.EtcdUnit), data: m.hasData(),
-			changes: len(m.changes) > 0, restarts: restarts(m.changes, component.EtcdUnit), rules: changesRules(m),
+			name: m.Name(), peerURL: component.EtcdPeerURL(m.Node), reachable: m.Gone == nil,
+			running: m.Running(component.EtcdUnit), data: hasData(m),
+			changes: len(m.Changes) > 0, restarts: Restarts(m.Changes, component.EtcdUnit), rules: changesRules(m),
 		})
 	}
 	if len(running) == 0 {
 		return f, o.learnStarted(ctx, &f)
 	}
-	if _, err := o.access.Keys.Admin(ctx, pki.EtcdCA); err != nil {
+	if _, err := o.Access.Keys.Admin(ctx, pki.EtcdCA); err != nil {
 		return f, err // without a key no member can be asked; that is not the same as no answer
 	}
-	waitCtx, cancel := context.WithTimeout(ctx, etcdAnswerBudget)
+	waitCtx, cancel := context.WithTimeout(ctx, fleet.EtcdAnswerBudget)
 	defer cancel()
 	_ = wait.PollUntilContextCancel(waitCtx, fleet.Poll, true, func(ctx context.Context) (bool, error) {
 		members, err := o.members(ctx, running)
@@ -200,7 +233,7 @@ func (o *etcdOperation) ask(ctx context.Context, members []etcd.Member, question
 		if !listed {
 			return nil
 		}
-		c, err := o.access.Member(ctx, m)
+		c, err := o.Access.Member(ctx, m)
 		if err == nil && question(c, ctx) == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -211,25 +244,35 @@ func (o *etcdOperation) ask(ctx context.Context, members []etcd.Member, question
 	return out
 }
 
-// observe also compares the cluster's members with the wanted ones.
-func (x Etcd) observe(ctx context.Context, base *operation) Report {
-	o := x.operate(base, nil)
-	r := o.report(ctx, func(ctx context.Context, r *Report) {
+// Observe implements Role. It also compares the cluster's members with the wanted ones.
+func (x Etcd) Observe(ctx context.Context, base *Operation) Report {
+	o := x.operate(base)
+	r := o.Report(ctx, func(ctx context.Context, r *Report) {
 		o.membershipDrift(ctx, r)
 		o.contents(ctx, r)
 		o.databases(ctx, r)
 	})
+	formed := o.Record().Formed
 	var away []string
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		if m.Host.Off || r.Unreachable[m.Name()] != nil {
 			away = append(away, m.Name())
 		}
-		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.Host.Off && !m.hasData() {
-			r.find(finding.Finding{Subject: m.Name(), Kind: finding.MemberData, Target: etcdMemberDir, Problem: finding.Missing})
+		if formed && r.Unreachable[m.Name()] == nil && !m.Host.Off && !hasData(m) {
+			r.Find(finding.Finding{Subject: m.Name(), Kind: finding.MemberData, Target: etcdMemberDir, Problem: finding.Missing})
 		}
 	}
-	r.deferDefragmentation(away)
+	deferDefragmentation(&r, away)
 	return r
+}
+
+// Contents returns how much an etcd cluster holds according to a report about it, nil if no member said
+// so.
+func Contents(r Report) *etcd.Contents {
+	if held, ok := r.Details.(etcd.Contents); ok {
+		return &held
+	}
+	return nil
 }
 
 // contents asks how much the cluster holds. That nobody answers is no finding: membershipDrift
@@ -240,16 +283,16 @@ func (o *etcdOperation) contents(ctx context.Context, r *Report) {
 	}
 	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
-	held, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines),
+	held, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(MachinesOf(o.Machines),
 		func(ctx context.Context, m *fleet.Machine) (etcd.Contents, error) {
-			c, err := o.access.Member(ctx, m)
+			c, err := o.Access.Member(ctx, m)
 			if err != nil {
 				return etcd.Contents{}, err
 			}
 			return c.Contents(ctx)
 		}))
 	if err == nil {
-		r.Contents = &held
+		r.Details = held
 	}
 }
 
@@ -257,14 +300,14 @@ func (o *etcdOperation) contents(ctx context.Context, r *Report) {
 func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
 	ctx, cancel := fleet.Probing(ctx)
 	defer cancel()
-	members, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines), o.membersBy))
+	members, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(MachinesOf(o.Machines), o.membersBy))
 	if err != nil {
-		r.unjudged(finding.Members, "", err)
+		r.CannotJudge(finding.Members, "", err)
 		return
 	}
 	var wanted []etcd.Wanted
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		wanted = append(wanted, etcd.Wanted{Name: m.Name(), PeerURL: component.EtcdPeerURL(m.Node)})
 	}
-	r.find(etcd.Compare(members, wanted)...)
+	r.Find(etcd.Compare(members, wanted)...)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// apply starts members in parallel when there is no cluster yet. Otherwise it changes one member at
+// Apply implements Role. It starts members in parallel when there is no cluster yet. Otherwise it changes one member at
 // a time behind health gates.
-func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
-	o := x.operate(base, prior)
+func (x Etcd) Apply(ctx context.Context, base *Operation, _ Role) error {
+	o := x.operate(base)
 	if err := o.useToken(o.ownToken()); err != nil {
 		return err
 	}
@@ -26,16 +26,18 @@ func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	if err := o.converge(ctx); err != nil {
 		return err
 	}
-	if o.record.Restored != nil {
-		o.record.Restored.Settled = true
-	}
-	if prior == nil {
+	o.Note(func(r *Record) {
+		if r.Restored != nil {
+			r.Restored.Settled = true
+		}
+	})
+	if o.Prior == nil {
 		return nil
 	}
 	if err := o.guardCopies(ctx); err != nil {
 		return err
 	}
-	return o.removeLeaving(ctx, prior)
+	return o.RemoveLeaving(ctx)
 }
 
 // guardCopies refuses to delete the data of machines that leave unless the members that stay are a
@@ -46,7 +48,7 @@ func (o *etcdOperation) guardCopies(ctx context.Context) error {
 	if len(leavers) == 0 {
 		return nil
 	}
-	members, err := o.members(ctx, o.reached())
+	members, err := o.members(ctx, o.Reached())
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -56,7 +58,7 @@ func (o *etcdOperation) guardCopies(ctx context.Context) error {
 	}
 	serving, err := fleet.UntilNone(ctx, fleet.GateBudget, "the members that leave to end", func(ctx context.Context) []string {
 		return slices.Sorted(maps.Keys(fleet.EachAll(ctx, leavers, func(ctx context.Context, m *fleet.Machine) error {
-			c, err := o.access.Member(ctx, m)
+			c, err := o.Access.Member(ctx, m)
 			if err != nil || c.Serves(ctx) != nil {
 				return nil //nolint:nilerr // it does not serve
 			}
@@ -119,12 +121,12 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		f.repaired = repaired
 		plan, err := planEtcd(f)
 		if plan == nil && err != nil {
-			return errors.Join(err, o.skipped())
+			return errors.Join(err, o.Skipped())
 		}
 		if err := o.checkRoom(ctx); err != nil {
 			return err
 		}
-		if err := o.prepare(ctx, plan); err != nil {
+		if err := o.Prepare(ctx, plan); err != nil {
 			return err
 		}
 		if err := o.snapshotBefore(ctx, f, plan); err != nil {
@@ -133,21 +135,21 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		if err := o.carryOut(ctx, plan); err != nil {
 			return err
 		}
-		o.saveSettled()
+		o.SaveSettled()
 		if repaired = f.members != nil && len(f.alarms) > 0; repaired {
 			continue
 		}
-		formed := len(plan) == 1 && len(plan[0]) == len(o.machines) && plan[0][0].Then == fleet.GateSelf
+		formed := len(plan) == 1 && len(plan[0]) == len(o.Machines) && plan[0][0].Then == fleet.GateSelf
 		if f.members != nil || formed {
-			o.record.Formed = true
-			return errors.Join(err, o.skipped())
+			o.Note(func(r *Record) { r.Formed = true })
+			return errors.Join(err, o.Skipped())
 		}
 	}
 }
 
 // survey observes the machines, with their data volumes mounted, and chooses the token of a new cluster.
 func (o *etcdOperation) survey(ctx context.Context) error {
-	if err := o.observeAndFill(ctx); err != nil {
+	if err := o.look(ctx); err != nil {
 		return err
 	}
 	if err := o.mountData(ctx); err != nil {
@@ -157,42 +159,50 @@ func (o *etcdOperation) survey(ctx context.Context) error {
 	if err != nil || !changed {
 		return err
 	}
-	return o.observeAndFill(ctx)
+	return o.look(ctx)
+}
+
+// look observes the machines, and checks what members need of one another.
+func (o *etcdOperation) look(ctx context.Context) error {
+	if err := o.Survey(ctx); err != nil {
+		return err
+	}
+	return o.CheckReach(ctx, o.needsPeers)
 }
 
 // carryOut takes the steps of a plan.
 func (o *etcdOperation) carryOut(ctx context.Context, plan Plan) error {
-	return o.stages(ctx, plan, func(ctx context.Context, m *convergence, s Step) error {
+	return o.Stages(ctx, plan, func(ctx context.Context, m *Machine, s Step) error {
 		switch s.Action {
-		case ActionLeave:
+		case actionLeave:
 			return o.leave(ctx, s)
-		case ActionCompact, ActionDefragment, ActionDisarm:
+		case actionCompact, actionDefragment, actionDisarm:
 			return o.tidy(ctx, s)
 		}
 		return o.step(ctx, m, s)
 	})
 }
 
-func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error {
+func (o *etcdOperation) step(ctx context.Context, m *Machine, s Step) error {
 	if err := o.gate(ctx, m.Machine, s.Gate); err != nil {
 		return err
 	}
 	if s.Action == ActionRoll {
 		o.moveLeader(ctx, m.Machine)
 	}
-	if s.Action == ActionMove {
+	if s.Action == actionMove {
 		if err := o.move(ctx, m.Machine); err != nil {
 			return err
 		}
 	}
 	var err error
 	switch s.Action {
-	case ActionJoin:
+	case actionJoin:
 		err = o.join(ctx, m)
 	case ActionQuiet:
-		err = o.applyWithin(ctx, m, quietChanges(m.changes), fleet.EtcdBudget, component.EtcdUnit)
+		err = o.ApplyWithin(ctx, m, quietChanges(m.Changes), fleet.EtcdBudget, component.EtcdUnit)
 	default:
-		err = o.applyWithin(ctx, m, m.changes, fleet.EtcdBudget, component.EtcdUnit)
+		err = o.ApplyWithin(ctx, m, m.Changes, fleet.EtcdBudget, component.EtcdUnit)
 	}
 	if err != nil {
 		return err
@@ -210,7 +220,7 @@ func (o *etcdOperation) then(ctx context.Context, m *fleet.Machine, g fleet.Gate
 	if g != fleet.GateSelf && g != fleet.GateServes {
 		return nil
 	}
-	c, err := o.access.Member(ctx, m)
+	c, err := o.Access.Member(ctx, m)
 	switch {
 	case err != nil:
 		return err
@@ -227,7 +237,7 @@ func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate
 	}
 	quorum := g == fleet.GateQuorum || g == fleet.GateQuorumServes
 	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(g), func(ctx context.Context) []string {
-		members, err := o.members(ctx, o.reached())
+		members, err := o.members(ctx, o.Reached())
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -255,7 +265,7 @@ func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate
 		return nil
 	}
 	var alarms string
-	for _, s := range o.statuses(ctx, o.reached()) {
+	for _, s := range o.statuses(ctx, o.Reached()) {
 		for _, a := range s.Alarms {
 			alarms = fmt.Sprintf("; etcd has the alarm %s", a.Type)
 		}
@@ -265,4 +275,5 @@ func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate
 		Next: m.SSH("sudo systemctl status " + component.EtcdUnit)}
 }
 
-func (x Etcd) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
+// Remove implements Role.
+func (x Etcd) Remove(ctx context.Context, o *Operation) error { return o.Remove(ctx) }

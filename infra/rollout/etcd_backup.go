@@ -24,9 +24,17 @@ type EtcdBackup struct {
 
 // Snapshots is what a bucket has of a cluster.
 type Snapshots struct {
-	Location string // s3://<bucket>/<prefix>
 	// Newest is the newest snapshot that counts, nil if there is none.
 	Newest *snapshot.Description
+}
+
+// SnapshotsIn returns what the bucket has according to a report about its backup, nil if no machine
+// said so.
+func SnapshotsIn(r Report) *Snapshots {
+	if known, ok := r.Details.(Snapshots); ok {
+		return &known
+	}
+	return nil
 }
 
 func (x EtcdBackup) spec() component.EtcdBackupSpec {
@@ -34,16 +42,17 @@ func (x EtcdBackup) spec() component.EtcdBackupSpec {
 	return x.Spec
 }
 
-func (x EtcdBackup) role() role {
+// Definition implements Role. Snapshots are taken with the programs of the member.
+func (x EtcdBackup) Definition() Definition {
 	spec := x.spec()
-	return role{name: "etcd backup", ref: spec.Cluster.PKI, targets: x.Targets,
-		machine: func(n component.Node) (component.Machine, error) { return component.EtcdBackup(spec, n) },
-		traces:  spec.Traces(),
-		readSettings: func(_ component.Node, f component.Found) (_ Role, err error) {
+	return Definition{Name: "etcd backup", PKI: spec.Cluster.PKI, Targets: x.Targets,
+		Machine: func(n component.Node) (component.Machine, error) { return component.EtcdBackup(spec, n) },
+		Traces:  spec.Traces(),
+		ReadSettings: func(_ component.Node, f component.Found) (_ Role, err error) {
 			x.Spec, err = spec.Read(f)
 			return x, err
 		},
-		dirs: []string{component.EtcdBackupDir, component.EtcdBackupConfDir}, asksMachines: true}
+		Dirs: []string{component.EtcdBackupDir, component.EtcdBackupConfDir}, AsksMachines: true}
 }
 
 func (x EtcdBackup) maxAge() time.Duration {
@@ -53,21 +62,24 @@ func (x EtcdBackup) maxAge() time.Duration {
 	return x.MaxAge
 }
 
-// observe also asks which snapshots there are. Each machine is asked, since each has failures of its
+// Observe implements Role. It also asks which snapshots there are. Each machine is asked, since each has failures of its
 // own.
-func (x EtcdBackup) observe(ctx context.Context, o *operation) Report {
-	return o.report(ctx, func(ctx context.Context, r *Report) {
+func (x EtcdBackup) Observe(ctx context.Context, o *Operation) Report {
+	return o.Report(ctx, func(ctx context.Context, r *Report) {
 		ctx, cancel := fleet.Probing(ctx)
 		defer cancel()
-		r.Snapshots, r.Findings, r.Unjudged = x.judge(o.fleet.Now(), o.snapshots(ctx))
+		var known *Snapshots
+		if known, r.Findings, r.Unjudged = x.judge(o.Fleet.Now(), snapshots(ctx, o)); known != nil {
+			r.Details = *known
+		}
 	})
 }
 
 // snapshots asks every machine, in the order of the machines.
-func (o *operation) snapshots(ctx context.Context) []fleet.Snapshots {
+func snapshots(ctx context.Context, o *Operation) []fleet.Snapshots {
 	var mu sync.Mutex
 	answers := map[string]fleet.Snapshots{}
-	fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+	fleet.EachAll(ctx, o.Machines, func(ctx context.Context, m *Machine) error {
 		a := m.AskSnapshots(ctx)
 		mu.Lock()
 		defer mu.Unlock()
@@ -75,7 +87,7 @@ func (o *operation) snapshots(ctx context.Context) []fleet.Snapshots {
 		return nil
 	})
 	var out []fleet.Snapshots
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		out = append(out, answers[m.Name()])
 	}
 	return out
@@ -113,42 +125,36 @@ func (x EtcdBackup) judge(now time.Time, answers []fleet.Snapshots) (*Snapshots,
 	case newest == nil:
 		return nil, out, nil
 	}
-	return &Snapshots{Location: location, Newest: newest}, out, nil
+	return &Snapshots{Newest: newest}, out, nil
 }
 
-// apply also takes a snapshot, so that it shows that the settings work, and makes good what failed.
-func (x EtcdBackup) apply(ctx context.Context, o *operation, prior Role) error {
-	if err := o.observeAndFill(ctx); err != nil {
+// Apply implements Role. It also takes a snapshot, so that it shows that the settings work, and makes good what failed.
+func (x EtcdBackup) Apply(ctx context.Context, o *Operation, _ Role) error {
+	if err := o.Survey(ctx); err != nil {
 		return err
 	}
-	if err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		return o.apply(ctx, m, m.changes)
+	if err := fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
+		return o.Apply(ctx, m, m.Changes)
 	}); err != nil {
 		return err
 	}
-	o.saveSettled()
-	_, err := takeSnapshot(ctx, o.reached())
+	o.SaveSettled()
+	_, err := TakeSnapshot(ctx, o.Reached())
 	if err == nil {
-		err = runAll(ctx, o.reached())
+		err = runAll(ctx, o.Reached())
 	}
 	if err != nil {
-		return errors.Join(err, o.skipped())
+		return errors.Join(err, o.Skipped())
 	}
-	if prior != nil {
-		if err := o.removeLeaving(ctx, prior); err != nil {
-			return err
-		}
+	if err := o.RemoveLeaving(ctx); err != nil {
+		return err
 	}
-	return o.skipped()
+	return o.Skipped()
 }
 
 // TakeSnapshot takes a snapshot of etcd now, on the first of these machines that can, and returns what
 // is known of it. The machines are those of an [EtcdBackup], in their order.
-func (e *Engine) TakeSnapshot(ctx context.Context, targets []fleet.Target) (snapshot.Description, error) {
-	return takeSnapshot(ctx, e.Fleet.Machines(targets))
-}
-
-func takeSnapshot(ctx context.Context, machines []*fleet.Machine) (snapshot.Description, error) {
+func TakeSnapshot(ctx context.Context, machines []*fleet.Machine) (snapshot.Description, error) {
 	var failures []error
 	for _, m := range machines {
 		m.Say("etcd backup: taking a snapshot")
@@ -185,9 +191,10 @@ func runAll(ctx context.Context, machines []*fleet.Machine) error {
 		if m.AskSnapshots(ctx).Failed == "" {
 			return nil
 		}
-		_, err = takeSnapshot(ctx, []*fleet.Machine{m})
+		_, err = TakeSnapshot(ctx, []*fleet.Machine{m})
 		return err
 	})
 }
 
-func (x EtcdBackup) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
+// Remove implements Role.
+func (x EtcdBackup) Remove(ctx context.Context, o *Operation) error { return o.Remove(ctx) }

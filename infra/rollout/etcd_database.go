@@ -30,8 +30,8 @@ func (o *etcdOperation) databases(ctx context.Context, r *Report) {
 		mu  sync.Mutex
 		all = map[string]databaseFacts{}
 	)
-	fleet.EachAll(ctx, machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) error {
-		c, err := o.access.Member(ctx, m)
+	fleet.EachAll(ctx, MachinesOf(o.Machines), func(ctx context.Context, m *fleet.Machine) error {
+		c, err := o.Access.Member(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -47,13 +47,13 @@ func (o *etcdOperation) databases(ctx context.Context, r *Report) {
 		return nil
 	})
 	findings, concerns := compareDatabases(all, o.want.Spec.EffectiveQuota())
-	r.find(findings...)
+	r.Find(findings...)
 	r.Concerns = append(r.Concerns, concerns...)
 }
 
 // deferDefragmentation makes fragmented databases a concern while machines of members are away:
 // planDefragment waits for them, so no apply repairs it.
-func (r *Report) deferDefragmentation(away []string) {
+func deferDefragmentation(r *Report, away []string) {
 	if len(away) == 0 {
 		return
 	}

@@ -77,7 +77,7 @@ func TestDeferDefragmentation(t *testing.T) {
 		{[]string{"b", "c"}, []finding.Finding{other}, []finding.Finding{about(finding.NearlyFull), waits}},
 	} {
 		r := Report{Findings: []finding.Finding{about(finding.Fragmented), other}, Concerns: []finding.Finding{about(finding.NearlyFull)}}
-		r.deferDefragmentation(tt.away)
+		deferDefragmentation(&r, tt.away)
 		if !slices.Equal(r.Findings, tt.drift) || !slices.Equal(r.Concerns, tt.concerns) {
 			t.Errorf("away %q: drift %v, concerns %v", tt.away, r.Findings, r.Concerns)
 		}

@@ -57,8 +57,8 @@ func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Nod
 }
 
 // join makes m a member. An earlier attempt may have been interrupted at any point.
-func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
-	others := slices.DeleteFunc(o.reached(), func(x *fleet.Machine) bool { return x == m.Machine })
+func (o *etcdOperation) join(ctx context.Context, m *Machine) error {
+	others := slices.DeleteFunc(o.Reached(), func(x *fleet.Machine) bool { return x == m.Machine })
 	facts := memberFacts{name: m.Name(), peerURL: component.EtcdPeerURL(m.Node)}
 	members, err := o.members(ctx, others)
 	if err != nil {
@@ -69,7 +69,7 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	if err != nil {
 		return err
 	}
-	if !listed || !m.hasData() || otherMembers(origin, member.ID) {
+	if !listed || !hasData(m) || otherMembers(origin, member.ID) {
 		// According to the cluster, this machine is not a member or has never started as one. So
 		// any data on it belong to an ended membership.
 		if err := wipe(ctx, m); err != nil {
@@ -90,16 +90,13 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 		return err
 	}
 	spec.Existing = true
-	if m.want, err = component.Etcd(spec, m.Node); err != nil {
+	if m.Want, err = component.Etcd(spec, m.Node); err != nil {
 		return err
 	}
-	if err := o.observe(ctx, m); err != nil {
+	if err := o.SurveyMachine(ctx, m); err != nil {
 		return err
 	}
-	if err := o.fill(ctx, m); err != nil {
-		return err
-	}
-	if err := o.applyWithin(ctx, m, m.changes, fleet.EtcdBudget, component.EtcdUnit); err != nil {
+	if err := o.ApplyWithin(ctx, m, m.Changes, fleet.EtcdBudget, component.EtcdUnit); err != nil {
 		return err
 	}
 	m.Say("etcd: started, catching up")
@@ -108,9 +105,9 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 
 // wipe stops etcd and deletes its data and its bootstrap settings. It is called only for a machine
 // that is not a member, or whose member has never started.
-func wipe(ctx context.Context, m *convergence) error {
+func wipe(ctx context.Context, m *Machine) error {
 	paths := []string{etcdMemberDir}
-	for _, f := range m.state.Files {
+	for _, f := range m.State.Files {
 		if f.Once {
 			paths = append(paths, f.Path)
 		}
@@ -125,7 +122,7 @@ func wipe(ctx context.Context, m *convergence) error {
 func (o *etcdOperation) announce(ctx context.Context, others []*fleet.Machine, peerURL string) (etcd.Member, error) {
 	var errs []error
 	for _, x := range others {
-		c, err := o.access.Member(ctx, x)
+		c, err := o.Access.Member(ctx, x)
 		if err == nil {
 			err = c.Health(ctx)
 		}
@@ -145,7 +142,7 @@ func (o *etcdOperation) announce(ctx context.Context, others []*fleet.Machine, p
 
 func (o *etcdOperation) promote(ctx context.Context, m *fleet.Machine, others []*fleet.Machine, id etcd.ID) error {
 	for _, x := range others {
-		c, err := o.access.Member(ctx, x)
+		c, err := o.Access.Member(ctx, x)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 // leave removes a member from the cluster if the others have a quorum. It does nothing if the
 // member has left already.
 func (o *etcdOperation) leave(ctx context.Context, s Step) error {
-	members, err := o.members(ctx, o.reached())
+	members, err := o.members(ctx, o.Reached())
 	if err != nil {
 		return err
 	}
@@ -39,11 +39,11 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 		return remove(ctx)
 	}
 	o.moveLeader(ctx, m)
-	return fleet.RemoveMember(ctx, o.role.name, m, o.writers(members, healthy), fleet.MayStopFirst(members, healthy, members[i].ID), remove)
+	return fleet.RemoveMember(ctx, name, m, o.writers(members, healthy), fleet.MayStopFirst(members, healthy, members[i].ID), remove)
 }
 
 // allMachines returns the machines of all wanted and all leaving members.
-func (o *etcdOperation) allMachines() []*fleet.Machine { return slices.Concat(o.reached(), o.leavers) }
+func (o *etcdOperation) allMachines() []*fleet.Machine { return slices.Concat(o.Reached(), o.leavers) }
 
 func (o *etcdOperation) writers(members []etcd.Member, serving map[etcd.ID]bool) fleet.Writers {
 	return fleet.Writers{
@@ -62,11 +62,11 @@ func (o *etcdOperation) apiMachines(ctx context.Context) []*fleet.Machine {
 	defer cancel()
 	targets, err := o.want.Controllers(finding)
 	if err != nil {
-		o.fleet.Say(o.role.name, "etcd: the API servers on other machines are not held: %v", err)
+		o.Fleet.Say(name, "etcd: the API servers on other machines are not held: %v", err)
 	}
 	for _, t := range targets {
 		if !slices.ContainsFunc(machines, func(m *fleet.Machine) bool { return m.Name() == t.Node.Name }) {
-			machines = append(machines, o.fleet.Machine(t))
+			machines = append(machines, o.Fleet.Machine(t))
 		}
 	}
 	return machines
@@ -83,11 +83,11 @@ func (o *etcdOperation) machineOf(member etcd.Member) *fleet.Machine {
 
 // otherVoter returns the client of a healthy voter on a machine that stays.
 func (o *etcdOperation) otherVoter(ctx context.Context, members []etcd.Member, healthy map[etcd.ID]bool, leaver string) (*etcd.Client, error) {
-	for _, m := range o.reached() {
+	for _, m := range o.Reached() {
 		if m.Name() != leaver && slices.ContainsFunc(members, func(e etcd.Member) bool {
 			return e.Name == m.Name() && !e.Learner && healthy[e.ID]
 		}) {
-			return o.access.Member(ctx, m)
+			return o.Access.Member(ctx, m)
 		}
 	}
 	return nil, fmt.Errorf("etcd member %s: no other member is healthy and can be asked", leaver)
@@ -96,7 +96,7 @@ func (o *etcdOperation) otherVoter(ctx context.Context, members []etcd.Member, h
 // moveLeader transfers the leadership from the member on a machine, if it leads, to a member that
 // stays. If that fails, etcd transfers it while it stops, or elects a leader.
 func (o *etcdOperation) moveLeader(ctx context.Context, m *fleet.Machine) {
-	c, err := o.access.Member(ctx, m)
+	c, err := o.Access.Member(ctx, m)
 	if err != nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (o *etcdOperation) moveLeader(ctx context.Context, m *fleet.Machine) {
 	}
 	serving := o.serving(ctx, members)
 	to := slices.IndexFunc(members, func(e etcd.Member) bool {
-		return !e.Learner && serving[e.ID] && e.Name != m.Name() && o.byName(e.Name) != nil
+		return !e.Learner && serving[e.ID] && e.Name != m.Name() && o.ByName(e.Name) != nil
 	})
 	if to < 0 {
 		return

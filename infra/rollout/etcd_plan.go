@@ -12,6 +12,28 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
+// The actions that only etcd has.
+var (
+	// actionJoin makes a machine a new member: learner, start, promote.
+	actionJoin = Action{Name: "join"}
+	// actionSetAside stops a member and puts its data aside, when others are restored.
+	actionSetAside = Action{Name: "set aside"}
+	// actionMove starts a member with its data on a machine with another address.
+	actionMove = Action{Name: "move"}
+	// actionLeave removes from the etcd cluster a member that is no longer wanted or has lost its
+	// data.
+	actionLeave = Action{Name: "leave"}
+	// actionCompact makes etcd forget old values. actionDefragment gives the space of free pages of
+	// one member's database back. actionDisarm ends the alarm NOSPACE.
+	actionCompact    = Action{Name: "compact"}
+	actionDefragment = Action{Name: "defragment"}
+	actionDisarm     = Action{Name: "disarm"}
+	// actionStageRestore makes the data of a restored member beside those in use.
+	actionStageRestore = Action{Name: "make restored data"}
+	// actionUseRestored stops a member and puts the restored data in place of its own.
+	actionUseRestored = Action{Name: "use restored data"}
+)
+
 // etcdFacts is everything that decides the order of an etcd roll-out.
 type etcdFacts struct {
 	wanted []memberFacts
@@ -112,7 +134,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 	for _, name := range starting {
 		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: then})
 	}
-	return Plan{}.parallel(steps...), nil
+	return Plan{}.Parallel(steps...), nil
 }
 
 // restoreWith says how to ask for a restore.
@@ -187,7 +209,7 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		m, listed := w.member().In(f.members)
 		wanted[m.ID] = wanted[m.ID] || listed
 		join := func(why string) Step {
-			return Step{Machine: w.name, Action: ActionJoin, Why: why, Gate: fleet.GateQuorum, Then: fleet.GateSelf}
+			return Step{Machine: w.name, Action: actionJoin, Why: why, Gate: fleet.GateQuorum, Then: fleet.GateSelf}
 		}
 		switch {
 		case !w.reachable:
@@ -199,7 +221,7 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s has lost its data: those on the machine are of member %s", m.ID, w.origin.Member)})
 			repairs = append(repairs, join("in place of member "+m.ID.String()))
 		case listed && m.Started() && !m.Learner && w.origin.Member == m.ID && !slices.Contains(m.PeerURLs, w.peerURL):
-			repairs = append(repairs, Step{Machine: w.name, Action: ActionMove, Gate: fleet.GateQuorum, Then: fleet.GateSelf,
+			repairs = append(repairs, Step{Machine: w.name, Action: actionMove, Gate: fleet.GateQuorum, Then: fleet.GateSelf,
 				Why: fmt.Sprintf("member %s has its data, and listened on %s before", m.ID, strings.Join(m.PeerURLs, ","))})
 		case listed && !slices.Contains(m.PeerURLs, w.peerURL):
 			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s listens on %s, wanted %s", m.ID, strings.Join(m.PeerURLs, ","), w.peerURL)})
@@ -233,20 +255,20 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 	}
 	var held error
 	if len(rolls) > 0 && len(unreachable) > 0 {
-		held = &fleet.GuardError{Refused: "restart etcd on " + fleet.List(names(rolls)),
+		held = &fleet.GuardError{Refused: "restart etcd on " + fleet.List(Stage(rolls).Machines()),
 			Reason: fmt.Sprintf("%s cannot be reached, and no second member may be down at the same time", fleet.List(unreachable)),
 			Advice: "apply again when it answers"}
 		rolls = nil
 	}
 	tidies := planDefragment(f, unreachable)
 	leaderLast(rolls, f.leader)
-	return Plan{}.parallel(quiet...).
-		serial(removals(deadOut)...).
-		serial(repairs...).
-		serial(rolls...).
-		serial(joins...).
-		serial(tidies...).
-		serial(removals(livingOut)...), held
+	return Plan{}.Parallel(quiet...).
+		Serial(removals(deadOut)...).
+		Serial(repairs...).
+		Serial(rolls...).
+		Serial(joins...).
+		Serial(tidies...).
+		Serial(removals(livingOut)...), held
 }
 
 // leaderLast moves the leader's step to the end, so that the leadership changes only once. A write
@@ -275,7 +297,7 @@ type removal struct {
 func removals(list []removal) []Step {
 	var out []Step
 	for _, r := range list {
-		out = append(out, Step{Machine: r.machine, Action: ActionLeave, Why: r.why, Gate: fleet.GateQuorumAfter})
+		out = append(out, Step{Machine: r.machine, Action: actionLeave, Why: r.why, Gate: fleet.GateQuorumAfter})
 	}
 	return out
 }
@@ -341,19 +363,11 @@ func guardRelease(f etcdFacts) error {
 func joining(steps []Step) int {
 	n := 0
 	for _, s := range steps {
-		if s.Action == ActionJoin {
+		if s.Action == actionJoin {
 			n++
 		}
 	}
 	return n
-}
-
-func names(steps []Step) []string {
-	var out []string
-	for _, s := range steps {
-		out = append(out, s.Machine)
-	}
-	return out
 }
 
 // member returns how to find a machine's member: by its name, or by its peer URL while the member

@@ -22,7 +22,7 @@ func planDefragment(f etcdFacts, unreachable []string) []Step {
 		m, listed := w.member().In(f.members)
 		space, answers := f.spaces[w.name]
 		if listed && !m.Learner && w.running && w.data && answers && space.Fragmented() {
-			steps = append(steps, Step{Machine: w.name, Action: ActionDefragment, Why: space.String(), Gate: fleet.GateOthers, Then: fleet.GateSelf})
+			steps = append(steps, Step{Machine: w.name, Action: actionDefragment, Why: space.String(), Gate: fleet.GateOthers, Then: fleet.GateSelf})
 		}
 	}
 	leaderLast(steps, f.leader)
@@ -62,7 +62,7 @@ func planEtcdAlarm(f etcdFacts) (Plan, error) {
 			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
 		}
 	}
-	plan := Plan{}.parallel(quiet...).serial(starts...)
+	plan := Plan{}.Parallel(quiet...).Serial(starts...)
 	asked := slices.DeleteFunc(slices.Sorted(maps.Keys(f.spaces)), func(name string) bool {
 		m, _ := memberNamed(f.members, name)
 		return m.Learner // etcd: rpc not supported for learner
@@ -78,17 +78,17 @@ func planEtcdAlarm(f etcdFacts) (Plan, error) {
 	grows := slices.ContainsFunc(rolls, func(s Step) bool { return f.quota > f.spaces[s.Machine].Quota && f.spaces[s.Machine].Quota > 0 })
 	if grows && all {
 		leaderLast(rolls, f.leader)
-		plan = plan.serial(rolls...)
+		plan = plan.Serial(rolls...)
 	} else {
-		plan = plan.serial(Step{Machine: asked[0], Action: ActionCompact, Why: "forget old values", Gate: fleet.GateQuorumServes})
+		plan = plan.Serial(Step{Machine: asked[0], Action: actionCompact, Why: "forget old values", Gate: fleet.GateQuorumServes})
 		var defragments []Step
 		for _, name := range asked {
-			defragments = append(defragments, Step{Machine: name, Action: ActionDefragment, Why: f.spaces[name].String(), Gate: fleet.GateQuorumServes, Then: fleet.GateServes})
+			defragments = append(defragments, Step{Machine: name, Action: actionDefragment, Why: f.spaces[name].String(), Gate: fleet.GateQuorumServes, Then: fleet.GateServes})
 		}
 		leaderLast(defragments, f.leader)
-		plan = plan.serial(defragments...)
+		plan = plan.Serial(defragments...)
 	}
-	return plan.serial(Step{Machine: asked[0], Action: ActionDisarm, Why: string(etcd.NoSpace), Gate: fleet.GateQuorumServes}), nil
+	return plan.Serial(Step{Machine: asked[0], Action: actionDisarm, Why: string(etcd.NoSpace), Gate: fleet.GateQuorumServes}), nil
 }
 
 // guardQuota refuses a lower quota that the database of a member is about to reach: the member would

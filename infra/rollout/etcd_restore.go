@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path"
@@ -31,12 +32,12 @@ func (x Etcd) restore() EtcdRestore { return x.Restore.complete(x.Spec.Cluster.N
 // restoreOnce restores the cluster unless the record says that it was done.
 func (o *etcdOperation) restoreOnce(ctx context.Context) error {
 	r := o.want.restore()
-	if !r.Wanted() && o.record.Restored == nil || o.record.Restored != nil && o.record.Restored.Mark == r.mark() {
+	if done := o.Record().Restored; !r.Wanted() && done == nil || done != nil && done.Mark == r.mark() {
 		return nil
 	}
-	o.probed = nil
+	o.Probes.Files = nil
 	for _, name := range []string{deed.RestoredFrom, deed.RestoredDone} {
-		o.probed = append(o.probed, desired.File{Path: restorePath(name), Content: []byte(r.mark() + "\n")})
+		o.Probes.Files = append(o.Probes.Files, desired.File{Path: restorePath(name), Content: []byte(r.mark() + "\n")})
 	}
 	if err := o.survey(ctx); err != nil {
 		return err
@@ -44,7 +45,7 @@ func (o *etcdOperation) restoreOnce(ctx context.Context) error {
 	if !r.Wanted() { // the same restore may be wanted once more
 		err := o.endRestore(ctx, "")
 		if err == nil {
-			o.record.Restored = nil
+			o.Note(func(rec *Record) { rec.Restored = nil })
 		}
 		return err
 	}
@@ -56,7 +57,7 @@ func (o *etcdOperation) restoreOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name, err := o.carryOutRestore(ctx, r, plan)
+	source, err := o.carryOutRestore(ctx, r, plan)
 	if err != nil {
 		return err
 	}
@@ -68,9 +69,8 @@ func (o *etcdOperation) restoreOnce(ctx context.Context) error {
 			return err
 		}
 	}
-	o.record.Formed = true
-	o.record.Restored = &Restored{Mark: r.mark(), From: name}
-	o.fleet.Say(o.role.ref.Cluster, "etcd: restored from %s", name)
+	o.Note(func(rec *Record) { rec.Formed, rec.Restored = true, &Restored{Mark: r.mark(), From: source} })
+	o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "etcd: restored from %s", source)
 	return nil
 }
 
@@ -80,8 +80,8 @@ func (o *etcdOperation) restoreFacts(ctx context.Context, r EtcdRestore) (restor
 		return restoreFacts{}, err
 	}
 	f := restoreFacts{restore: r, formed: known.formed, answers: known.members != nil}
-	for _, m := range o.machines {
-		f.members = append(f.members, restoreMember{name: m.Name(), reachable: m.gone == nil, data: m.hasData(), restored: m.made(r)})
+	for _, m := range o.Machines {
+		f.members = append(f.members, restoreMember{name: m.Name(), reachable: m.Gone == nil, data: hasData(m), restored: made(m, r)})
 	}
 	for _, m := range o.present(ctx) {
 		f.leaving = append(f.leaving, m.Name())
@@ -96,8 +96,8 @@ func (o *etcdOperation) restoreFacts(ctx context.Context, r EtcdRestore) (restor
 			}
 		}
 	}
-	f.done = o.answersWith(ctx, func(m *convergence) bool { return m.has(deed.RestoredDone, r) })
-	f.begun = f.done || o.answersWith(ctx, func(m *convergence) bool { return m.made(r) })
+	f.done = o.answersWith(ctx, func(m *Machine) bool { return has(m, deed.RestoredDone, r) })
+	f.begun = f.done || o.answersWith(ctx, func(m *Machine) bool { return made(m, r) })
 	return f, nil
 }
 
@@ -115,10 +115,10 @@ func (o *etcdOperation) present(ctx context.Context) []*fleet.Machine {
 
 // answersWith reports whether a cluster answers that has one of those machines as a member: a list of
 // members needs its quorum.
-func (o *etcdOperation) answersWith(ctx context.Context, is func(*convergence) bool) bool {
+func (o *etcdOperation) answersWith(ctx context.Context, is func(*Machine) bool) bool {
 	var asked []*fleet.Machine
-	for _, m := range o.reachable() {
-		if is(m) && m.running(component.EtcdUnit) {
+	for _, m := range o.Reachable() {
+		if is(m) && m.Running(component.EtcdUnit) {
 			asked = append(asked, m.Machine)
 		}
 	}
@@ -130,19 +130,19 @@ func (o *etcdOperation) answersWith(ctx context.Context, is func(*convergence) b
 }
 
 // made reports whether the restore has made the machine's data.
-func (m *convergence) made(r EtcdRestore) bool {
-	return m.has(deed.RestoredFrom, r) || m.has(deed.RestoredDone, r)
+func made(m *Machine, r EtcdRestore) bool {
+	return has(m, deed.RestoredFrom, r) || has(m, deed.RestoredDone, r)
 }
 
 // has reports whether a file of the machine's data has the mark of the restore.
-func (m *convergence) has(file string, r EtcdRestore) bool {
+func has(m *Machine, file string, r EtcdRestore) bool {
 	want := desired.File{Content: []byte(r.mark() + "\n")}
-	return m.seen.Files[restorePath(file)].SHA256 == want.Digest()
+	return m.Seen.Files[restorePath(file)].SHA256 == want.Digest()
 }
 
 // endRestore notes on every machine that the restore with this mark is done, or forgets all.
 func (o *etcdOperation) endRestore(ctx context.Context, mark string) error {
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
 		return restoreFailed(m.Machine, "note that the restore is done", deed.EndRestore(ctx, m.Remote, component.EtcdDataDir, mark))
 	})
 }
@@ -157,7 +157,7 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 		return "", err
 	}
 	token = cmp.Or(token, o.restoreToken())
-	if len(plan) == 0 || plan[0][0].Action != ActionStageRestore {
+	if len(plan) == 0 || plan[0][0].Action != actionStageRestore {
 		return name, o.takeRestored(ctx, plan, name, nil) // all data are made
 	}
 	from := deed.Location{Functions: snapshot.S3Functions, Endpoint: r.Endpoint, Region: r.Region, Bucket: r.Bucket, Prefix: r.Prefix}
@@ -169,7 +169,7 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 		return "", err
 	}
 	members := fleet.Nodes(o.want.Targets)
-	return d.Name, o.takeRestored(ctx, plan, d.Name, func(ctx context.Context, m *convergence) error {
+	return d.Name, o.takeRestored(ctx, plan, d.Name, func(ctx context.Context, m *Machine) error {
 		m.Say("etcd: making its data from snapshot %s of %s", d.Name, d.Time.Format("2006-01-02 15:04:05"))
 		return deed.StageSnapshot(ctx, m.Remote, from, d.Name, d.Size, d.SHA256, o.newMember(m, r, component.InitialCluster(members), token))
 	})
@@ -179,7 +179,7 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 // machine then.
 func (o *etcdOperation) checkRestoreRoom(ctx context.Context, stage []Step, d snapshot.Description) error {
 	return fleet.Each(ctx, stage, func(ctx context.Context, s Step) error {
-		m := o.byName(s.Machine)
+		m := o.ByName(s.Machine)
 		made, err := host.ReadRoom(ctx, m.Remote, component.EtcdDataDir+deed.StagedDatabase)
 		if err != nil || made.Used > 0 { // an attempt that was interrupted has made the data
 			return err
@@ -195,26 +195,28 @@ func (o *etcdOperation) checkRestoreRoom(ctx context.Context, stage []Step, d sn
 // makeFromMember takes the steps of a plan from the data of a member. The cluster has that member
 // alone then; the others join it.
 func (o *etcdOperation) makeFromMember(ctx context.Context, r EtcdRestore, plan Plan) error {
-	return o.takeRestored(ctx, plan, r.Member, func(ctx context.Context, m *convergence) error {
+	return o.takeRestored(ctx, plan, r.Member, func(ctx context.Context, m *Machine) error {
 		m.Say("etcd: making the data of a new cluster from its data")
 		return deed.StageMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, "", o.restoreToken()))
 	})
 }
 
-func (o *etcdOperation) newMember(m *convergence, r EtcdRestore, cluster, token string) deed.NewMember {
+func (o *etcdOperation) newMember(m *Machine, r EtcdRestore, cluster, token string) deed.NewMember {
 	return deed.NewMember{DataDir: component.EtcdDataDir, Mark: r.mark(), Name: m.Name(), PeerURL: component.EtcdPeerURL(m.Node),
 		InitialCluster: cluster, Token: token, AddRevisions: addedRevisions}
 }
 
 // restoreToken returns a token of a restored cluster that no other one has: the same restore may be done
 // again, and members of the first time may come back.
-func (o *etcdOperation) restoreToken() string { return o.want.Spec.Token + "-" + newClaim()[:12] }
+func (o *etcdOperation) restoreToken() string {
+	return o.want.Spec.Token + "-" + strings.ToLower(rand.Text()[:12])
+}
 
 // begunWith returns the name of the snapshot with which an interrupted attempt of this restore has
 // made the data in use, and the token of their cluster; empty if none has. All members need the same.
 func (o *etcdOperation) begunWith(ctx context.Context, r EtcdRestore) (name, token string, err error) {
-	for _, m := range o.reachable() {
-		if !m.made(r) {
+	for _, m := range o.Reachable() {
+		if !made(m, r) {
 			continue
 		}
 		found, err := host.Read(ctx, m.Remote, []string{restorePath(deed.RestoredSnapshot), restorePath(deed.RestoredToken)}, nil)
@@ -230,7 +232,7 @@ func (o *etcdOperation) begunWith(ctx context.Context, r EtcdRestore) (name, tok
 // findSnapshot returns the description of the snapshot, which the cluster can use. Nothing has been
 // changed on any machine then.
 func (o *etcdOperation) findSnapshot(ctx context.Context, r EtcdRestore, from deed.Location, name string) (snapshot.Description, error) {
-	text, err := fleet.FirstAnswer(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) (string, error) {
+	text, err := fleet.FirstAnswer(ctx, o.Reached(), func(ctx context.Context, m *fleet.Machine) (string, error) {
 		return deed.FindSnapshot(ctx, m.Remote, from, name)
 	})
 	if err != nil {
@@ -241,11 +243,11 @@ func (o *etcdOperation) findSnapshot(ctx context.Context, r EtcdRestore, from de
 		err = fmt.Errorf("it is the description of snapshot %s", d.Name)
 	}
 	keys := map[string]string{}
-	for _, name := range encryptionKeys(o.role.ref) {
+	for _, name := range encryptionKeys(o.want.Spec.Cluster.PKI) {
 		if err != nil {
 			break
 		}
-		keys[name], err = o.access.Keys.Fingerprint(ctx, name)
+		keys[name], err = o.Access.Keys.Fingerprint(ctx, name)
 	}
 	if err == nil {
 		err = checkSnapshot(d, r.Cluster, o.want.Spec.Version, keys)
@@ -257,17 +259,17 @@ func (o *etcdOperation) findSnapshot(ctx context.Context, r EtcdRestore, from de
 }
 
 // takeRestored takes the steps of a plan of a restore. make makes data beside those in use.
-func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string, make func(context.Context, *convergence) error) error {
+func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string, make func(context.Context, *Machine) error) error {
 	mark := o.want.restore().mark()
 	for _, stage := range plan {
 		if stage[0].Action == ActionInstall {
-			if err := o.observeAndFill(ctx); err != nil { // the data are there now, and nothing runs
+			if err := o.look(ctx); err != nil { // the data are there now, and nothing runs
 				return err
 			}
 		}
-		err := o.stages(ctx, Plan{stage}, func(ctx context.Context, m *convergence, s Step) error {
+		err := o.Stages(ctx, Plan{stage}, func(ctx context.Context, m *Machine, s Step) error {
 			switch s.Action {
-			case ActionStageRestore:
+			case actionStageRestore:
 				if err := o.installIdle(ctx, m); err != nil {
 					return err
 				}
@@ -276,9 +278,9 @@ func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string
 					err = fmt.Errorf("%w. The cluster's data are as they were", err)
 				}
 				return restoreFailed(m.Machine, "make the data to restore", err)
-			case ActionSetAside:
+			case actionSetAside:
 				return o.setAside(ctx, s.Machine)
-			case ActionUseRestored:
+			case actionUseRestored:
 				return restoreFailed(m.Machine, "put the restored data in place", deed.UseRestored(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir, mark, name))
 			}
 			return o.step(ctx, m, s)
@@ -292,7 +294,7 @@ func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string
 
 // setAside stops the member on a machine and puts its data aside. The machine may be one that leaves.
 func (o *etcdOperation) setAside(ctx context.Context, name string) error {
-	machines := slices.Concat(machinesOf(o.machines), o.leavers)
+	machines := slices.Concat(MachinesOf(o.Machines), o.leavers)
 	m := machines[slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == name })]
 	return restoreFailed(m, "put the other data aside", deed.SetAside(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir))
 }
@@ -306,14 +308,14 @@ func restoreFailed(m *fleet.Machine, step string, err error) error {
 }
 
 // installIdle brings a machine on which etcd does not run to the wanted state, and starts nothing.
-func (o *etcdOperation) installIdle(ctx context.Context, m *convergence) error {
-	if m.running(component.EtcdUnit) {
+func (o *etcdOperation) installIdle(ctx context.Context, m *Machine) error {
+	if m.Running(component.EtcdUnit) {
 		return nil
 	}
-	if err := o.installPackages(ctx, m); err != nil {
+	if err := o.InstallPackages(ctx, m); err != nil {
 		return err
 	}
-	return o.apply(ctx, m, slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool { return c.Kind == finding.Unit || c.Kind == finding.DropIn }))
+	return o.Apply(ctx, m, slices.DeleteFunc(slices.Clone(m.Changes), func(c host.Change) bool { return c.Kind == finding.Unit || c.Kind == finding.DropIn }))
 }
 
 // clean deletes from the restored cluster what belongs to processes and machines of before.
@@ -321,8 +323,8 @@ func (o *etcdOperation) clean(ctx context.Context, nodes []string) error {
 	var c *etcd.Client
 	sick, err := fleet.UntilNone(ctx, fleet.EtcdBudget, "the restored cluster", func(ctx context.Context) []string {
 		var err error
-		c, err = fleet.FirstAnswer(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) (*etcd.Client, error) {
-			c, err := o.access.Member(ctx, m)
+		c, err = fleet.FirstAnswer(ctx, o.Reached(), func(ctx context.Context, m *fleet.Machine) (*etcd.Client, error) {
+			c, err := o.Access.Member(ctx, m)
 			if err == nil {
 				err = c.Health(ctx)
 			}
@@ -342,7 +344,7 @@ func (o *etcdOperation) clean(ctx context.Context, nodes []string) error {
 			return err
 		}
 		for _, key := range deleted {
-			o.fleet.Say(o.role.ref.Cluster, "etcd: deleted %s of before", key)
+			o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "etcd: deleted %s of before", key)
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func (r EtcdRestore) complete(cluster string) EtcdRestore {
 
 // mayReplace reports whether data of others on a member may be replaced: until the restore that allows it is
 // done on all of them. done is the last restore, if any; r is complete.
-func (done *Restored) mayReplace(r EtcdRestore) bool {
+func mayReplace(done *Restored, r EtcdRestore) bool {
 	return r.Wanted() && r.ReplaceData && (done == nil || !done.Settled || done.Mark != r.mark())
 }
 
@@ -170,16 +170,16 @@ func planRestore(f restoreFacts) (Plan, error) {
 func planRestored(r EtcdRestore, made, aside, started []string) Plan {
 	var stage, use, start []Step
 	for _, name := range made {
-		stage = append(stage, Step{Machine: name, Action: ActionStageRestore, Why: "from " + r.source()})
-		use = append(use, Step{Machine: name, Action: ActionUseRestored})
+		stage = append(stage, Step{Machine: name, Action: actionStageRestore, Why: "from " + r.source()})
+		use = append(use, Step{Machine: name, Action: actionUseRestored})
 	}
 	for _, name := range aside {
-		use = append(use, Step{Machine: name, Action: ActionSetAside})
+		use = append(use, Step{Machine: name, Action: actionSetAside})
 	}
 	for _, name := range started {
 		start = append(start, Step{Machine: name, Action: ActionInstall, Why: "restored", Then: fleet.GateSelf})
 	}
-	return Plan{}.parallel(stage...).parallel(use...).parallel(start...)
+	return Plan{}.Parallel(stage...).Parallel(use...).Parallel(start...)
 }
 
 // guardReplaced refuses to replace data of members unless that is allowed. theirs are the machines

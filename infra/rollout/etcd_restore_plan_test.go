@@ -72,7 +72,7 @@ func TestPlanRestore(t *testing.T) {
 		plan, err := planRestore(tt.facts)
 		var stages []string
 		for _, stage := range plan {
-			stages = append(stages, string(stage[0].Action)+" "+strings.Join(names(stage), ","))
+			stages = append(stages, stage[0].Action.Name+" "+strings.Join(stage.Machines(), ","))
 		}
 		if got := strings.Join(stages, "; "); got != tt.want {
 			t.Errorf("%s: %q, wanted %q", name, got, tt.want)
@@ -199,7 +199,7 @@ func TestMayReplace(t *testing.T) {
 		{"not allowed", nil, EtcdRestore{Bucket: "b"}.complete("demo"), false},
 		{"none wanted", nil, EtcdRestore{ReplaceData: true}.complete("demo"), false},
 	} {
-		if got := tt.done.mayReplace(tt.r); got != tt.want {
+		if got := mayReplace(tt.done, tt.r); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
 	}

@@ -20,8 +20,8 @@ import (
 // mountData mounts the data volumes that are not mounted: without them a member would seem to have lost its
 // data, and would be removed.
 func (o *etcdOperation) mountData(ctx context.Context) error {
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		if m.hasData() {
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
+		if hasData(m) {
 			return nil
 		}
 		has, err := deed.MountDataVolume(ctx, m.Remote, component.EtcdUnit)
@@ -33,10 +33,7 @@ func (o *etcdOperation) mountData(ctx context.Context) error {
 		case !has:
 			return nil
 		}
-		if err := o.observe(ctx, m); err != nil {
-			return err
-		}
-		return o.fill(ctx, m)
+		return o.SurveyMachine(ctx, m)
 	})
 }
 
@@ -92,7 +89,7 @@ func (f etcdFacts) wantedOwner(id etcd.ID) string {
 func (o *etcdOperation) origins(ctx context.Context) (map[string]etcd.Origin, error) {
 	var mu sync.Mutex
 	out := map[string]etcd.Origin{}
-	err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	err := fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
 		origin, err := o.origin(ctx, m)
 		mu.Lock()
 		defer mu.Unlock()
@@ -104,8 +101,8 @@ func (o *etcdOperation) origins(ctx context.Context) (map[string]etcd.Origin, er
 
 // origin returns whose data a machine has on which etcd does not run. It is zero without data, and
 // if the log does not say it: such data are judged by what the cluster knows.
-func (o *etcdOperation) origin(ctx context.Context, m *convergence) (etcd.Origin, error) {
-	if !m.hasData() || m.running(component.EtcdUnit) {
+func (o *etcdOperation) origin(ctx context.Context, m *Machine) (etcd.Origin, error) {
+	if !hasData(m) || m.Running(component.EtcdUnit) {
 		return etcd.Origin{}, nil
 	}
 	head, err := host.ReadHead(ctx, m.Remote, path.Join(component.EtcdDataDir, etcd.OriginFiles), etcd.OriginBytes)
@@ -121,7 +118,7 @@ func (o *etcdOperation) origin(ctx context.Context, m *convergence) (etcd.Origin
 
 // move tells the cluster the new address of the member whose data a machine has.
 func (o *etcdOperation) move(ctx context.Context, m *fleet.Machine) error {
-	members, err := o.members(ctx, o.reached())
+	members, err := o.members(ctx, o.Reached())
 	if err != nil {
 		return err
 	}

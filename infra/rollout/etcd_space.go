@@ -25,14 +25,14 @@ func (o *etcdOperation) tidy(ctx context.Context, s Step) error {
 	if err := o.gate(ctx, m, s.Gate); err != nil {
 		return err
 	}
-	c, err := o.access.Member(ctx, m)
+	c, err := o.Access.Member(ctx, m)
 	if err != nil {
 		return err
 	}
 	switch s.Action {
-	case ActionCompact:
+	case actionCompact:
 		err = fleet.Within(ctx, fleet.CompactBudget, "compaction of etcd", c.Compact)
-	case ActionDefragment:
+	case actionDefragment:
 		err = o.defragment(ctx, m, c)
 	default:
 		err = o.disarm(ctx, m, c)
@@ -101,8 +101,8 @@ func (o *etcdOperation) disarm(ctx context.Context, m *fleet.Machine, c *etcd.Cl
 // with it. Otherwise etcd would fill the disk and stop, where with a quota it only raises an alarm.
 func (o *etcdOperation) checkRoom(ctx context.Context) error {
 	quota := o.want.Spec.EffectiveQuota()
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		if !slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == finding.File && c.Target == component.EtcdUnitPath }) {
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
+		if !slices.ContainsFunc(m.Changes, func(c host.Change) bool { return c.Kind == finding.File && c.Target == component.EtcdUnitPath }) {
 			return nil
 		}
 		room, err := host.ReadRoom(ctx, m.Remote, component.EtcdDatabase)

@@ -23,10 +23,10 @@ type begun struct {
 
 // ownToken is the token of a cluster that is made with this record.
 func (o *etcdOperation) ownToken() string {
-	if o.record.Claim == "" {
-		return o.want.Spec.Cluster.Name
+	if claim := o.Record().Claim; claim != "" {
+		return o.want.Spec.Cluster.Name + "-" + claim
 	}
-	return o.want.Spec.Cluster.Name + "-" + o.record.Claim
+	return o.want.Spec.Cluster.Name
 }
 
 // clusterToken returns the token of a new cluster: that of an interrupted first start, since the members
@@ -58,9 +58,9 @@ func clusterToken(own string, machines []string, found map[string]begun) (token 
 // useToken puts the token into what is wanted on every machine.
 func (o *etcdOperation) useToken(token string) error {
 	o.want.Spec.Token = token
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		var err error
-		if m.want, err = component.Etcd(o.want.spec(), m.Node); err != nil {
+		if m.Want, err = component.Etcd(o.want.spec(), m.Node); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (o *etcdOperation) useToken(token string) error {
 // identify goes on with the token of an interrupted first start, and reports whether that has changed what
 // is wanted or what is on a machine. Of a cluster that exists the data have the ids, so nothing is asked.
 func (o *etcdOperation) identify(ctx context.Context) (changed bool, err error) {
-	if o.record.Formed {
+	if o.Record().Formed {
 		return false, nil
 	}
 	settings, err := o.bootstrapSettings(ctx)
@@ -80,15 +80,15 @@ func (o *etcdOperation) identify(ctx context.Context) (changed bool, err error) 
 	found := map[string]begun{}
 	for name, content := range settings {
 		if token := component.BegunToken(content); token != "" {
-			found[name] = begun{token: token, data: o.byName(name).hasData()}
+			found[name] = begun{token: token, data: hasData(o.ByName(name))}
 		}
 	}
-	token, stale, err := clusterToken(o.want.Spec.Token, namesOf(machinesOf(o.machines)), found)
+	token, stale, err := clusterToken(o.want.Spec.Token, namesOf(MachinesOf(o.Machines)), found)
 	if err != nil {
 		return false, err
 	}
 	for _, name := range stale {
-		m := o.byName(name)
+		m := o.ByName(name)
 		if err := deed.Wipe(ctx, m.Remote, component.EtcdUnit, component.EtcdBootstrapEnv); err != nil {
 			return false, &fleet.StepError{Machine: name, Step: "clear the settings of an interrupted first start", Err: err}
 		}
@@ -103,8 +103,8 @@ func (o *etcdOperation) identify(ctx context.Context) (changed bool, err error) 
 func (o *etcdOperation) bootstrapSettings(ctx context.Context) (map[string][]byte, error) {
 	var mu sync.Mutex
 	out := map[string][]byte{}
-	err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		if _, ok := m.seen.Files[component.EtcdBootstrapEnv]; !ok {
+	err := fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
+		if _, ok := m.Seen.Files[component.EtcdBootstrapEnv]; !ok {
 			return nil
 		}
 		found, err := host.Read(ctx, m.Remote, []string{component.EtcdBootstrapEnv}, nil)

@@ -54,11 +54,11 @@ func etcdMachine(t *testing.T, rec Record, run func(script string) (string, int)
 	}
 	pool := remote.NewPool(remote.Config{})
 	t.Cleanup(func() { pool.Close() })
-	base, err := (&Engine{Fleet: &fleet.Fleet{Pool: pool}}).newOperation(want, rec)
+	base, err := NewOperation(&fleet.Fleet{Pool: pool}, want, nil, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return want.operate(base, nil)
+	return want.operate(base)
 }
 
 // TestIdentify: two clusters that are made at the same addresses have different tokens, unless the second
@@ -99,7 +99,7 @@ func TestIdentify(t *testing.T) {
 			if tt.data {
 				seen.Directories[etcdMemberDir] = host.File{}
 			}
-			o.machines[0].seen = seen
+			o.Machines[0].Seen = seen
 			if err := o.useToken(o.ownToken()); err != nil {
 				t.Fatal(err)
 			}
@@ -107,8 +107,8 @@ func TestIdentify(t *testing.T) {
 			if want := tt.wiped || tt.token == "demo-run-1"; err != nil || changed != want {
 				t.Fatalf("changed: %t, %v", changed, err)
 			}
-			i := slices.IndexFunc(o.machines[0].want.State.Files, func(f desired.File) bool { return f.Path == component.EtcdBootstrapEnv })
-			if got := component.BegunToken(o.machines[0].want.State.Files[i].Content); got != tt.token || o.want.Spec.Token != tt.token {
+			i := slices.IndexFunc(o.Machines[0].Want.State.Files, func(f desired.File) bool { return f.Path == component.EtcdBootstrapEnv })
+			if got := component.BegunToken(o.Machines[0].Want.State.Files[i].Content); got != tt.token || o.want.Spec.Token != tt.token {
 				t.Errorf("token %s, and %s on the machine; wanted %s", o.want.Spec.Token, got, tt.token)
 			}
 			if wiped.Load() != tt.wiped {
@@ -139,18 +139,18 @@ func TestUnmountedData(t *testing.T) {
 		}
 	}
 	o := etcdMachine(t, Record{Formed: true}, run(1))
-	o.machines[0].want = component.Machine{} // keys are not the matter
+	o.Machines[0].Want = component.Machine{} // keys are not the matter
 	err := o.survey(t.Context())
 	var failed *fleet.StepError
 	if !errors.As(err, &failed) || failed.Machine != "controller-0" || !strings.Contains(err.Error(), "no member is added or removed") {
 		t.Errorf("the volume could not be mounted: %v", err)
 	}
 	o = etcdMachine(t, Record{Formed: true}, run(0))
-	o.machines[0].want = component.Machine{}
+	o.Machines[0].Want = component.Machine{}
 	if err := o.survey(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !o.machines[0].hasData() {
+	if !hasData(o.Machines[0]) {
 		t.Error("a member whose volume was not mounted counts as one without data")
 	}
 }

@@ -18,8 +18,8 @@ func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, compon
 	if err := checkRole(have); err != nil {
 		return component.Node{}, component.Found{}, err
 	}
-	r := have.role()
-	return e.inspect(ctx, r.targets, r.traces)
+	r := have.Definition()
+	return e.inspect(ctx, r.Targets, r.Traces)
 }
 
 // ReadRole returns have with the settings found by [Engine.Inspect] on a machine. It is pure. The
@@ -28,7 +28,7 @@ func ReadRole[R Role](have R, n component.Node, f component.Found) (R, error) {
 	if err := checkRole(have); err != nil {
 		return have, err
 	}
-	found, err := have.role().readSettings(n, f)
+	found, err := have.Definition().ReadSettings(n, f)
 	if err != nil {
 		return have, err
 	}

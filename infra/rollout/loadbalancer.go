@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -11,27 +12,46 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-func (x LoadBalancer) observe(ctx context.Context, o *operation) Report { return o.report(ctx, nil) }
+// LoadBalancer is HAProxy in front of the API servers, on one machine or on several that share a virtual
+// address.
+type LoadBalancer struct {
+	Spec    component.LoadBalancerSpec
+	Targets []fleet.Target
+}
 
-// apply waits until HAProxy's port answers, on each machine and at the virtual address. It does not wait for a
+// Definition implements Role. HAProxy is a package of the distribution, so nothing is downloaded.
+func (x LoadBalancer) Definition() Definition {
+	x.Spec.Machines = fleet.Nodes(x.Targets)
+	return Definition{Name: "load balancer", PKI: x.Spec.Cluster.PKI, Targets: x.Targets,
+		Machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) },
+		Traces:  x.Spec.Traces(),
+		ReadSettings: func(_ component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = x.Spec.Read(f)
+			return x, err
+		}}
+}
+
+// Observe implements Role.
+func (x LoadBalancer) Observe(ctx context.Context, o *Operation) Report { return o.Report(ctx, nil) }
+
+// Apply implements Role. It waits until HAProxy's port answers, on each machine and at the virtual address. It does not wait for a
 // healthy API server behind it, because the load balancer is installed first.
-func (x LoadBalancer) apply(ctx context.Context, o *operation, prior Role) error {
+func (x LoadBalancer) Apply(ctx context.Context, o *Operation, prior Role) error {
 	if err := x.balance(ctx, o, prior); err != nil {
 		return err
 	}
-	if prior != nil {
-		// A machine that leaves may have the virtual address until then.
-		if err := o.removeLeaving(ctx, prior); err != nil {
-			return err
-		}
+	// A machine that leaves may have the virtual address until then.
+	if err := o.RemoveLeaving(ctx); err != nil {
+		return err
 	}
-	return x.waitAddress(ctx, o.reached())
+	return x.waitAddress(ctx, o.Reached())
 }
 
-func (x LoadBalancer) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
+// Remove implements Role.
+func (x LoadBalancer) Remove(ctx context.Context, o *Operation) error { return o.Remove(ctx) }
 
-func (x LoadBalancer) balance(ctx context.Context, o *operation, prior Role) error {
-	if err := o.observeAndFill(ctx); err != nil {
+func (x LoadBalancer) balance(ctx context.Context, o *Operation, prior Role) error {
+	if err := o.Survey(ctx); err != nil {
 		return err
 	}
 	if err := x.checkInterfaces(ctx, o); err != nil {
@@ -40,23 +60,26 @@ func (x LoadBalancer) balance(ctx context.Context, o *operation, prior Role) err
 	if err := x.checkFree(ctx, o, prior); err != nil {
 		return err
 	}
-	one := func(ctx context.Context, m *convergence) error {
-		if err := o.apply(ctx, m, m.changes); err != nil {
+	one := func(ctx context.Context, m *Machine) error {
+		if err := o.Apply(ctx, m, m.Changes); err != nil {
 			return err
 		}
 		return waitPort(ctx, m.Machine, x.Spec.ListenPort())
 	}
-	if err := eachInTurn(ctx, o.reachable(), one); err != nil {
+	if err := eachInTurn(ctx, o.Reachable(), one); err != nil {
 		return err
 	}
-	o.saveSettled()
-	return o.skipped()
+	o.SaveSettled()
+	return o.Skipped()
 }
+
+// portBudget is how long HAProxy may take to listen after its start.
+const portBudget = 30 * time.Second
 
 // eachInTurn changes load balancers one after another: the others carry the virtual address meanwhile. None
 // does before the first installation, which is parallel.
-func eachInTurn(ctx context.Context, machines []*convergence, change func(context.Context, *convergence) error) error {
-	if !slices.ContainsFunc(machines, func(m *convergence) bool { return m.running(component.HAProxyUnit) }) {
+func eachInTurn(ctx context.Context, machines []*Machine, change func(context.Context, *Machine) error) error {
+	if !slices.ContainsFunc(machines, func(m *Machine) bool { return m.Running(component.HAProxyUnit) }) {
 		return fleet.Each(ctx, machines, change)
 	}
 	for _, m := range machines {

@@ -39,17 +39,17 @@ const (
 //
 // Each unit is rehearsed only on the first machine on which it will restart, since the others get
 // the same settings. An unclear result does not refuse the roll-out.
-func (o *operation) rehearse(ctx context.Context, plan Plan) error {
+func (o *Operation) rehearse(ctx context.Context, plan Plan) error {
 	trials, err := o.trials(plan)
 	if err != nil {
 		return err
 	}
-	var machines []*convergence
+	var machines []*Machine
 	for _, name := range slices.Sorted(maps.Keys(trials)) {
-		machines = append(machines, o.byName(name))
+		machines = append(machines, o.ByName(name))
 	}
-	errs := fleet.EachAll(ctx, machines, func(ctx context.Context, m *convergence) error {
-		m.Say("%s: rehearsing %s", o.role.name, fleet.List(unitsOf(trials[m.Name()])))
+	errs := fleet.EachAll(ctx, machines, func(ctx context.Context, m *Machine) error {
+		m.Say("%s: rehearsing %s", o.role.Name, fleet.List(unitsOf(trials[m.Name()])))
 		return o.rehearseOn(ctx, m, trials[m.Name()])
 	})
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
@@ -77,19 +77,19 @@ func unitsOf(trials []trial) []string {
 
 // trials returns the units to rehearse by machine: each on the first machine on which the plan
 // restarts it with another program, unit file or configuration.
-func (o *operation) trials(plan Plan) (map[string][]trial, error) {
+func (o *Operation) trials(plan Plan) (map[string][]trial, error) {
 	out, taken := map[string][]trial{}, map[string]bool{}
 	for _, stage := range plan {
 		for _, s := range stage {
-			m := o.byName(s.Machine)
-			if m == nil || !s.Action.disturbs() {
+			m := o.ByName(s.Machine)
+			if m == nil || !s.Action.Disturbs {
 				continue
 			}
-			for _, u := range m.state.Units {
+			for _, u := range m.State.Units {
 				if taken[u.Name] {
 					continue
 				}
-				t, err := newTrial(m.state, m.changes, u.Name)
+				t, err := newTrial(m.State, m.Changes, u.Name)
 				if err != nil {
 					return nil, fmt.Errorf("machine %s: unit %s: %w", m.Name(), u.Name, err)
 				}
@@ -145,13 +145,13 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 }
 
 // rehearseOn rehearses units on one machine and returns the first refusal as an error.
-func (o *operation) rehearseOn(ctx context.Context, m *convergence, trials []trial) error {
-	dir := rehearsalDir + strings.ReplaceAll(o.role.name, " ", "-")
+func (o *Operation) rehearseOn(ctx context.Context, m *Machine, trials []trial) error {
+	dir := rehearsalDir + strings.ReplaceAll(o.role.Name, " ", "-")
 	list, err := sandboxed(dir, trials)
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
-	staged, err := packFiles(m.state, m.changes)
+	staged, err := packFiles(m.State, m.Changes)
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
@@ -159,7 +159,7 @@ func (o *operation) rehearseOn(ctx context.Context, m *convergence, trials []tri
 	var exit *remote.ExitError
 	switch {
 	case errors.As(err, &exit):
-		m.Say("%s: the rehearsal was not possible: %v", o.role.name, err)
+		m.Say("%s: the rehearsal was not possible: %v", o.role.Name, err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("machine %s: rehearsal: %w", m.Name(), err)
@@ -225,7 +225,7 @@ func packFiles(state desired.State, changes []host.Change) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range state.Files {
-		if f.Content == nil || !touches(changes, f.Path) || !strings.HasPrefix(f.Path, "/etc/") {
+		if f.Content == nil || !Touches(changes, f.Path) || !strings.HasPrefix(f.Path, "/etc/") {
 			continue
 		}
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.Path, "/"),

@@ -98,20 +98,20 @@ func TestTrial(t *testing.T) {
 
 // TestTrials checks that a unit is rehearsed only on the first machine on which it restarts.
 func TestTrials(t *testing.T) {
-	named := func(name string, changes ...host.Change) *convergence {
-		return &convergence{Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: name}}}, state: controllerState(), changes: changes}
+	named := func(name string, changes ...host.Change) *Machine {
+		return &Machine{Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: name}}}, State: controllerState(), Changes: changes}
 	}
 	policy := change(finding.File, "/etc/audit", apiServerUnit)
-	o := &operation{machines: []*convergence{named("a"), named("b", policy), named("c", policy)}}
+	o := &Operation{Machines: []*Machine{named("a"), named("b", policy), named("c", policy)}}
 	step := func(name string, a Action) Step { return Step{Machine: name, Action: a} }
 	for _, tt := range []struct {
 		plan Plan
 		want map[string][]string
 	}{
-		{Plan{}.parallel(step("a", ActionQuiet)).serial(step("b", ActionRoll), step("c", ActionRoll), step("b", ActionRollManagers)), map[string][]string{"b": {apiServerUnit}}},
-		{Plan{}.serial(step("c", ActionRoll), step("b", ActionRoll)), map[string][]string{"c": {apiServerUnit}}},
-		{Plan{}.parallel(step("b", ActionInstall), step("c", ActionQuiet)), map[string][]string{}},
-		{Plan{}.serial(step("gone", ActionLeave)), map[string][]string{}},
+		{Plan{}.Parallel(step("a", ActionQuiet)).Serial(step("b", ActionRoll), step("c", ActionRoll), step("b", actionRollManagers)), map[string][]string{"b": {apiServerUnit}}},
+		{Plan{}.Serial(step("c", ActionRoll), step("b", ActionRoll)), map[string][]string{"c": {apiServerUnit}}},
+		{Plan{}.Parallel(step("b", ActionInstall), step("c", ActionQuiet)), map[string][]string{}},
+		{Plan{}.Serial(step("gone", actionLeave)), map[string][]string{}},
 	} {
 		trials, err := o.trials(tt.plan)
 		if err != nil {

@@ -16,6 +16,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
+const (
+	// addressBudget is how long the virtual address may take to be on one machine and answer.
+	addressBudget = 45 * time.Second
+	// addressSteady is how long it must be so to count: a machine that hears no other takes the address after
+	// four seconds, and its HAProxy must have answered twice.
+	addressSteady = 7 * time.Second
+)
+
 // addressView is what one machine of a load balancer knows of the virtual address.
 type addressView struct {
 	machine string
@@ -64,7 +72,7 @@ func (x LoadBalancer) viewAddress(ctx context.Context, m *fleet.Machine, address
 	if !v.holds && !component.Admits(x.Spec.AllowedCIDRs, m.Node.PrivateIP) {
 		return v, nil
 	}
-	soon, cancel := context.WithTimeout(ctx, reachBudget)
+	soon, cancel := context.WithTimeout(ctx, fleet.ReachBudget)
 	defer cancel()
 	conn, err := m.Remote.Dial(soon, "tcp", address.String())
 	if fleet.Unreachable(err) {
@@ -144,12 +152,12 @@ func steady(ctx context.Context, budget, quiet time.Duration, ask func(context.C
 
 // checkInterfaces checks, before anything is changed, whether the virtual addresses lie in the network of each
 // machine. A machine without the program ip, which comes with keepalived, is not checked.
-func (x LoadBalancer) checkInterfaces(ctx context.Context, o *operation) error {
+func (x LoadBalancer) checkInterfaces(ctx context.Context, o *Operation) error {
 	if !x.Spec.VirtualIP.IsValid() {
 		return nil
 	}
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		if len(m.changes) == 0 {
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
+		if len(m.Changes) == 0 {
 			return nil
 		}
 		own, known, err := host.AddressNetwork(ctx, m.Remote, m.Node.PrivateIP)
@@ -176,9 +184,9 @@ func (x LoadBalancer) addresses() []netip.Addr {
 
 // checkFree checks, before anything is changed, that no other machine of the network has a new virtual address.
 // One that drops packets to the port is not noticed.
-func (x LoadBalancer) checkFree(ctx context.Context, o *operation, prior Role) error {
+func (x LoadBalancer) checkFree(ctx context.Context, o *Operation, prior Role) error {
 	before, _ := prior.(LoadBalancer)
-	if len(o.reachable()) < len(o.machines) {
+	if len(o.Reachable()) < len(o.Machines) {
 		return nil // the others may have it
 	}
 	for _, ip := range x.addresses() {
@@ -186,14 +194,14 @@ func (x LoadBalancer) checkFree(ctx context.Context, o *operation, prior Role) e
 			continue
 		}
 		ours := false
-		for _, m := range o.machines {
+		for _, m := range o.Machines {
 			found, _, err := host.AddressNetwork(ctx, m.Remote, ip)
 			if err != nil {
 				return err
 			}
 			ours = ours || found.IsValid()
 		}
-		if m := o.machines[0]; !ours && occupied(ctx, m.Machine, netip.AddrPortFrom(ip, uint16(x.Spec.ListenPort()))) { //nolint:gosec // a port
+		if m := o.Machines[0]; !ours && occupied(ctx, m.Machine, netip.AddrPortFrom(ip, uint16(x.Spec.ListenPort()))) { //nolint:gosec // a port
 			return &fleet.StepError{Machine: m.Name(), Step: "check the virtual address " + ip.String(),
 				Err:  fmt.Errorf("another machine in the network has %s already: choose a free address; nothing has been changed", ip),
 				Next: m.SSH("ip -4 neighbour show " + ip.String())}
@@ -204,7 +212,7 @@ func (x LoadBalancer) checkFree(ctx context.Context, o *operation, prior Role) e
 
 // occupied reports whether something answers the machine at an address, if only with a refusal.
 func occupied(ctx context.Context, m *fleet.Machine, address netip.AddrPort) bool {
-	ctx, cancel := context.WithTimeout(ctx, reachBudget)
+	ctx, cancel := context.WithTimeout(ctx, fleet.ReachBudget)
 	defer cancel()
 	conn, err := m.Remote.Dial(ctx, "tcp", address.String())
 	if err == nil {

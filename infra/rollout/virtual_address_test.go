@@ -117,7 +117,7 @@ func TestVirtualAddressOnMachines(t *testing.T) {
 	m := f.Machine(fleet.Target{Host: server.Host, Node: component.Node{Name: "lb-0", PrivateIP: netip.MustParseAddr("192.168.1.40")}})
 	x := LoadBalancer{Spec: component.LoadBalancerSpec{VirtualIP: netip.MustParseAddr("192.168.2.3")}}
 	changed := []host.Change{{Finding: finding.Finding{Kind: finding.File, Target: "/etc/haproxy/haproxy.cfg"}}}
-	o := &operation{fleet: f, machines: []*convergence{{Machine: m, changes: changed}}}
+	o := &Operation{Fleet: f, Machines: []*Machine{{Machine: m, Changes: changed}}}
 	says(t, x.checkInterfaces(t.Context(), o), "machine lb-0: check the virtual address 192.168.2.3", "does not lie in 192.168.1.0/24", "nothing has been changed")
 	x.Spec.VirtualIP, x.Spec.FormerIPs = netip.MustParseAddr("192.168.1.3"), []netip.Addr{netip.MustParseAddr("192.168.2.3")}
 	says(t, x.checkInterfaces(t.Context(), o), "192.168.2.3 does not lie in 192.168.1.0/24")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,21 +17,55 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
+// Workers is a pool of worker machines.
+type Workers struct {
+	Spec    component.WorkerSpec
+	Targets []fleet.Target
+	// Endpoint is the API server's public endpoint: https://<host>:6443.
+	Endpoint string
+	// MaxUnavailable is how many nodes a roll-out may take down at a time; 0 means 1. The next node
+	// is taken down as soon as one is Ready again.
+	MaxUnavailable int
+	// DrainTimeout bounds the draining of one node; 0 means fleet.DefaultDrainTimeout.
+	DrainTimeout time.Duration
+}
+
+// name is how the role is called in progress, in errors and in claims.
+const workerName = "worker"
+
+// Definition implements Role.
+func (x Workers) Definition() Definition {
+	return Definition{Name: workerName, PKI: x.Spec.Cluster.PKI, Targets: x.Targets, Artifacts: x.Spec.Artifacts,
+		Machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
+		Traces:  x.Spec.Traces(),
+		ReadSettings: func(n component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = x.Spec.Read(n, f)
+			return x, err
+		},
+		Dirs:     []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
+		EndFirst: deed.EndPods(component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)}
+}
+
 // workerOperation is an operation on a worker pool.
 type workerOperation struct {
-	*operation
+	*Operation
 	want Workers
 	api  *kube.Client
+
+	mu sync.Mutex
+	// ready are the machines whose node was Ready when the operation began, and unproven those on which
+	// no pod is known to have started since their units started.
+	ready, unproven map[string]bool
 }
 
 // operate makes o an operation on this worker pool. It fetches a key from the store for the API
 // server's client; it does not wait for an answer of the API server.
-func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, error) {
-	c, err := o.access.API(ctx, x.Endpoint)
+func (x Workers) operate(ctx context.Context, o *Operation) (*workerOperation, error) {
+	c, err := o.Access.API(ctx, x.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	return &workerOperation{operation: o, want: x, api: c}, nil
+	return &workerOperation{Operation: o, want: x, api: c, ready: map[string]bool{}, unproven: map[string]bool{}}, nil
 }
 
 // nodeSpec returns the wanted state of a worker's Node object.
@@ -54,11 +90,11 @@ func (x Workers) condition(n component.Node) kube.NodeCondition {
 	return c
 }
 
-// observe also compares the Node objects (labels, taints, pod CIDR) with what is wanted.
-func (x Workers) observe(ctx context.Context, o *operation) Report {
-	return o.report(ctx, func(ctx context.Context, r *Report) {
-		if err := nodeDrift(ctx, o.access, x, r); err != nil {
-			r.unjudged(finding.Nodes, "", err)
+// Observe implements Role. It also compares the Node objects (labels, taints, pod CIDR) with what is wanted.
+func (x Workers) Observe(ctx context.Context, o *Operation) Report {
+	return o.Report(ctx, func(ctx context.Context, r *Report) {
+		if err := nodeDrift(ctx, o.Access, x, r); err != nil {
+			r.CannotJudge(finding.Nodes, "", err)
 		}
 	})
 }
@@ -73,22 +109,22 @@ func nodeDrift(ctx context.Context, a *fleet.Access, want Workers, r *Report) er
 	for _, t := range want.Targets {
 		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == t.Node.Name })
 		if i < 0 {
-			r.find(finding.Finding{Subject: t.Node.Name, Kind: finding.Node, Problem: finding.Missing})
+			r.Find(finding.Finding{Subject: t.Node.Name, Kind: finding.Node, Problem: finding.Missing})
 			continue
 		}
-		r.find(kube.NodeDrift(&nodes[i], want.nodeSpec(t.Node))...)
+		r.Find(kube.NodeDrift(&nodes[i], want.nodeSpec(t.Node))...)
 	}
 	return nil
 }
 
-// apply waits until the nodes are Ready and a pod has started on each node that was changed or
+// Apply implements Role. It waits until the nodes are Ready and a pod has started on each node that was changed or
 // started.
 //
 // A change that restarts containerd or replaces the kubelet's binary drains the node first. Any
 // other restart of the kubelet or kube-proxy, a repaired file or a renewed certificate does not:
 // running pods are not affected. A node whose kubelet does not run is repaired without draining,
 // because it cannot end pods gracefully.
-func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
+func (x Workers) Apply(ctx context.Context, base *Operation, prior Role) error {
 	o, err := x.operate(ctx, base)
 	if err != nil {
 		return err
@@ -97,19 +133,22 @@ func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 	if !changed {
 		return o.converge(ctx)
 	}
-	superseded := fleet.Superseded(x.Targets, before.Targets)
+	superseded := fleet.Superseded(x.Targets, o.Prior.Targets)
 	if err := o.successorsAnswer(ctx, superseded); err != nil {
 		return err
 	}
 	// Two kubelets of one name would take turns at its Node object.
-	if err := o.removeNodes(ctx, before, superseded); err != nil {
+	if err := o.removeNodes(ctx, superseded); err != nil {
 		return err
 	}
 	return o.convergeAndLeave(ctx, before)
 }
 
 func (o *workerOperation) converge(ctx context.Context) error {
-	if err := o.observeAndFill(ctx); err != nil {
+	if err := o.Survey(ctx); err != nil {
+		return err
+	}
+	if err := o.CheckReach(ctx, func(*Machine) *Need { return OneOf("the API server", o.want.Spec.ControlPlaneEndpoint) }); err != nil {
 		return err
 	}
 	if err := o.registerAgain(ctx); err != nil {
@@ -119,16 +158,16 @@ func (o *workerOperation) converge(ctx context.Context) error {
 		return err
 	}
 	var facts []workerFacts
-	for _, m := range o.machines {
-		reloads, rest := splitReloads(m.state.Units, m.changes)
+	for _, m := range o.Machines {
+		reloads, rest := splitReloads(m.State.Units, m.Changes)
 		facts = append(facts, workerFacts{
-			name: m.Name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit), unproven: m.unproven,
+			name: m.Name(), reachable: m.Gone == nil, running: m.Running(component.KubeletUnit), unproven: o.unproven[m.Name()],
 			reloads: len(reloads) > 0, changes: len(rest) > 0, rolls: rollsNode(rest), drain: disturbsPods(rest),
 		})
 	}
 	plan := planWorkers(facts)
-	if plan.disturbs() {
-		if err := o.prepare(ctx, plan); err != nil {
+	if plan.Disturbs() {
+		if err := o.Prepare(ctx, plan); err != nil {
 			return err
 		}
 		if err := o.proveOthers(ctx); err != nil {
@@ -140,14 +179,14 @@ func (o *workerOperation) converge(ctx context.Context) error {
 			return err
 		}
 	}
-	o.saveSettled()
+	o.SaveSettled()
 	if err := o.restartExpired(ctx); err != nil {
 		return err
 	}
-	if err := o.nodesReady(ctx, o.reachable()); err != nil {
+	if err := o.nodesReady(ctx, o.Reachable()); err != nil {
 		return err
 	}
-	return o.skipped()
+	return o.Skipped()
 }
 
 // nodes returns the nodes of the cluster, once an API server is ready.
@@ -162,7 +201,7 @@ func (o *workerOperation) nodes(ctx context.Context) ([]kube.Node, error) {
 // registerAgain restarts running kubelets whose Node objects were deleted: a kubelet registers its
 // node only when it starts.
 func (o *workerOperation) registerAgain(ctx context.Context) error {
-	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
+	running := slices.DeleteFunc(o.Reachable(), func(m *Machine) bool { return !m.Running(component.KubeletUnit) })
 	if len(running) == 0 {
 		return nil
 	}
@@ -170,7 +209,7 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return fleet.Each(ctx, running, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, running, func(ctx context.Context, m *Machine) error {
 		if slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() }) {
 			return nil
 		}
@@ -188,8 +227,8 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 // nodesReady waits until the machines' nodes are registered, sets what is wanted on their Node
 // objects, and waits until they are Ready and a pod has started there. It uncordons nodes that a
 // roll-out has cordoned.
-func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergence) error {
-	return fleet.Each(ctx, machines, func(ctx context.Context, m *convergence) error {
+func (o *workerOperation) nodesReady(ctx context.Context, machines []*Machine) error {
+	return fleet.Each(ctx, machines, func(ctx context.Context, m *Machine) error {
 		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
@@ -209,10 +248,10 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergenc
 
 // nodeReady is the part of nodesReady that needs only the Node object. A node that was Ready has to become
 // Ready again, whatever its network is.
-func (o *workerOperation) nodeReady(ctx context.Context, m *convergence, runs nodeRuns) error {
+func (o *workerOperation) nodeReady(ctx context.Context, m *Machine, runs nodeRuns) error {
 	watch := m.Watch(component.KubeletUnit)
 	condition := o.want.condition(m.Node)
-	condition.Registered = condition.Registered && !m.ready
+	condition.Registered = condition.Registered && !o.ready[m.Name()]
 	condition.BootID = runs.boot
 	registered := condition
 	registered.Registered = true
@@ -229,21 +268,21 @@ func (o *workerOperation) nodeReady(ctx context.Context, m *convergence, runs no
 	return nil
 }
 
-// remove also deletes the Node objects. It does not drain, because there may be no node to move to.
+// Remove implements Role. It also deletes the Node objects. It does not drain, because there may be no node to move to.
 // It skips API servers that cannot be reached.
-func (x Workers) remove(ctx context.Context, base *operation) error {
-	if err := base.remove(ctx); err != nil {
+func (x Workers) Remove(ctx context.Context, base *Operation) error {
+	if err := base.Remove(ctx); err != nil {
 		return err
 	}
 	o, err := x.operate(ctx, base)
 	if err == nil {
 		err = fleet.Within(ctx, fleet.LeaveBudget, "deletion of the Node objects", func(ctx context.Context) error {
-			return o.deleteNodes(ctx, withoutTargets(x.Targets, base.kept))
+			return o.deleteNodes(ctx, fleet.Except(x.Targets, base.Kept()))
 		})
 	}
 	if err != nil {
 		for _, t := range x.Targets {
-			base.fleet.Say(t.Name(), "worker: its Node object was not deleted: %v", err)
+			base.Fleet.Say(t.Name(), "worker: its Node object was not deleted: %v", err)
 		}
 	}
 	return nil

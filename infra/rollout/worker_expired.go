@@ -13,7 +13,7 @@ import (
 // expired certificate lasts until client-go checks its files again, minutes later. Pods are not
 // affected.
 func (o *workerOperation) restartExpired(ctx context.Context) error {
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
 		units := o.expired(m)
 		if len(units) == 0 {
 			return nil
@@ -25,11 +25,11 @@ func (o *workerOperation) restartExpired(ctx context.Context) error {
 
 // expired returns the units of a worker's programs whose certificates had expired when the machine
 // was observed. Each program has one certificate, of its own name.
-func (o *workerOperation) expired(m *convergence) []string {
+func (o *workerOperation) expired(m *Machine) []string {
 	var units []string
-	for _, s := range m.want.Certificates {
-		content, _ := m.seen.Content(s.CertPath)
-		if end, err := pki.Expiry(content); err == nil && o.fleet.Now().After(end) {
+	for _, s := range m.Want.Certificates {
+		content, _ := m.Seen.Content(s.CertPath)
+		if end, err := pki.Expiry(content); err == nil && o.Fleet.Now().After(end) {
 			units = append(units, s.Name+".service")
 		}
 	}

@@ -18,7 +18,7 @@ func (o *workerOperation) successorsAnswer(ctx context.Context, superseded []fle
 	return fleet.Each(ctx, superseded, func(ctx context.Context, t fleet.Target) error {
 		ctx, cancel := fleet.Observing(ctx)
 		defer cancel()
-		if err := o.byName(t.Name()).Remote.Ping(ctx); err != nil {
+		if err := o.ByName(t.Name()).Remote.Ping(ctx); err != nil {
 			return &fleet.StepError{Machine: t.Name(), Step: fmt.Sprintf("take the place of the machine at %s, where nothing has been changed", t.Host.Address), Err: err}
 		}
 		return nil
@@ -27,7 +27,7 @@ func (o *workerOperation) successorsAnswer(ctx context.Context, superseded []fle
 
 // removeNodes removes nodes that are no longer wanted, or whose names other machines get: it drains them if
 // their kubelet runs, deletes their Node objects and removes the role from their machines.
-func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leavers []fleet.Target) error {
+func (o *workerOperation) removeNodes(ctx context.Context, leavers []fleet.Target) error {
 	if len(leavers) == 0 {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leaver
 	reasons := o.withoutKubelet(ctx, leavers, nodes)
 	for _, n := range nodes {
 		// The machine that gets its name is no node before it has left.
-		if !others && o.byName(n.Name) != nil && reasons[n.Name] == nil {
+		if !others && o.ByName(n.Name) != nil && reasons[n.Name] == nil {
 			reasons[n.Name] = errors.New("there is no other node to which they could go")
 		}
 	}
@@ -54,7 +54,7 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leaver
 	}
 	group, evicting := errgroup.WithContext(ctx)
 	for name, why := range reasons {
-		o.fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
+		o.Fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
 		// No kubelet ends these pods; what matters is that their replacements start elsewhere.
 		group.Go(func() error { _ = o.api.Drain(evicting, name, fleet.EvictBudget, nil); return nil })
 	}
@@ -69,11 +69,12 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leaver
 		}
 	}
 	// The kubelet stops first: while it runs it would register its node again.
-	if err := o.removeTargets(ctx, prior, leavers); err != nil {
+	if err := o.RemoveTargets(ctx, leavers); err != nil {
 		return err
 	}
+	kept := o.Kept()
 	for _, t := range leavers {
-		if !slices.Contains(o.kept, t.Name()) && !slices.Contains(o.kept, t.Former().Name()) {
+		if !slices.Contains(kept, t.Name()) && !slices.Contains(kept, t.Former().Name()) {
 			continue
 		}
 		taken = append(taken, t.Name())
@@ -81,7 +82,7 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers, leaver
 			return err
 		}
 	}
-	return o.deleteNodes(ctx, withoutTargets(leavers, taken))
+	return o.deleteNodes(ctx, fleet.Except(leavers, taken))
 }
 
 func isOne(targets []fleet.Target, n kube.Node) bool {
@@ -94,7 +95,7 @@ func (o *workerOperation) taken(leavers []fleet.Target, nodes []kube.Node) []str
 	var out []string
 	for _, t := range leavers {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == t.Name() })
-		if i >= 0 && o.byName(t.Name()) != nil && nodes[i].InternalIP != t.Node.PrivateIP.String() {
+		if i >= 0 && o.ByName(t.Name()) != nil && nodes[i].InternalIP != t.Node.PrivateIP.String() {
 			out = append(out, t.Name())
 		}
 	}
@@ -104,7 +105,7 @@ func (o *workerOperation) taken(leavers []fleet.Target, nodes []kube.Node) []str
 // withoutKubelet returns the nodes without a kubelet that could end pods, and why: the node is not
 // ready, or its machine does not answer or another one answers, which the API server may not have noticed yet.
 func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
-	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
+	return fleet.EachAll(ctx, o.Fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
 		if i < 0 {
 			return nil
@@ -112,7 +113,7 @@ func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Ta
 		if !nodes[i].Ready {
 			return fmt.Errorf("its node is not ready: %s", nodes[i].Reason)
 		}
-		if err := m.Remote.Ping(ctx); fleet.Unreachable(err) || replaced(err) {
+		if err := m.Remote.Ping(ctx); fleet.Unreachable(err) || fleet.Replaced(err) {
 			return err
 		}
 		return nil

@@ -6,6 +6,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
+// The actions that only workers have.
+var (
+	// actionReload applies changes of lists that units take over while they keep what they have set up.
+	actionReload = Action{Name: "reload"}
+	// actionDrainRoll is ActionRoll between draining and uncordoning a node.
+	actionDrainRoll = Action{Name: "drain, apply, uncordon", Disturbs: true}
+)
+
 // workerFacts is everything that decides a worker's place in a roll-out.
 type workerFacts struct {
 	name      string
@@ -30,7 +38,7 @@ func planWorkers(workers []workerFacts) Plan {
 			rank[w.name] = 1
 		}
 		if w.reachable && w.running && w.reloads {
-			reloads = append(reloads, Step{Machine: w.name, Action: ActionReload})
+			reloads = append(reloads, Step{Machine: w.name, Action: actionReload})
 		}
 		switch {
 		case !w.reachable:
@@ -38,7 +46,7 @@ func planWorkers(workers []workerFacts) Plan {
 			first = append(first, Step{Machine: w.name, Action: ActionInstall, Why: "kubelet is not running"})
 		case !w.changes:
 		case w.drain:
-			rolls = append(rolls, Step{Machine: w.name, Action: ActionDrainRoll, Gate: fleet.GateOthers, Then: fleet.GateNodeReady})
+			rolls = append(rolls, Step{Machine: w.name, Action: actionDrainRoll, Gate: fleet.GateOthers, Then: fleet.GateNodeReady})
 		case w.rolls:
 			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateNodeReady})
 		default:
@@ -46,5 +54,5 @@ func planWorkers(workers []workerFacts) Plan {
 		}
 	}
 	slices.SortStableFunc(rolls, func(a, b Step) int { return rank[a.Machine] - rank[b.Machine] })
-	return Plan{}.parallel(reloads...).parallel(first...).parallel(quiet...).parallel(rolls...)
+	return Plan{}.Parallel(reloads...).Parallel(first...).Parallel(quiet...).Parallel(rolls...)
 }

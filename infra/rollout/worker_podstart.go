@@ -36,8 +36,8 @@ func readRuns(ctx context.Context, m *fleet.Machine) (nodeRuns, error) {
 
 // proof is the note on a node on which a pod has started: the starts of the units, and the digest
 // of all public files and programs.
-func (x nodeRuns) proof(m *convergence) string {
-	files, _ := json.Marshal(fileDigests(m.want.State)) // a map of strings, written in order
+func (x nodeRuns) proof(m *Machine) string {
+	files, _ := json.Marshal(FileDigests(m.Want.State)) // a map of strings, written in order
 	return fmt.Sprintf("%s:%x", x.units, sha256.Sum256(files))
 }
 
@@ -49,7 +49,7 @@ func (x nodeRuns) proves(note string) bool { return strings.HasPrefix(note, x.un
 // since: an earlier operation failed or was interrupted there, or the machine was rebooted. It also notes
 // which nodes are Ready.
 func (o *workerOperation) findUnproven(ctx context.Context) error {
-	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
+	running := slices.DeleteFunc(o.Reachable(), func(m *Machine) bool { return !m.Running(component.KubeletUnit) })
 	if len(running) == 0 {
 		return nil
 	}
@@ -57,14 +57,16 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return fleet.Each(ctx, running, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, running, func(ctx context.Context, m *Machine) error {
 		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
 		}
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
-		m.ready = i >= 0 && nodes[i].Ready
-		m.unproven = i < 0 || !runs.proves(nodes[i].Proven)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.ready[m.Name()] = i >= 0 && nodes[i].Ready
+		o.unproven[m.Name()] = i < 0 || !runs.proves(nodes[i].Proven)
 		return nil
 	})
 }
@@ -73,11 +75,11 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 // change, where that is not known. Those nodes may already have the change that the others are
 // about to get.
 func (o *workerOperation) proveOthers(ctx context.Context) error {
-	settled := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.unproven || len(m.changes) > 0 })
+	settled := slices.DeleteFunc(o.Reachable(), func(m *Machine) bool { return !o.unproven[m.Name()] || len(m.Changes) > 0 })
 	if len(settled) == 0 {
 		return nil
 	}
-	return fleet.Each(ctx, settled, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, settled, func(ctx context.Context, m *Machine) error {
 		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
@@ -97,7 +99,7 @@ func nodeError(ctx context.Context, m *fleet.Machine, err error) error {
 
 // prove starts a pod on the machine's node, unless one has started there with the current units,
 // programs and files. On a full node it tests and notes nothing.
-func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRuns) error {
+func (o *workerOperation) prove(ctx context.Context, m *Machine, runs nodeRuns) error {
 	note := runs.proof(m)
 	if nodes, err := o.api.Nodes(ctx, m.Name()); err == nil && len(nodes) == 1 && nodes[0].Proven == note {
 		return nil
@@ -105,7 +107,7 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 	err := o.api.Try(ctx, kube.Trial{
 		// A node that was Ready has had a network. After a change from the bridge it needs another one, and stays
 		// Ready for some seconds without.
-		Node: m.Name(), Image: o.want.Spec.Containerd.Sandbox(), HostNetwork: o.want.Spec.CNI.Network == component.CNINone && !m.ready,
+		Node: m.Name(), Image: o.want.Spec.Containerd.Sandbox(), HostNetwork: o.want.Spec.CNI.Network == component.CNINone && !o.ready[m.Name()],
 		Abort: m.Watch(component.KubeletUnit),
 		Refused: func(ctx context.Context, err error) {
 			m.Say("node: uncordoned early, because an admission webhook may need a pod there: %v", err)

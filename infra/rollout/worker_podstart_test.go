@@ -18,8 +18,8 @@ import (
 )
 
 func TestNodeProof(t *testing.T) {
-	with := func(content string) *convergence {
-		return &convergence{want: component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/a", Content: []byte(content)}}}}}
+	with := func(content string) *Machine {
+		return &Machine{Want: component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/a", Content: []byte(content)}}}}}
 	}
 	runs := nodeRuns{boot: "b", units: "1.2"}
 	note := runs.proof(with("x"))
@@ -48,9 +48,11 @@ func TestGateConditions(t *testing.T) {
 		{component.CNINone, []bool{false, false}, true, "a network that nobody has installed yet"},
 		{component.CNINone, []bool{true, false}, false, "a network that works on one node"},
 	} {
-		o := &workerOperation{operation: &operation{}, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
+		o := &workerOperation{Operation: &Operation{}, ready: map[string]bool{}, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
 		for n, ready := range tt.ready {
-			o.machines = append(o.machines, &convergence{ready: ready, Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: string(rune('a' + n))}}}})
+			m := &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: string(rune('a' + n))}}}
+			o.ready[m.Name()] = ready
+			o.Machines = append(o.Machines, &Machine{Machine: m})
 		}
 		got := o.gateConditions(map[string]bool{"a": true})
 		if len(got) != 1 || got[0].Name != "b" || got[0].Registered != tt.registered {
@@ -95,8 +97,8 @@ func TestProveNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := &workerOperation{operation: &operation{fleet: s.Fleet}, api: c, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
-		m := &convergence{ready: tt.ready, Machine: s.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
+		o := &workerOperation{Operation: &Operation{Fleet: s.Fleet}, api: c, ready: map[string]bool{"worker-0": tt.ready}, want: Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
+		m := &Machine{Machine: s.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
 		if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +131,8 @@ func TestProveFullNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &workerOperation{operation: &operation{fleet: s.Fleet}, api: c}
-	m := &convergence{Machine: s.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
+	o := &workerOperation{Operation: &Operation{Fleet: s.Fleet}, api: c}
+	m := &Machine{Machine: s.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
 	if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
 		t.Fatal(err)
 	}

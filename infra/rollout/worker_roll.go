@@ -57,7 +57,7 @@ func restartsAny(changes []host.Change) bool {
 // disturbsPods reports whether changes need a drained node: containerd restarts, or the kubelet's
 // program is replaced.
 func disturbsPods(changes []host.Change) bool {
-	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
+	return Restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
 		return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.KubeletUnit)
 	})
 }
@@ -66,8 +66,8 @@ func disturbsPods(changes []host.Change) bool {
 // MaxUnavailable at a time. The next step begins as soon as one is done. After a failure no step
 // begins, and those in progress are finished.
 func (o *workerOperation) carryOut(ctx context.Context, stage Stage) error {
-	if !stage[0].Action.disturbs() {
-		return o.stages(ctx, Plan{stage}, o.step)
+	if !stage[0].Action.Disturbs {
+		return o.Stages(ctx, Plan{stage}, o.step)
 	}
 	var (
 		group  errgroup.Group
@@ -99,7 +99,7 @@ func (o *workerOperation) carryOut(ctx context.Context, stage Stage) error {
 		})
 	}
 	_ = group.Wait() // the errors are collected above
-	return stopped(errors.Join(errs...), begun, stage)
+	return Stopped(errors.Join(errs...), begun, stage)
 }
 
 // roll takes one node down and up again, once all other nodes not taken down are healthy.
@@ -107,12 +107,12 @@ func (o *workerOperation) roll(ctx context.Context, s Step, taken map[string]boo
 	if err := o.gate(ctx, s, taken); err != nil {
 		return err
 	}
-	o.fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
-	return o.step(ctx, o.byName(s.Machine), s)
+	o.Fleet.Say(s.Machine, "%s: %s", workerName, s.Action)
+	return o.step(ctx, o.ByName(s.Machine), s)
 }
 
-func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) error {
-	if s.Action == ActionDrainRoll {
+func (o *workerOperation) step(ctx context.Context, m *Machine, s Step) error {
+	if s.Action == actionDrainRoll {
 		if err := o.drain(ctx, m.Name()); err != nil {
 			o.uncordonNode(ctx, m.Name())
 			return &fleet.StepError{Machine: m.Name(), Step: "drain", Err: err,
@@ -120,17 +120,17 @@ func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) erro
 		}
 	}
 	if s.Action == ActionInstall {
-		return o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
+		return o.Apply(ctx, m, m.Changes) // downloads too; systemd bounds the starts
 	}
-	changes := m.changes
-	if s.Action == ActionReload {
-		changes, _ = splitReloads(m.state.Units, m.changes)
+	changes := m.Changes
+	if s.Action == actionReload {
+		changes, _ = splitReloads(m.State.Units, m.Changes)
 	}
-	if err := o.applyWithin(ctx, m, changes, fleet.NodeBudget, component.KubeletUnit); err != nil {
+	if err := o.ApplyWithin(ctx, m, changes, fleet.NodeBudget, component.KubeletUnit); err != nil {
 		return err
 	}
 	if s.Then == fleet.GateNodeReady {
-		return o.nodesReady(ctx, []*convergence{m})
+		return o.nodesReady(ctx, []*Machine{m})
 	}
 	return nil
 }
@@ -139,8 +139,8 @@ func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) erro
 // somebody else's, which may not be installed yet, that is asked for once one of them is.
 func (o *workerOperation) gateConditions(taken map[string]bool) []kube.NodeCondition {
 	var out []kube.NodeCondition
-	networked := slices.ContainsFunc(o.machines, func(m *convergence) bool { return m.ready })
-	for _, m := range o.reachable() {
+	networked := slices.ContainsFunc(o.Machines, func(m *Machine) bool { return o.ready[m.Name()] })
+	for _, m := range o.Reachable() {
 		if !taken[m.Name()] {
 			c := o.want.condition(m.Node)
 			c.Registered = c.Registered && !networked
@@ -172,8 +172,8 @@ func (o *workerOperation) drain(ctx context.Context, node string) error {
 	if timeout == 0 {
 		timeout = fleet.DefaultDrainTimeout
 	}
-	o.fleet.Say(node, "worker: draining")
-	return o.api.Drain(ctx, node, timeout, func(line string) { o.fleet.Say(node, "%s", line) })
+	o.Fleet.Say(node, "worker: draining")
+	return o.api.Drain(ctx, node, timeout, func(line string) { o.Fleet.Say(node, "%s", line) })
 }
 
 // uncordonNode uncordons a node that could not be drained; nothing on it was changed.
@@ -181,6 +181,6 @@ func (o *workerOperation) uncordonNode(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	if err := o.api.Uncordon(ctx, node); err != nil {
-		o.fleet.Say(node, "worker: could not be uncordoned: %v", err)
+		o.Fleet.Say(node, "worker: could not be uncordoned: %v", err)
 	}
 }

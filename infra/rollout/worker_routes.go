@@ -32,10 +32,10 @@ func (x Workers) untilGone(prior Workers, leavers []fleet.Target) (Workers, bool
 
 // wantInstead makes a pool with other settings the wanted one.
 func (o *workerOperation) wantInstead(x Workers) error {
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		var err error
-		if m.want, err = component.Worker(x.Spec, m.Node); err != nil {
-			return fmt.Errorf("%s on %s: %w", o.role.name, m.Name(), err)
+		if m.Want, err = component.Worker(x.Spec, m.Node); err != nil {
+			return fmt.Errorf("%s on %s: %w", workerName, m.Name(), err)
 		}
 	}
 	o.want = x
@@ -45,7 +45,7 @@ func (o *workerOperation) wantInstead(x Workers) error {
 // convergeAndLeave brings the pool to the wanted state and removes nodes that leave. The routes to these go last.
 func (o *workerOperation) convergeAndLeave(ctx context.Context, prior Workers) error {
 	x := o.want
-	leavers := fleet.Leaving(x.Targets, prior.Targets)
+	leavers := fleet.Leaving(x.Targets, o.Prior.Targets)
 	meanwhile, kept := x.untilGone(prior, leavers)
 	if kept {
 		if err := o.wantInstead(meanwhile); err != nil {
@@ -55,7 +55,7 @@ func (o *workerOperation) convergeAndLeave(ctx context.Context, prior Workers) e
 	if err := o.converge(ctx); err != nil {
 		return err
 	}
-	if err := o.removeNodes(ctx, prior, leavers); err != nil || !kept {
+	if err := o.removeNodes(ctx, leavers); err != nil || !kept {
 		return err
 	}
 	if err := o.wantInstead(x); err != nil {

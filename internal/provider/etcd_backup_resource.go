@@ -210,11 +210,13 @@ func etcdBackupSpec(ctx context.Context, d *providerData, m *etcdBackupModel, di
 // setNewestSnapshot sets what a refresh or an apply has seen of snapshots. What no machine knows
 // stays as it was.
 func setNewestSnapshot(ctx context.Context, d *providerData, m *etcdBackupModel, report *rollout.Report) {
-	switch {
-	case report == nil:
+	if report == nil {
 		m.Newest = snapshotRef.Unknown()
-	case report.Snapshots != nil:
-		m.Newest = snapshotValue(ctx, report.Snapshots.Newest, d.now())
+		return
+	}
+	switch known := rollout.SnapshotsIn(*report); {
+	case known != nil:
+		m.Newest = snapshotValue(ctx, known.Newest, d.now())
 	case m.Newest.IsUnknown():
 		m.Newest = snapshotValue(ctx, nil, d.now())
 	}

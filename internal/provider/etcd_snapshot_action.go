@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
 // etcdSnapshotAction takes a snapshot when Terraform (1.14 or later) is asked to.
@@ -55,7 +57,7 @@ func (a *etcdSnapshotAction) Invoke(ctx context.Context, req action.InvokeReques
 		resp.Diagnostics.AddAttributeError(tf.Path("hosts"), "Missing hosts", "A snapshot is taken on a machine of an etcd member: name at least one.")
 		return
 	}
-	taken, err := a.data.engine(ctx).TakeSnapshot(ctx, targets)
+	taken, err := rollout.TakeSnapshot(ctx, a.data.fleet(ctx).Machines(targets))
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot take a snapshot of etcd", err)
 		return

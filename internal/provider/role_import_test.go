@@ -120,21 +120,7 @@ func buildObject(t *testing.T, described resource.SchemaResponse, config values)
 	return build(described.Schema.Type().TerraformType(t.Context()), with(values{}, config))
 }
 
-func firstNode(r rollout.Role) component.Node {
-	switch r := r.(type) {
-	case rollout.Etcd:
-		return r.Targets[0].Node
-	case rollout.ControlPlane:
-		return r.Targets[0].Node
-	case rollout.Workers:
-		return r.Targets[0].Node
-	case rollout.LoadBalancer:
-		return r.Targets[0].Node
-	case rollout.EtcdBackup:
-		return r.Targets[0].Node
-	}
-	return component.Node{}
-}
+func firstNode(r rollout.Role) component.Node { return r.Definition().Targets[0].Node }
 
 // foundOn returns what is read from a machine with the given files.
 func foundOn(t *testing.T, m component.Machine) component.Found {

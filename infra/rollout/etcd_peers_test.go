@@ -17,23 +17,29 @@ func TestNeedsPeers(t *testing.T) {
 	rules := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/k8s-etcd-firewall.nft", Problem: finding.Content}}
 	gone := host.Change{Finding: finding.Finding{Kind: finding.Unit, Target: "k8s-etcd-firewall.service", Problem: finding.NotWanted}}
 	other := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/systemd/system/etcd.service", Problem: finding.Content}}
+	words := func(n *Need) string {
+		if n == nil {
+			return "nothing"
+		}
+		return fmt.Sprint(*n)
+	}
 	for name, tt := range map[string]struct {
 		changes []host.Change // of each member; the last one is new
 		want    string
 	}{
-		"alone":                         {[]host.Change{other}, "[]"},
-		"no rules":                      {[]host.Change{other, other, other}, "[{the other etcd members [10.240.0.10:2380 10.240.0.11:2380] 1}]"},
-		"rules of one change":           {[]host.Change{rules, other, other, other, other}, "[{the other etcd members [10.240.0.11:2380 10.240.0.12:2380 10.240.0.13:2380] 1}]"},
-		"rules of all old ones":         {[]host.Change{rules, rules, rules, rules, rules}, "[]"},
-		"rules that go":                 {[]host.Change{gone, other, other}, "[]"},
-		"its own rules change for none": {[]host.Change{other, other, rules}, "[{the other etcd members [10.240.0.10:2380 10.240.0.11:2380] 1}]"},
+		"alone":                         {[]host.Change{other}, "nothing"},
+		"no rules":                      {[]host.Change{other, other, other}, "{the other etcd members [10.240.0.10:2380 10.240.0.11:2380] 1}"},
+		"rules of one change":           {[]host.Change{rules, other, other, other, other}, "{the other etcd members [10.240.0.11:2380 10.240.0.12:2380 10.240.0.13:2380] 1}"},
+		"rules of all old ones":         {[]host.Change{rules, rules, rules, rules, rules}, "nothing"},
+		"rules that go":                 {[]host.Change{gone, other, other}, "nothing"},
+		"its own rules change for none": {[]host.Change{other, other, rules}, "{the other etcd members [10.240.0.10:2380 10.240.0.11:2380] 1}"},
 	} {
-		o := &operation{}
+		o := &etcdOperation{Operation: &Operation{}}
 		for i, c := range tt.changes {
 			n := component.Node{Name: fmt.Sprintf("m%d", i), PrivateIP: netip.AddrFrom4([4]byte{10, 240, 0, byte(10 + i)})}
-			o.machines = append(o.machines, &convergence{Machine: &fleet.Machine{Target: fleet.Target{Node: n}}, changes: []host.Change{c}})
+			o.Machines = append(o.Machines, &Machine{Machine: &fleet.Machine{Target: fleet.Target{Node: n}}, Changes: []host.Change{c}})
 		}
-		if got := fmt.Sprint(needsPeers(o, o.machines[len(o.machines)-1])); got != tt.want {
+		if got := words(o.needsPeers(o.Machines[len(o.Machines)-1])); got != tt.want {
 			t.Errorf("%s: %s, wanted %s", name, got, tt.want)
 		}
 	}

@@ -97,16 +97,16 @@ func TestSuperseded(t *testing.T) {
 			if tt.away {
 				former.Leave()
 			}
-			base, err := (&Engine{Fleet: s.Fleet}).newOperation(want, Record{Machines: map[string]MachineRecord{"worker-0": {}}})
+			base, err := NewOperation(s.Fleet, want, prior, Record{Machines: map[string]MachineRecord{"worker-0": {}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer base.access.Close()
+			defer base.Access.Close()
 			o, err := want.operate(t.Context(), base)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := o.removeNodes(t.Context(), prior, fleet.Superseded(want.Targets, prior.Targets)); err != nil {
+			if err := o.removeNodes(t.Context(), fleet.Superseded(want.Targets, prior.Targets)); err != nil {
 				t.Fatal(err)
 			}
 			mu.Lock()
@@ -114,7 +114,7 @@ func TestSuperseded(t *testing.T) {
 			if !slices.Equal(slices.Compact(done), tt.want) {
 				t.Errorf("done: %q, wanted %q", done, tt.want)
 			}
-			rec := o.result()
+			rec := o.Record()
 			if _, kept := rec.Machines["worker-0"]; !kept {
 				t.Error("the record of the machine that has the name was dropped")
 			}
@@ -122,84 +122,6 @@ func TestSuperseded(t *testing.T) {
 				t.Errorf("left over: %v, wanted %q", rec.Left, tt.left)
 			}
 		})
-	}
-}
-
-// TestSupersededElsewhere: other roles leave a machine whose name another one gets too, and not the one that
-// gets it. A former member of etcd is asked, as one that leaves, before its data is deleted.
-func TestSupersededElsewhere(t *testing.T) {
-	t.Parallel()
-	s := fleettest.NewAPIServers(t, fleettest.Serves)
-	var mu sync.Mutex
-	var removed []string
-	machine := func(what string) *remotetest.Machine {
-		return remotetest.New(t, "lb-0", func(script string) (string, int) {
-			if strings.Contains(script, "remove_units") {
-				mu.Lock()
-				defer mu.Unlock()
-				removed = append(removed, what)
-			}
-			return "", 0
-		})
-	}
-	at := func(m *remotetest.Machine, ip string) []fleet.Target {
-		return []fleet.Target{{Host: m.Host, Node: component.Node{Name: "lb-0", PrivateIP: netip.MustParseAddr(ip)}}}
-	}
-	former, next := at(machine("the former"), "192.0.2.20"), at(machine("the next"), "192.0.2.21")
-	x := LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: component.Cluster{Name: "demo", PKI: s.API.PKI},
-		Backends: []component.Node{{Name: "controller-0", PrivateIP: netip.MustParseAddr("192.0.2.10")}}}}
-	o, err := (&Engine{Fleet: s.Fleet}).newOperation(x.with(next), Record{Machines: map[string]MachineRecord{"lb-0": {}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.access.Close()
-	if err := o.removeLeaving(t.Context(), x.with(former)); err != nil || !slices.Equal(removed, []string{"the former"}) || len(o.result().Machines) != 1 {
-		t.Errorf("removed from %q, %v, record %v", removed, err, o.result())
-	}
-
-	e := Etcd{Targets: next}.operate(&operation{fleet: s.Fleet}, Etcd{Targets: former})
-	if len(e.leavers) > 0 || len(e.former) != 1 || e.former[0].Name() != "lb-0 at 127.0.0.1" {
-		t.Errorf("leavers %v, former members %v", namesOf(e.leavers), namesOf(e.former))
-	}
-	err = e.guardCopies(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "delete the data of etcd on lb-0 at 127.0.0.1") {
-		t.Errorf("the data of the former member may be deleted without asking: %v", err)
-	}
-}
-
-// TestLeftoverOfAName: a machine that was left over stays so when another machine gets its name, and is none
-// when it is wanted again under any name.
-func TestLeftoverOfAName(t *testing.T) {
-	t.Parallel()
-	s := fleettest.NewAPIServers(t, fleettest.Serves)
-	removed := 0
-	away := remotetest.New(t, "worker-1", func(script string) (string, int) {
-		if strings.Contains(script, "remove_units") {
-			removed++
-		}
-		return "", 0
-	})
-	other := remotetest.New(t, "worker-1", nil)
-	at := func(name string, m *remotetest.Machine) fleet.Target {
-		return fleet.Target{Host: m.Host, Node: component.Node{Name: name}}
-	}
-	rec := Record{Left: map[string]Leftover{"worker-1": {Target: at("worker-1", away)}}}
-	start := func(wanted fleet.Target) *operation {
-		return &operation{fleet: s.Fleet, role: role{name: "worker"}, record: rec.clone(), machines: []*convergence{{Machine: s.Fleet.Machine(wanted)}}}
-	}
-	away.Leave()
-	o := start(at("worker-1", other))
-	if err := o.removeLeft(t.Context()); err != nil || o.result().Left["worker-1 at 127.0.0.1"].Target.Name() == "" || len(o.result().Left) != 1 {
-		t.Errorf("while it is away: %v, %v", err, o.result().Left)
-	}
-	away.Return()
-	o = start(at("worker-7", away))
-	if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) > 0 || removed > 0 {
-		t.Errorf("wanted under another name: %v, %v, removed %d times", err, o.result().Left, removed)
-	}
-	o = start(at("worker-1", other))
-	if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) > 0 || removed != 1 {
-		t.Errorf("when it is back: %v, %v, removed %d times", err, o.result().Left, removed)
 	}
 }
 
@@ -217,12 +139,12 @@ func TestSuccessorIsSilent(t *testing.T) {
 	was := fleet.Target{Host: former.Host, Node: node}
 	node.PrivateIP = netip.MustParseAddr("192.0.2.21")
 	prior, want := poolOf(t, s.API.PKI, was), poolOf(t, s.API.PKI, fleet.Target{Host: next.Host, Node: node})
-	base, err := (&Engine{Fleet: s.Fleet}).newOperation(want, Record{})
+	base, err := NewOperation(s.Fleet, want, prior, Record{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer base.access.Close()
-	err = want.apply(t.Context(), base, prior)
+	defer base.Access.Close()
+	err = want.Apply(t.Context(), base, prior)
 	if err == nil || !strings.Contains(err.Error(), "take the place of the machine at "+was.Host.Address+", where nothing has been changed") {
 		t.Error(err)
 	}
