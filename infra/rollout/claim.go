@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -22,19 +21,6 @@ import (
 
 // newClaim returns a claim that no record has.
 func newClaim() string { return strings.ToLower(rand.Text()) }
-
-// claimPath is the file on a machine that says whose the role is there.
-func (r Definition) claimPath() string {
-	return "/var/lib/k8s-from-scratch/claims/" + strings.ReplaceAll(r.Name, " ", "-")
-}
-
-// claimed is the wanted state of the claim on every machine; empty without a claim.
-func (o *Operation) claimed() desired.State {
-	if o.record.Claim == "" {
-		return desired.State{}
-	}
-	return desired.State{Files: []desired.File{{Path: o.role.claimPath(), Mode: 0o644, Content: []byte(o.record.Claim + "\n")}}}
-}
 
 // writeClaims claims every machine that could be reached. It comes last: until the role is what
 // this record says, the former one may still remove it. If the former one did so meanwhile, that is

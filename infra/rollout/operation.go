@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
@@ -202,26 +201,10 @@ func (o *Operation) forget(name string) {
 	delete(o.record.Machines, name)
 }
 
-// Prepare does what can be done before anything is stopped: it downloads, and rehearses units with
-// their new settings.
-func (o *Operation) Prepare(ctx context.Context, plan Plan) error {
-	if err := o.prefetch(ctx); err != nil {
-		return err
+// claimed is the wanted state of the claim on every machine; empty without a claim.
+func (o *Operation) claimed() desired.State {
+	if o.record.Claim == "" {
+		return desired.State{}
 	}
-	return o.rehearse(ctx, plan)
-}
-
-// prefetch downloads what machines will need and installs packages, before anything is stopped and
-// before any deadline starts.
-func (o *Operation) prefetch(ctx context.Context) error {
-	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
-		if err := o.InstallPackages(ctx, m); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(m.Changes, func(c host.Change) bool { return c.Kind == finding.Binary }) {
-			return nil
-		}
-		m.Say("%s: downloading ahead", o.role.Name)
-		return withAdvice(m.Target, host.Prefetch(ctx, m.Remote, m.State, m.known()))
-	})
+	return desired.State{Files: []desired.File{{Path: o.role.claimPath(), Mode: 0o644, Content: []byte(o.record.Claim + "\n")}}}
 }

@@ -23,7 +23,7 @@ func TestStopped(t *testing.T) {
 		want        string
 	}{
 		{"at the end", roll(ActionRoll, "a", "b"), nil, "machine b: it failed"},
-		{"half way", roll(ActionRoll, "a", "b"), append(roll(ActionRoll, "c", "d"), roll(actionRollManagers, "a", "b", "c", "d")...),
+		{"half way", roll(ActionRoll, "a", "b"), append(roll(ActionRoll, "c", "d"), roll(Action{Name: "apply to managers", Disturbs: true}, "a", "b", "c", "d")...),
 			"machine b: it failed\nthe roll stopped there; not touched: c, d. Remove the cause and apply again: the roll continues from there"},
 		{"what is left disturbs nobody", roll(ActionInstall, "b"), roll(ActionQuiet, "c"), "machine b: it failed"},
 	} {

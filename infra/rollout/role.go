@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -113,4 +114,9 @@ func FileDigests(s desired.State) map[string]string {
 		}
 	}
 	return out
+}
+
+// claimPath is the file on a machine that says whose the role is there.
+func (r Definition) claimPath() string {
+	return "/var/lib/k8s-from-scratch/claims/" + strings.ReplaceAll(r.Name, " ", "-")
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -425,7 +426,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if r.role.observed != nil {
 		r.role.observed(ctx, r.data, &state, &report)
 	}
-	r.keepContents(ctx, req.Private, resp.Private, rollout.Contents(report), &resp.Diagnostics)
+	r.keepContents(ctx, req.Private, resp.Private, etcdcluster.Contents(report), &resp.Diagnostics)
 	if len(report.Record.Machines) > 0 || hadLeft {
 		// Keep what the report adds for machines without a record, as after an import.
 		rec.Record = report.Record
