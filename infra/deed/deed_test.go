@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/unit"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -103,10 +105,13 @@ func (f runnerFunc) Run(ctx context.Context, cmd remote.Command) (remote.Output,
 
 // TestRehearsalScript checks that the calls follow the functions.
 func TestRehearsalScript(t *testing.T) {
-	script := rehearsalScript("/run/k8s-rehearsal/x", []Trial{
-		{Unit: "a.service", Program: "/bin/a", File: []byte("[Service]\nExecStart=/bin/a\n\n")},
-		{Unit: "b.service", Program: "/tmp/b", Archive: "/var/archive", Member: "bin/b", File: []byte("[Service]\n")},
+	script, err := rehearsalScript("/run/k8s-rehearsal/x", []Trial{
+		{Unit: "a.service", Program: "/bin/a", Options: []*unit.UnitOption{unit.NewUnitOption("Service", "ExecStart", "/bin/a")}},
+		{Unit: "b.service", Program: "/tmp/b", Archive: "/var/archive", Member: "bin/b"},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := scripts.ReadFile("rehearse.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -115,13 +120,37 @@ func TestRehearsalScript(t *testing.T) {
 	if before != "set -- '/run/k8s-rehearsal/x' 'k8s-rehearsal-'\n" {
 		t.Errorf("before: %q", before)
 	}
-	want := "begin\nrehearse 'a.service' '/bin/a' <<'END OF UNIT'\n[Service]\nExecStart=/bin/a\nEND OF UNIT\n" +
-		"unpack '/var/archive' 'bin/b' '/tmp/b'\nrehearse 'b.service' '/tmp/b' <<'END OF UNIT'\n[Service]\nEND OF UNIT\nfinish\n"
-	if calls != want {
-		t.Errorf("calls:\n%s\nwanted:\n%s", calls, want)
+	first, second, _ := strings.Cut(calls, "unpack ")
+	for _, part := range []struct{ script, begin, end string }{
+		{first, "begin\nrehearse 'a.service' '/bin/a' <<'END OF UNIT'\n[Service]\nExecStart=/bin/a\nType=oneshot\n", "\nEND OF UNIT\n"},
+		{second, "'/var/archive' 'bin/b' '/tmp/b'\nrehearse 'b.service' '/tmp/b' <<'END OF UNIT'\n[Service]\nType=oneshot\n", "\nEND OF UNIT\nfinish\n"},
+	} {
+		if !strings.HasPrefix(part.script, part.begin) || !strings.HasSuffix(part.script, part.end) {
+			t.Errorf("calls:\n%s\nwanted:\n%s...%s", part.script, part.begin, part.end)
+		}
+	}
+	for _, option := range []string{"PrivateNetwork=yes", "ProtectSystem=strict", "BindReadOnlyPaths=/run/k8s-rehearsal/x/etc:/etc", "StandardOutput=file:/run/k8s-rehearsal/x/a.service.log"} {
+		if !strings.Contains(first, "\n"+option+"\n") {
+			t.Errorf("not sandboxed by %s:\n%s", option, first)
+		}
 	}
 	if !bytes.HasSuffix(text, []byte("\n")) {
 		t.Error("the functions do not end with a line")
+	}
+}
+
+// TestRehearsedIn reads the report of a rehearsal.
+func TestRehearsedIn(t *testing.T) {
+	accepted, refused := "kube-scheduler.service 0\nI1 Wrote configuration\n\x00", "kubelet.service 1\nError: no\nit is\n\x00"
+	for report, want := range map[string][]Rehearsed{
+		"":                          nil,
+		"garbage":                   nil,
+		"kubelet.service 226\n\x00": {{"kubelet.service", 226, ""}},
+		accepted + refused:          {{"kube-scheduler.service", 0, "I1 Wrote configuration\n"}, {"kubelet.service", 1, "Error: no\nit is\n"}},
+	} {
+		if got := rehearsedIn(report); !slices.Equal(got, want) {
+			t.Errorf("%q is read as %v, wanted %v", report, got, want)
+		}
 	}
 }
 

@@ -14,6 +14,10 @@ import (
 // PodDisruptionBudget that can never be met.
 const DefaultDrainTimeout = 5 * time.Minute
 
+// RememberFor is how long status and plan remember that a machine could not be reached: longer than
+// one refresh takes for all questions about it.
+const RememberFor = time.Minute
+
 // Time limits of waits. Every wait ends earlier when its condition holds, when the condition can no
 // longer come to hold, or when the caller's context ends. [patience.With] lengthens them.
 const (
@@ -32,6 +36,12 @@ const (
 	// EtcdBudget is how long a member may take from its start to healthy, including a large
 	// snapshot from the leader.
 	EtcdBudget = 2 * time.Minute
+	// EtcdAnswerBudget is how long a cluster whose units run may give no answer (an election, a
+	// start) before it counts as one without quorum.
+	EtcdAnswerBudget = 10 * time.Second
+	// ReachBudget is how long an address may take to answer a machine, if only with a refusal: TCP
+	// sends again after one and after three seconds.
+	ReachBudget = 5 * time.Second
 	// startBudget is how long systemd may take to start a unit, at boot or after the unit has
 	// exited.
 	startBudget = 2 * time.Minute

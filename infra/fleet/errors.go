@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -94,4 +95,23 @@ func List(names []string) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
+}
+
+// RedactPod removes from what a pod's error quotes what looks like a secret.
+func RedactPod(e *kube.PodError) {
+	e.Message = remote.Redact(e.Message)
+	if len(e.Log) > 0 { // a key may be several lines
+		e.Log = strings.Split(remote.Redact(strings.Join(e.Log, "\n")), "\n")
+	}
+}
+
+// CorruptAdvice is what ends the alarm CORRUPT of etcd. The data of the wrong member go first, so that
+// it serves no reads when the alarm has ended.
+const CorruptAdvice = "find the member that differs (etcdctl endpoint hashkv --cluster), stop etcd on its machine and delete /var/lib/etcd/member there, " +
+	"run etcdctl alarm disarm on another one, then apply again: it joins anew with the data of the others. If no two members agree, restore a snapshot"
+
+// Replaced reports whether another machine answers in place of the one that was asked.
+func Replaced(err error) bool {
+	var foreign *remote.HostKeyError
+	return errors.As(err, &foreign)
 }

@@ -101,3 +101,8 @@ func identical(a, b Target, lists ...[]Target) bool {
 	}
 	return !copied(a, lists) || a.Node.PrivateIP.IsValid() && a.Node.PrivateIP == b.Node.PrivateIP
 }
+
+// Except returns targets without those of the given names.
+func Except(targets []Target, names []string) []Target {
+	return slices.DeleteFunc(slices.Clone(targets), func(t Target) bool { return slices.Contains(names, t.Node.Name) })
+}

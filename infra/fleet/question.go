@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // A Question is put to one of several servers that would all give the same answer.
@@ -29,6 +30,13 @@ func QuestionsFor[T any](machines []*Machine, ask func(context.Context, *Machine
 // returns all errors, joined.
 func FirstAnswer[T any](ctx context.Context, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
 	return AskInTurn(ctx, 0, nil, QuestionsFor(machines, ask))
+}
+
+// API is how to reach the API servers of a running cluster.
+type API struct {
+	// Endpoint is https://<host>:6443.
+	Endpoint string
+	PKI      pki.Ref
 }
 
 // AskAPI asks the API servers behind an endpoint while planning. Each attempt uses a new

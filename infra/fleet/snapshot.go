@@ -3,9 +3,12 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 )
 
 // SnapshotBefore takes a snapshot of etcd before a change ("the upgrade of etcd"), on the first of
@@ -48,4 +51,55 @@ func (m *Machine) SnapshotFailed(err error) error {
 	}
 	return &StepError{Machine: m.Name(), Step: "take a snapshot of etcd", Err: err, Unit: component.EtcdBackupUnit,
 		Next: m.SSH("sudo " + component.EtcdBackupProgram + " take")}
+}
+
+// Snapshots is what one machine says of the snapshots of etcd.
+type Snapshots struct {
+	Machine string
+	// At is the location at which it looks: s3://<bucket>/<prefix>.
+	At string
+	// Newest is the newest snapshot that it knows of, nil if there is none.
+	Newest *snapshot.Description
+	// Counted is set if it has read the bucket.
+	Counted bool
+	// Failed is why its last run failed, empty if it did not.
+	Failed string
+	// Err is why it does not know what the bucket has.
+	Err error
+}
+
+// AskSnapshots asks the machine's program what it knows of snapshots. It changes nothing.
+func (m *Machine) AskSnapshots(ctx context.Context) Snapshots {
+	lines, err := deed.AskSnapshots(ctx, m.Remote, component.EtcdBackupProgram)
+	out := ReadSnapshots(m.Name(), lines) // what it said before it was interrupted counts too
+	if err != nil {
+		out.Err = err
+	}
+	return out
+}
+
+// ReadSnapshots reads the lines of the program on a machine.
+func ReadSnapshots(machine, lines string) Snapshots {
+	out := Snapshots{Machine: machine}
+	for line := range strings.Lines(lines) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch name {
+		case "at":
+			out.At = value
+		case "newest":
+			d, err := snapshot.Parse([]byte(value))
+			if err != nil {
+				out.Err = fmt.Errorf("machine %s: %w", machine, err)
+				continue
+			}
+			out.Newest = &d
+		case "count":
+			out.Counted = true
+		case "failed":
+			out.Failed = value
+		case "unknown":
+			out.Err = fmt.Errorf("machine %s: %s", machine, value)
+		}
+	}
+	return out
 }

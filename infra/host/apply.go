@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -176,6 +177,25 @@ func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec 
 	cmd := remote.Command{Name: "prefetch", Script: l.preamble() + applyFunctions + downloadFunctions + s.String(), Sudo: true}
 	_, _, err := runApply(ctx, r, cmd, want, rec, Options{})
 	return err
+}
+
+// PrefetchedProgram returns where the program lies that Prefetch has downloaded for a path of want,
+// before Apply installs it there. If it is in an archive, program is where to unpack member of it; name
+// tells such programs apart. Apply removes what is left there.
+func PrefetchedProgram(want desired.State, installed, name string) (program, archive, member string) {
+	cache := standardLayout().cache
+	for _, b := range want.Binaries {
+		for _, i := range b.Installs {
+			switch {
+			case i.Path != installed:
+			case i.Member == "":
+				return path.Join(cache, b.SHA256), "", ""
+			default:
+				return path.Join(cache, name+".unpacked"), path.Join(cache, b.SHA256), i.Member
+			}
+		}
+	}
+	return installed, "", ""
 }
 
 // limit is how many seconds a script may wait so that it ends before the context does.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -23,24 +22,11 @@ import (
 // newClaim returns a claim that no record has.
 func newClaim() string { return strings.ToLower(rand.Text()) }
 
-// claimPath is the file on a machine that says whose the role is there.
-func (r role) claimPath() string {
-	return "/var/lib/k8s-from-scratch/claims/" + strings.ReplaceAll(r.name, " ", "-")
-}
-
-// claimed is the wanted state of the claim on every machine; empty without a claim.
-func (o *operation) claimed() desired.State {
-	if o.record.Claim == "" {
-		return desired.State{}
-	}
-	return desired.State{Files: []desired.File{{Path: o.role.claimPath(), Mode: 0o644, Content: []byte(o.record.Claim + "\n")}}}
-}
-
 // writeClaims claims every machine that could be reached. It comes last: until the role is what
 // this record says, the former one may still remove it. If the former one did so meanwhile, that is
 // an error.
-func (o *operation) writeClaims(ctx context.Context) error {
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+func (o *Operation) writeClaims(ctx context.Context) error {
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
 		if len(m.claim) == 0 {
 			return nil
 		}
@@ -54,25 +40,25 @@ func (o *operation) writeClaims(ctx context.Context) error {
 		if err := o.observe(ctx, m); err != nil {
 			return err
 		}
-		if len(m.changes) > 0 {
-			return fmt.Errorf("machine %s: another removed the %s from it meanwhile (%s): apply again", m.Name(), o.role.name, m.changes[0].Finding)
+		if len(m.Changes) > 0 {
+			return fmt.Errorf("machine %s: another removed the %s from it meanwhile (%s): apply again", m.Name(), o.role.Name, m.Changes[0].Finding)
 		}
 		return nil
 	})
 }
 
 // claimOn returns the claim on a machine; empty if there is none.
-func (r role) claimOn(ctx context.Context, m *fleet.Machine) (string, error) {
+func (r Definition) claimOn(ctx context.Context, m *fleet.Machine) (string, error) {
 	found, err := host.Read(ctx, m.Remote, []string{r.claimPath()}, nil)
 	if err != nil {
-		return "", fmt.Errorf("reading whose the %s on %s is: %w", r.name, m.Name(), err)
+		return "", fmt.Errorf("reading whose the %s on %s is: %w", r.Name, m.Name(), err)
 	}
 	return strings.TrimSpace(string(found[r.claimPath()])), nil
 }
 
 // anothers reports whether a machine has another claim than the record. A record without a claim
 // owns what has none.
-func (o *operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error) {
+func (o *Operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error) {
 	ctx, cancel := fleet.Observing(ctx)
 	defer cancel()
 	claim, err := o.role.claimOn(ctx, m)
@@ -81,9 +67,9 @@ func (o *operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error
 
 // others returns the names of the machines with another claim. One that does not tell is not among
 // them; removeFrom asks again.
-func (o *operation) others(ctx context.Context, targets []fleet.Target) []string {
+func (o *Operation) others(ctx context.Context, targets []fleet.Target) []string {
 	another := errors.New("another claim")
-	errs := fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
+	errs := fleet.EachAll(ctx, o.Fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		if theirs, err := o.anothers(ctx, m); err != nil || !theirs {
 			return nil //nolint:nilerr // see above
 		}
@@ -92,20 +78,15 @@ func (o *operation) others(ctx context.Context, targets []fleet.Target) []string
 	return slices.Collect(maps.Keys(errs))
 }
 
-// withoutTargets returns targets without those of the given names.
-func withoutTargets(targets []fleet.Target, names []string) []fleet.Target {
-	return slices.DeleteFunc(slices.Clone(targets), func(t fleet.Target) bool { return slices.Contains(names, t.Node.Name) })
-}
-
 // Claim returns the claim on the first of a role's machines that answers, for a record that is made
 // anew. It is empty if there is none.
 func (e *Engine) Claim(ctx context.Context, have Role) (string, error) {
 	if err := checkRole(have); err != nil {
 		return "", err
 	}
-	r := have.role()
+	r := have.Definition()
 	var errs []error
-	for _, t := range r.targets {
+	for _, t := range r.Targets {
 		claim, err := r.claimOn(ctx, e.Fleet.Machine(t))
 		if err == nil {
 			return claim, nil

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -26,27 +25,25 @@ type claimedRole struct {
 	skipped error
 }
 
-func (x claimedRole) Artifacts() []artifact.Artifact { return nil }
-func (x claimedRole) role() role {
-	return role{name: "worker", targets: x.targets, machine: func(component.Node) (component.Machine, error) {
+func (x claimedRole) Definition() Definition {
+	return Definition{Name: "worker", Targets: x.targets, Machine: func(component.Node) (component.Machine, error) {
 		return component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/kubernetes/kubelet.yaml", Content: []byte("x")}}}}, nil
 	}}
 }
-func (x claimedRole) observe(context.Context, *operation) Report { return Report{} }
-func (x claimedRole) apply(ctx context.Context, o *operation, prior Role) error {
+func (x claimedRole) Observe(context.Context, *Operation) Report { return Report{} }
+func (x claimedRole) Apply(ctx context.Context, o *Operation, prior Role) error {
 	if x.during != nil {
 		x.during()
 	}
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		m.claim = host.Diff(o.claimed(), host.Observation{}, host.Record{})
 	}
 	if x.skipped != nil || prior == nil {
 		return x.skipped
 	}
-	return o.removeLeaving(ctx, prior)
+	return o.RemoveLeaving(ctx)
 }
-func (x claimedRole) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
-func (x claimedRole) with(t []fleet.Target) Role                     { x.targets = t; return x }
+func (x claimedRole) Remove(ctx context.Context, o *Operation) error { return o.Remove(ctx) }
 
 // claimedMachine is a machine with a claim, which counts what is done to it.
 type claimedMachine struct {

@@ -14,11 +14,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 )
 
 // etcdOf describes an etcd cluster of the given size.
-func etcdOf(n int) rollout.Etcd {
-	want := rollout.Etcd{Spec: component.EtcdSpec{
+func etcdOf(n int) etcdcluster.Cluster {
+	want := etcdcluster.Cluster{Spec: component.EtcdSpec{
 		Cluster: component.Cluster{Name: "demo", PKI: pki.Ref{EtcdCA: "PEM of the etcd CA"}},
 		Version: "3.6.16",
 		Artifacts: []artifact.Artifact{{Name: artifact.Etcd, Version: "3.6.16",

@@ -7,13 +7,9 @@ import (
 	"fmt"
 	"regexp"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
 // Inspect reads what holds a role's settings from the first of its machines that answers. It
@@ -22,8 +18,8 @@ func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, compon
 	if err := checkRole(have); err != nil {
 		return component.Node{}, component.Found{}, err
 	}
-	r := have.role()
-	return e.inspect(ctx, r.targets, r.traces)
+	r := have.Definition()
+	return e.inspect(ctx, r.Targets, r.Traces)
 }
 
 // ReadRole returns have with the settings found by [Engine.Inspect] on a machine. It is pure. The
@@ -32,7 +28,7 @@ func ReadRole[R Role](have R, n component.Node, f component.Found) (R, error) {
 	if err := checkRole(have); err != nil {
 		return have, err
 	}
-	found, err := have.role().readSettings(n, f)
+	found, err := have.Definition().ReadSettings(n, f)
 	if err != nil {
 		return have, err
 	}
@@ -101,43 +97,3 @@ func release(said []byte) string {
 }
 
 var releasePattern = regexp.MustCompile(`\bv?(\d+\.\d+\.\d+(?:[-+~][0-9A-Za-z.+~-]+)?)`)
-
-// NodeLabels returns the labels that a worker pool has set on a node for its specification.
-func (e *Engine) NodeLabels(ctx context.Context, api API, n component.Node) (map[string]string, error) {
-	node := n.Name
-	a := e.Fleet.Access(api.PKI)
-	defer a.Close()
-	nodes, err := fleet.AskAPI(ctx, a, api.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
-		return c.NodeObjects(ctx, node)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("labels of node %s: %w", node, err)
-	}
-	if len(nodes) == 0 {
-		return nil, fmt.Errorf("labels of node %s: there is no such node", node)
-	}
-	return component.OwnLabels(n, kube.OwnedLabels(&nodes[0])), nil
-}
-
-// FindObjects returns the addon's objects that are in the cluster, to rebuild a lost inventory, and
-// their claim, which is empty if they have none in common.
-func (e *Engine) FindObjects(ctx context.Context, want Addon) (inventory []kube.ObjectRef, claim string, err error) {
-	a := e.Fleet.Access(want.API.PKI)
-	defer a.Close()
-	objects, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]*unstructured.Unstructured, error) {
-		var found []*unstructured.Unstructured
-		for _, ref := range kube.RefsOf(want.Objects) {
-			switch o, err := c.Get(ctx, ref); {
-			case err != nil:
-				return nil, err
-			case o != nil:
-				found = append(found, o)
-			}
-		}
-		return found, nil
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("addon %s: %w", want.Name, err)
-	}
-	return kube.RefsOf(objects), claimOf(objects), nil
-}

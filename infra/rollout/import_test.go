@@ -1,11 +1,7 @@
 package rollout
 
 import (
-	"errors"
 	"testing"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 func TestRelease(t *testing.T) {
@@ -24,23 +20,11 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestReadRole checks that a role gets the settings found on a machine, and that a machine without
-// the role is an error.
-func TestReadRole(t *testing.T) {
-	found := foundIn(map[string][]byte{"/etc/haproxy/haproxy.cfg": []byte("frontend kubernetes\n    bind *:7443\n"), "/usr/sbin/haproxy": []byte("HAProxy version 2.6.12-1")},
+// TestFoundIn checks that what programs say is not taken for the content of files.
+func TestFoundIn(t *testing.T) {
+	found := foundIn(map[string][]byte{"/etc/haproxy/haproxy.cfg": nil, "/usr/sbin/haproxy": []byte("HAProxy version 2.6.12-1")},
 		[]string{"/usr/sbin/haproxy", "/usr/sbin/other"})
 	if len(found.Files) != 1 || len(found.Releases) != 1 || found.Releases["/usr/sbin/haproxy"] != "2.6.12-1" {
 		t.Errorf("found %v", found)
-	}
-	lb, err := ReadRole(LoadBalancer{Targets: []fleet.Target{{}}}, component.Node{}, found)
-	if err != nil || lb.Spec.Port != 7443 || len(lb.Targets) != 1 {
-		t.Errorf("recalled %v, %v", lb, err)
-	}
-	var nothing *component.NothingFoundError
-	if _, err := ReadRole(Etcd{}, component.Node{}, found); !errors.As(err, &nothing) {
-		t.Errorf("an etcd member on a load balancer: %v", err)
-	}
-	if _, _, err := (&Engine{}).Inspect(t.Context(), LoadBalancer{}); !errors.Is(err, ErrNoMachines) {
-		t.Errorf("no machines: %v", err)
 	}
 }

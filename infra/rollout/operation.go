@@ -3,116 +3,135 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// operation is the observation or the change of one role.
-type operation struct {
-	fleet    *fleet.Fleet
-	role     role
-	access   *fleet.Access
-	machines []*convergence
-	// probes are directories to look for besides those of the wanted state.
-	probes []desired.Directory
-	// probed are files to look for besides those of the wanted state.
-	probed []desired.File
+// Operation is the observation or the change of one role.
+type Operation struct {
+	Fleet    *fleet.Fleet
+	Access   *fleet.Access // clients and keys, until the operation ends
+	Machines []*Machine    // in the order of the role's targets
+	// Prior is the role as it was wanted before, nil on creation. Its targets are without the machines
+	// that have another claim.
+	Prior *Definition
+	// Probes are directories and files to look at besides those of the wanted state.
+	Probes desired.State
+
+	role Definition
 
 	mu     sync.Mutex
 	record Record
 	kept   []string // machines from which the role was not removed, since they have another claim
 }
 
-func (e *Engine) newOperation(want Role, rec Record) (*operation, error) {
+// NewOperation begins an operation on the machines of a role. prior is nil, or the role as it was
+// wanted before, of the same type. The caller closes Access at the end.
+func NewOperation(f *fleet.Fleet, want, prior Role, rec Record) (*Operation, error) {
 	if err := checkRole(want); err != nil {
 		return nil, err
 	}
-	return newOperation(e.Fleet, want.role(), rec)
+	if prior != nil && reflect.TypeOf(prior) != reflect.TypeOf(want) {
+		return nil, fmt.Errorf("a %T does not follow a %T", want, prior)
+	}
+	o, err := newOperation(f, want.Definition(), rec)
+	if err == nil && prior != nil {
+		before := prior.Definition()
+		o.Prior = &before
+	}
+	return o, err
 }
 
 // newOperation computes the wanted state of every machine of the role. It copies the record.
-func newOperation(f *fleet.Fleet, r role, rec Record) (*operation, error) {
-	o := &operation{fleet: f, role: r, access: f.Access(r.ref), record: rec.clone()}
-	for _, t := range r.targets {
-		if slices.ContainsFunc(o.machines, func(m *convergence) bool { return m.Name() == t.Node.Name }) {
-			return nil, fmt.Errorf("%s: machine %s is given twice", r.name, t.Node.Name)
+func newOperation(f *fleet.Fleet, r Definition, rec Record) (*Operation, error) {
+	o := &Operation{Fleet: f, role: r, Access: f.Access(r.PKI), record: rec.clone()}
+	for _, t := range r.Targets {
+		if slices.ContainsFunc(o.Machines, func(m *Machine) bool { return m.Name() == t.Node.Name }) {
+			return nil, fmt.Errorf("%s: machine %s is given twice", r.Name, t.Node.Name)
 		}
-		want, err := r.machine(t.Node)
+		want, err := r.Machine(t.Node)
 		if err != nil {
-			return nil, fmt.Errorf("%s on %s: %w", r.name, t.Node.Name, err)
+			return nil, fmt.Errorf("%s on %s: %w", r.Name, t.Node.Name, err)
 		}
-		o.machines = append(o.machines, &convergence{Machine: f.Machine(t), want: want,
-			record: o.record.Machines[t.Node.Name].clone()})
+		o.Machines = append(o.Machines, &Machine{Machine: f.Machine(t), Want: want,
+			Record: o.record.Machines[t.Node.Name].clone()})
 	}
 	return o, nil
 }
 
 // observe observes one machine and computes the changes. It compares certificates and secrets with
 // the record.
-func (o *operation) observe(ctx context.Context, m *convergence) error {
-	m.state = withKeyFiles(m.want, m.record)
-	look := m.state
-	look.Directories = slices.Concat(look.Directories, o.probes)
+func (o *Operation) observe(ctx context.Context, m *Machine) error {
+	m.State = withKeyFiles(m.Want, m.Record)
+	look := m.State
+	look.Directories = slices.Concat(look.Directories, o.Probes.Directories)
 	claimed := o.claimed()
-	look.Files = slices.Concat(look.Files, claimed.Files, o.probed)
-	asked := o.fleet.Now()
-	seen, err := host.Observe(ctx, m.Remote, look, m.record.Host)
+	look.Files = slices.Concat(look.Files, claimed.Files, o.Probes.Files)
+	asked := o.Fleet.Now()
+	seen, err := host.Observe(ctx, m.Remote, look, m.Record.Host)
 	if err != nil {
 		return err
 	}
-	m.seen, m.ahead = seen, fleet.ClockLead(seen.Time, asked, o.fleet.Now())
+	m.Seen, m.ahead = seen, fleet.ClockLead(seen.Time, asked, o.Fleet.Now())
 	m.pairs = o.judge(m)
-	m.changes = host.Diff(m.state, seen, m.record.Host)
+	m.Changes = host.Diff(m.State, seen, m.Record.Host)
 	m.claim = host.Diff(claimed, seen, host.Record{})
 	return nil
 }
 
 // observeAll observes all machines in parallel. Machines that cannot be reached are marked; any
 // other failure is an error.
-func (o *operation) observeAll(ctx context.Context) error {
-	return fleet.Each(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+func (o *Operation) observeAll(ctx context.Context) error {
+	return fleet.Each(ctx, o.Machines, func(ctx context.Context, m *Machine) error {
 		err := o.observe(ctx, m)
-		m.gone = nil
+		m.Gone = nil
 		if fleet.Unreachable(err) {
-			m.gone, err = err, nil
+			m.Gone, err = err, nil
 		}
 		return err
 	})
 }
 
-// observeAndFill calls observeAll, then makes the certificates and fetches the secrets that must be
-// written, so that changes are what will be applied. It also checks what would otherwise fail later
-// with an unclear error.
-func (o *operation) observeAndFill(ctx context.Context) error {
+// Survey observes all machines, then makes the certificates and fetches the secrets that must be
+// written, so that Changes are what will be applied. Machines that cannot be reached are no error; Gone
+// says why. A clock that is wrong is an error, since it would fail later with an unclear one.
+func (o *Operation) Survey(ctx context.Context) error {
 	if err := o.observeAll(ctx); err != nil {
 		return err
 	}
-	for _, m := range o.reachable() {
+	for _, m := range o.Reachable() {
 		if err := m.CheckClock(m.ahead); err != nil {
 			return err
 		}
 	}
-	if err := fleet.Each(ctx, o.reachable(), o.fill); err != nil {
+	return fleet.Each(ctx, o.Reachable(), o.fill)
+}
+
+// SurveyMachine is Survey of one machine, which answers.
+func (o *Operation) SurveyMachine(ctx context.Context, m *Machine) error {
+	if err := o.observe(ctx, m); err != nil {
 		return err
 	}
-	return o.checkReach(ctx)
+	return o.fill(ctx, m)
 }
 
-func (o *operation) reachable() []*convergence {
-	return slices.DeleteFunc(slices.Clone(o.machines), func(m *convergence) bool { return m.gone != nil })
+// Reachable returns the machines that could be reached.
+
+func (o *Operation) Reachable() []*Machine {
+	return slices.DeleteFunc(slices.Clone(o.Machines), func(m *Machine) bool { return m.Gone != nil })
 }
 
-// reached returns the machines that could be reached.
-func (o *operation) reached() []*fleet.Machine { return machinesOf(o.reachable()) }
+// Reached returns the machines that could be reached, without what is wanted of them.
+func (o *Operation) Reached() []*fleet.Machine { return MachinesOf(o.Reachable()) }
 
-// byName returns the role's machine of that name, nil if there is none.
-func (o *operation) byName(name string) *convergence {
-	for _, m := range o.machines {
+// ByName returns the role's machine of that name, nil if there is none.
+func (o *Operation) ByName(name string) *Machine {
+	for _, m := range o.Machines {
 		if m.Name() == name {
 			return m
 		}
@@ -120,13 +139,13 @@ func (o *operation) byName(name string) *convergence {
 	return nil
 }
 
-// skipped returns the error about machines that were skipped, nil if there are none. Machines that
+// Skipped returns the error about machines that were skipped, nil if there are none. Machines that
 // are off on purpose are not meant.
-func (o *operation) skipped() error {
+func (o *Operation) Skipped() error {
 	gone := map[string]error{}
-	for _, m := range o.machines {
-		if m.gone != nil && !m.Host.Off {
-			gone[m.Name()] = m.gone
+	for _, m := range o.Machines {
+		if m.Gone != nil && !m.Host.Off {
+			gone[m.Name()] = m.Gone
 		}
 	}
 	if len(gone) == 0 {
@@ -135,58 +154,57 @@ func (o *operation) skipped() error {
 	return &fleet.SkippedError{Machines: gone}
 }
 
-// saveSettled records the machines without changes: they are as wanted.
-func (o *operation) saveSettled() {
-	for _, m := range o.reachable() {
-		if len(m.changes) == 0 {
+// SaveSettled records the machines without changes: they are as wanted.
+func (o *Operation) SaveSettled() {
+	for _, m := range o.Reachable() {
+		if len(m.Changes) == 0 {
 			m.settle(nil)
-			m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
+			m.Record.Host = host.Adopt(m.State, m.Seen, m.Record.Host)
 			o.save(m)
 		}
 	}
 }
 
 // save puts the machine's record into the operation's record.
-func (o *operation) save(m *convergence) {
+func (o *Operation) save(m *Machine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record.Machines[m.Name()] = m.record.clone()
+	o.record.Machines[m.Name()] = m.Record.clone()
 }
 
-// result returns the record as it is now.
-func (o *operation) result() Record {
+// Note changes the record.
+func (o *Operation) Note(change func(*Record)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change(&o.record)
+}
+
+// Kept returns the names of the machines from which the role was not removed, since they have another
+// claim.
+func (o *Operation) Kept() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.kept)
+}
+
+// Record returns the record as it is now.
+func (o *Operation) Record() Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.record.clone()
 }
 
 // forget removes from the record a machine that has left the role.
-func (o *operation) forget(name string) {
+func (o *Operation) forget(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.record.Machines, name)
 }
 
-// prepare does what can be done before anything is stopped: it downloads, and rehearses units with
-// their new settings.
-func (o *operation) prepare(ctx context.Context, plan Plan) error {
-	if err := o.prefetch(ctx); err != nil {
-		return err
+// claimed is the wanted state of the claim on every machine; empty without a claim.
+func (o *Operation) claimed() desired.State {
+	if o.record.Claim == "" {
+		return desired.State{}
 	}
-	return o.rehearse(ctx, plan)
-}
-
-// prefetch downloads what machines will need and installs packages, before anything is stopped and
-// before any deadline starts.
-func (o *operation) prefetch(ctx context.Context) error {
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		if err := o.installPackages(ctx, m); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == finding.Binary }) {
-			return nil
-		}
-		m.Say("%s: downloading ahead", o.role.name)
-		return withAdvice(m.Target, host.Prefetch(ctx, m.Remote, m.state, m.known()))
-	})
+	return desired.State{Files: []desired.File{{Path: o.role.claimPath(), Mode: 0o644, Content: []byte(o.record.Claim + "\n")}}}
 }

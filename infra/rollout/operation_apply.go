@@ -16,23 +16,24 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// apply makes changes to a machine, all of which must be in m.changes. It records what was done,
-// also when it fails halfway.
-func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Change) error {
+// Apply makes changes to a machine, all of which must be in m.Changes. It records what was done,
+// also when it fails halfway. bystanders are units that it does not change but may cause to fail for a
+// while. Their state is not checked.
+func (o *Operation) Apply(ctx context.Context, m *Machine, changes []host.Change, bystanders ...string) error {
 	if len(changes) > 0 {
-		m.Say("%s: applying %d changes", o.role.name, len(changes))
+		m.Say("%s: applying %d changes", o.role.Name, len(changes))
 	}
-	held := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool {
+	held := slices.DeleteFunc(slices.Clone(m.Changes), func(c host.Change) bool {
 		return slices.ContainsFunc(changes, func(x host.Change) bool { return x.Kind == c.Kind && x.Target == c.Target })
 	})
-	state := without(m.state, held)
-	state.Units = slices.DeleteFunc(state.Units, func(u desired.Unit) bool { return slices.Contains(m.bystanders, u.Name) })
-	rec, err := host.Apply(ctx, m.Remote, state, changes, m.record.Host, host.Options{
+	state := without(m.State, held)
+	state.Units = slices.DeleteFunc(state.Units, func(u desired.Unit) bool { return slices.Contains(bystanders, u.Name) })
+	rec, err := host.Apply(ctx, m.Remote, state, changes, m.Record.Host, host.Options{
 		Progress: func(s string) { m.Say("%s", s) }})
-	m.record.Host = keepRecords(rec, m.record.Host, held)
+	m.Record.Host = keepRecords(rec, m.Record.Host, held)
 	if err == nil {
 		m.settle(changes)
-		m.changes = held
+		m.Changes = held
 	}
 	o.save(m)
 	return withAdvice(m.Target, err)
@@ -62,14 +63,14 @@ func withAdvice(t fleet.Target, err error) error {
 
 func isPackage(c host.Change) bool { return c.Kind == finding.Package }
 
-// installPackages installs missing packages before anything is stopped and before any deadline
+// InstallPackages installs missing packages before anything is stopped and before any deadline
 // starts, because other processes may hold the package locks.
-func (o *operation) installPackages(ctx context.Context, m *convergence) error {
-	packages := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool { return !isPackage(c) })
+func (o *Operation) InstallPackages(ctx context.Context, m *Machine, bystanders ...string) error {
+	packages := slices.DeleteFunc(slices.Clone(m.Changes), func(c host.Change) bool { return !isPackage(c) })
 	if len(packages) == 0 {
 		return nil
 	}
-	return o.apply(ctx, m, packages)
+	return o.Apply(ctx, m, packages, bystanders...)
 }
 
 // without returns the state without everything that held changes concern, because a change that is
@@ -109,15 +110,15 @@ func keepRecords(rec, old host.Record, held []host.Change) host.Record {
 	return rec
 }
 
-// applyWithin is apply with a deadline, so that a unit that neither starts nor fails (because it
+// ApplyWithin is Apply with a deadline, so that a unit that neither starts nor fails (because it
 // waits for others that never come) does not use up the operation's time. Downloads must be done
 // before.
-func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []host.Change, budget time.Duration, unit string) error {
-	if err := o.installPackages(ctx, m); err != nil {
+func (o *Operation) ApplyWithin(ctx context.Context, m *Machine, changes []host.Change, budget time.Duration, unit string, bystanders ...string) error {
+	if err := o.InstallPackages(ctx, m, bystanders...); err != nil {
 		return err
 	}
 	changes = slices.DeleteFunc(slices.Clone(changes), isPackage)
-	err := fleet.Within(ctx, budget, "start of "+unit, func(ctx context.Context) error { return o.apply(ctx, m, changes) })
+	err := fleet.Within(ctx, budget, "start of "+unit, func(ctx context.Context) error { return o.Apply(ctx, m, changes, bystanders...) })
 	var told *host.ApplyError
 	if errors.As(err, &told) && told.Journal != "" || fleet.Unreachable(err) || !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -125,19 +126,43 @@ func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []h
 	return m.UnitError(ctx, "apply", unit, err)
 }
 
-// stages takes the steps of a plan stage by stage, the steps of a stage in parallel. step gets nil
+// Stages takes the steps of a plan stage by stage, the steps of a stage in parallel. step gets nil
 // for a machine that is not in the role.
-func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Context, *convergence, Step) error) error {
+func (o *Operation) Stages(ctx context.Context, plan Plan, step func(context.Context, *Machine, Step) error) error {
 	for i, stage := range plan {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(fleet.ParallelMachines)
 		for _, s := range stage {
-			o.fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
-			group.Go(func() error { return step(ctx, o.byName(s.Machine), s) })
+			o.Fleet.Say(s.Machine, "%s: %s", o.role.Name, s.Action)
+			group.Go(func() error { return step(ctx, o.ByName(s.Machine), s) })
 		}
 		if err := group.Wait(); err != nil {
-			return stopped(err, slices.Concat(plan[:i+1]...), slices.Concat(plan[i+1:]...))
+			return Stopped(err, slices.Concat(plan[:i+1]...), slices.Concat(plan[i+1:]...))
 		}
 	}
 	return nil
+}
+
+// Prepare does what can be done before anything is stopped: it downloads, and rehearses units with
+// their new settings.
+func (o *Operation) Prepare(ctx context.Context, plan Plan) error {
+	if err := o.prefetch(ctx); err != nil {
+		return err
+	}
+	return o.rehearse(ctx, plan)
+}
+
+// prefetch downloads what machines will need and installs packages, before anything is stopped and
+// before any deadline starts.
+func (o *Operation) prefetch(ctx context.Context) error {
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
+		if err := o.InstallPackages(ctx, m); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(m.Changes, func(c host.Change) bool { return c.Kind == finding.Binary }) {
+			return nil
+		}
+		m.Say("%s: downloading ahead", o.role.Name)
+		return withAdvice(m.Target, host.Prefetch(ctx, m.Remote, m.State, m.known()))
+	})
 }

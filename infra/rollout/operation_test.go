@@ -3,8 +3,6 @@ package rollout
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,11 +10,9 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -31,82 +27,6 @@ func targetsOf(changes []host.Change) []string {
 		out = append(out, c.Target)
 	}
 	return out
-}
-
-func TestOfManagers(t *testing.T) {
-	managers, rest := splitManagers([]host.Change{
-		change(finding.File, "ca.crt", component.APIServerUnit, component.ControllerManagerUnit),
-		change(finding.File, "manager.kubeconfig", component.ControllerManagerUnit),
-		change(finding.Binary, "kube-apiserver", component.APIServerUnit),
-		change(finding.Binary, "kube-scheduler", component.SchedulerUnit),
-		change(finding.File, "scheduler.crt"),
-		change(finding.Unit, component.SchedulerUnit),
-		change(finding.Unit, component.APIServerUnit),
-	})
-	if got, want := targetsOf(managers), []string{"manager.kubeconfig", "kube-scheduler", component.SchedulerUnit}; !slices.Equal(got, want) {
-		t.Errorf("managers' = %q, wanted %q", got, want)
-	}
-	if got, want := targetsOf(rest), []string{"ca.crt", "kube-apiserver", "scheduler.crt", component.APIServerUnit}; !slices.Equal(got, want) {
-		t.Errorf("the rest = %q, wanted %q", got, want)
-	}
-}
-
-func retired(unit string, restarts ...string) host.Change {
-	c := change(finding.Unit, unit, restarts...)
-	c.Problem = finding.NotWanted
-	return c
-}
-
-func TestWorkerChanges(t *testing.T) {
-	for _, tt := range []struct {
-		name         string
-		changes      []host.Change
-		rolls, drain bool
-	}{
-		{"kubelet configuration", []host.Change{change(finding.File, "kubelet.yaml", component.KubeletUnit)}, true, false},
-		{"kube-proxy upgrade", []host.Change{change(finding.Binary, "kube-proxy", component.KubeProxyUnit)}, true, false},
-		{"kubelet upgrade", []host.Change{change(finding.Binary, "kubelet", component.KubeletUnit)}, true, true},
-		{"containerd configuration", []host.Change{change(finding.File, "config.toml", component.ContainerdUnit)}, true, true},
-		{"runc", []host.Change{change(finding.Binary, "runc")}, true, false},
-		{"registry mirrors", []host.Change{change(finding.File, "hosts.toml")}, false, false},
-		{"no kube-proxy any more", []host.Change{retired(component.KubeProxyUnit)}, true, false},
-		{"no network of ours any more", []host.Change{retired(component.PodEgressUnit, component.ContainerdUnit)}, true, true},
-		{"nothing", nil, false, false},
-	} {
-		if rolls, drain := rollsNode(tt.changes), disturbsPods(tt.changes); rolls != tt.rolls || drain != tt.drain {
-			t.Errorf("%s: rolls %v, drains %v", tt.name, rolls, drain)
-		}
-	}
-}
-
-// TestSplitReloads: a list that a unit only reads again takes no node down. If the unit restarts anyway, or
-// does not keep what it has set up, the list is a change as any other.
-func TestSplitReloads(t *testing.T) {
-	const routes, list, script = "routes.service", "/etc/routes", "/usr/local/sbin/routes"
-	units := []desired.Unit{
-		{Name: routes, Active: true, RestartOn: []string{script}, ReloadOn: []string{list}, Undoes: true},
-		{Name: "server.service", Active: true, ReloadOn: []string{"/etc/server.yaml"}},
-	}
-	kubelet := change(finding.File, "kubelet.yaml", component.KubeletUnit)
-	for _, tt := range []struct {
-		name    string
-		changes []host.Change
-		want    []string
-	}{
-		{"the list", []host.Change{change(finding.File, list, routes)}, []string{list}},
-		{"beside a restart of others", []host.Change{kubelet, change(finding.File, list, routes)}, []string{list}},
-		{"with the script", []host.Change{change(finding.File, list, routes), change(finding.File, script, routes)}, nil},
-		{"with the unit, which is not there yet", []host.Change{change(finding.File, list, routes), change(finding.Unit, routes)}, nil},
-		{"lost routes", []host.Change{change(finding.Unit, routes, routes)}, nil},
-		{"a list of a unit that undoes nothing", []host.Change{change(finding.File, "/etc/server.yaml", "server.service")}, nil},
-		{"a list that restarts something too", []host.Change{change(finding.File, list, routes, component.KubeletUnit)}, nil},
-		{"nothing to read", []host.Change{change(finding.File, "hosts.toml")}, nil},
-	} {
-		reloads, rest := splitReloads(units, tt.changes)
-		if got := targetsOf(reloads); !slices.Equal(got, tt.want) || len(reloads)+len(rest) != len(tt.changes) {
-			t.Errorf("%s: %q, and %q; wanted %q", tt.name, got, targetsOf(rest), tt.want)
-		}
-	}
 }
 
 // TestWithout checks that held changes are not verified yet, and everything else is.
@@ -142,45 +62,16 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-func TestJoinedWith(t *testing.T) {
-	wanted := []component.Node{{Name: "c", PrivateIP: netip.MustParseAddr("10.0.0.3")}}
-	members := []etcd.Member{
-		{ID: 2, Name: "b", PeerURLs: []string{"https://10.0.0.2:2380"}},
-		{ID: 3, PeerURLs: []string{"https://10.0.0.3:2380"}},
-		{ID: 0xd, PeerURLs: []string{"https://10.0.0.4:2380"}},
-		{ID: 1, Name: "a", PeerURLs: []string{"https://10.0.0.1:2380"}},
-	}
-	got, err := joinedWith(members, wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var words []string
-	for _, n := range got {
-		words = append(words, n.Name+"="+component.EtcdPeerURL(n))
-	}
-	if want := "a=https://10.0.0.1:2380 b=https://10.0.0.2:2380 c=https://10.0.0.3:2380 d=https://10.0.0.4:2380"; strings.Join(words, " ") != want {
-		t.Errorf("initial cluster = %q, wanted %q", words, want)
-	}
-	for _, url := range []string{"https://10.0.0.1:2381", "https://name:2380", "%"} {
-		if _, err := joinedWith([]etcd.Member{{Name: "a", PeerURLs: []string{url}}}, nil); err == nil {
-			t.Errorf("a peer on %s was accepted", url)
-		}
-	}
-	if _, err := joinedWith([]etcd.Member{{Name: "a"}}, nil); err == nil {
-		t.Error("a member without peer address was accepted")
-	}
-}
-
 func TestReportAdd(t *testing.T) {
 	r := newReport()
 	about := func(subject, file string) finding.Finding {
 		return finding.Finding{Subject: subject, Kind: finding.File, Target: file, Problem: finding.Missing}
 	}
-	r.find(about("a", "/1"))
+	r.Find(about("a", "/1"))
 	r.Unreachable["gone"] = errors.New("no answer")
 	extra := newReport()
-	extra.find(about("gone", "/5"), about("a", "/2"), about("b", "/4"), about("a", "/3"))
-	extra.unjudged(finding.Nodes, "", errors.New("no answer"))
+	extra.Find(about("gone", "/5"), about("a", "/2"), about("b", "/4"), about("a", "/3"))
+	extra.CannotJudge(finding.Nodes, "", errors.New("no answer"))
 	r.add(extra)
 	if diff := cmp.Diff([]finding.Finding{about("a", "/1"), about("a", "/2"), about("b", "/4"), about("a", "/3")}, r.Findings); diff != "" {
 		t.Error(diff)
@@ -190,19 +81,9 @@ func TestReportAdd(t *testing.T) {
 	}
 }
 
-func TestStale(t *testing.T) {
-	ref := func(kind, name string) kube.ObjectRef {
-		return kube.ObjectRef{APIVersion: "v1", Kind: kind, Name: name}
-	}
-	got := stale([]kube.ObjectRef{ref("ConfigMap", "old"), ref("ConfigMap", "kept")}, Addon{})
-	if len(got) != 2 {
-		t.Errorf("stale = %v, wanted everything when nothing is wanted", got)
-	}
-}
-
 func TestRenewals(t *testing.T) {
-	m := &convergence{
-		want: component.Machine{Certificates: []pki.Slot{
+	m := &Machine{
+		Want: component.Machine{Certificates: []pki.Slot{
 			{Name: "good", CertPath: "/good.crt", KeyPath: "/good.key"},
 			{Name: "due", CertPath: "/due.crt", KeyPath: "/due.key"},
 			{Name: "missing", CertPath: "/missing.crt", KeyPath: "/missing.key"},
@@ -217,7 +98,7 @@ func TestRenewals(t *testing.T) {
 				{Kind: finding.Certificate, Problem: finding.CommonName, Found: "x", Wanted: "y"},
 				{Kind: finding.Certificate, Problem: finding.Expired, Found: "May"}}},
 		},
-		changes: []host.Change{
+		Changes: []host.Change{
 			change(finding.File, "/missing.crt"), change(finding.File, "/other.key"), change(finding.File, "/foreign.crt"),
 		},
 	}
@@ -256,21 +137,21 @@ func TestWithAdvice(t *testing.T) {
 // is reached.
 func TestRoleIsValue(t *testing.T) {
 	e := &Engine{Fleet: &fleet.Fleet{}}
-	var none *Etcd
+	var none *claimedRole
 	for _, tt := range []struct {
 		want, prior Role
 		error       string
 	}{
 		{nil, nil, "a role is a value, not a <nil>"},
-		{none, nil, "a role is a value, not a *rollout.Etcd"},
-		{Etcd{}, none, "a rollout.Etcd does not follow a *rollout.Etcd"},
-		{Etcd{}, Workers{}, "a rollout.Etcd does not follow a rollout.Workers"},
+		{none, nil, "a role is a value, not a *rollout.claimedRole"},
+		{claimedRole{}, none, "a rollout.claimedRole does not follow a *rollout.claimedRole"},
+		{claimedRole{}, observedRole{}, "a rollout.claimedRole does not follow a rollout.observedRole"},
 	} {
 		if _, err := e.Apply(t.Context(), tt.want, tt.prior, Record{}); err == nil || err.Error() != tt.error {
 			t.Errorf("%T after %T: %v, wanted %q", tt.want, tt.prior, err, tt.error)
 		}
 	}
-	for _, role := range []Role{nil, none, &LoadBalancer{}} {
+	for _, role := range []Role{nil, none, &claimedRole{}} {
 		_, filed := Files(role)
 		_, _, inspected := e.Inspect(t.Context(), role)
 		_, recalled := ReadRole(role, component.Node{}, component.Found{})
@@ -280,7 +161,7 @@ func TestRoleIsValue(t *testing.T) {
 			}
 		}
 	}
-	if _, err := ReadRole(&LoadBalancer{}, component.Node{}, component.Found{}); err == nil {
+	if _, err := ReadRole(&claimedRole{}, component.Node{}, component.Found{}); err == nil {
 		t.Error("a pointer was completed")
 	}
 }
@@ -288,16 +169,16 @@ func TestRoleIsValue(t *testing.T) {
 // TestSkipped: a machine that is off on purpose is not among those that were skipped.
 func TestSkipped(t *testing.T) {
 	gone := &remote.UnreachableError{Err: errors.New("no route to host")}
-	machine := func(name string, off bool) *convergence {
-		return &convergence{gone: gone, Machine: &fleet.Machine{Target: fleet.Target{Host: remote.Host{Off: off}, Node: component.Node{Name: name}}}}
+	machine := func(name string, off bool) *Machine {
+		return &Machine{Gone: gone, Machine: &fleet.Machine{Target: fleet.Target{Host: remote.Host{Off: off}, Node: component.Node{Name: name}}}}
 	}
-	o := operation{machines: []*convergence{machine("worker-0", true)}}
-	if err := o.skipped(); err != nil {
+	o := Operation{Machines: []*Machine{machine("worker-0", true)}}
+	if err := o.Skipped(); err != nil {
 		t.Errorf("skipped %v", err)
 	}
-	o.machines = append(o.machines, machine("worker-1", false))
+	o.Machines = append(o.Machines, machine("worker-1", false))
 	var skipped *fleet.SkippedError
-	if err := o.skipped(); !errors.As(err, &skipped) || len(skipped.Machines) != 1 || skipped.Machines["worker-1"] == nil {
+	if err := o.Skipped(); !errors.As(err, &skipped) || len(skipped.Machines) != 1 || skipped.Machines["worker-1"] == nil {
 		t.Errorf("skipped %v", err)
 	}
 }

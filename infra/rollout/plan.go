@@ -12,8 +12,7 @@ import (
 // Pure functions compute it from what was observed, before anything is changed.
 type Plan []Stage
 
-// Stage is a set of steps taken at the same time. Steps that disturb pods on workers are limited to
-// [Workers].MaxUnavailable at a time.
+// Stage is a set of steps taken at the same time.
 type Stage []Step
 
 // Step is what happens to one machine.
@@ -27,43 +26,24 @@ type Step struct {
 	Gate, Then fleet.Gate
 }
 
-// Action is a kind of step.
-type Action string
+// Action is a kind of step. Roles have some of their own.
+type Action struct {
+	Name string // for people
+	// Disturbs is set if the step stops something that runs.
+	Disturbs bool
+}
 
-// The actions.
-const (
+// The actions that several roles have.
+var (
 	// ActionInstall applies all changes to a machine that serves nothing yet.
-	ActionInstall Action = "install"
+	ActionInstall = Action{Name: "install"}
 	// ActionQuiet applies changes that restart nothing.
-	ActionQuiet Action = "apply without restart"
-	// ActionReload applies changes of lists that units take over while they keep what they have set up.
-	ActionReload Action = "reload"
+	ActionQuiet = Action{Name: "apply without restart"}
 	// ActionRoll applies changes that restart something.
-	ActionRoll Action = "apply with restart"
-	// ActionRollManagers is ActionRoll for the changes that concern only a controller manager or
-	// scheduler.
-	ActionRollManagers Action = "apply to managers"
-	// ActionDrainRoll is ActionRoll between draining and uncordoning a node.
-	ActionDrainRoll Action = "drain, apply, uncordon"
-	// ActionJoin makes a machine a new member: learner, start, promote.
-	ActionJoin Action = "join"
-	// ActionSetAside stops a member and puts its data aside, when others are restored.
-	ActionSetAside Action = "set aside"
-	// ActionMove starts a member with its data on a machine with another address.
-	ActionMove Action = "move"
-	// ActionLeave removes from the etcd cluster a member that is no longer wanted or has lost its
-	// data.
-	ActionLeave Action = "leave"
-	// ActionCompact makes etcd forget old values. ActionDefragment gives the space of free pages of
-	// one member's database back. ActionDisarm ends the alarm NOSPACE.
-	ActionCompact    Action = "compact"
-	ActionDefragment Action = "defragment"
-	ActionDisarm     Action = "disarm"
-	// ActionStageRestore makes the data of a restored member beside those in use.
-	ActionStageRestore Action = "make restored data"
-	// ActionUseRestored stops a member and puts the restored data in place of its own.
-	ActionUseRestored Action = "use restored data"
+	ActionRoll = Action{Name: "apply with restart", Disturbs: true}
 )
+
+func (a Action) String() string { return a.Name }
 
 // String returns the plan for people, one line per step.
 func (p Plan) String() string {
@@ -90,42 +70,47 @@ func (s Step) String() string {
 	return out
 }
 
-// parallel adds the steps as one stage; no steps add no stage.
-func (p Plan) parallel(steps ...Step) Plan {
+// Parallel adds the steps as one stage; no steps add no stage.
+func (p Plan) Parallel(steps ...Step) Plan {
 	if len(steps) == 0 {
 		return p
 	}
 	return append(p, steps)
 }
 
-// serial adds every step as a stage of its own.
-func (p Plan) serial(steps ...Step) Plan {
+// Serial adds every step as a stage of its own.
+func (p Plan) Serial(steps ...Step) Plan {
 	for _, s := range steps {
 		p = append(p, Stage{s})
 	}
 	return p
 }
 
-// disturbs reports whether a step of the plan stops something that runs. If none does, downloading
+// Disturbs reports whether a step of the plan stops something that runs. If none does, downloading
 // ahead would only verify everything twice.
-func (p Plan) disturbs() bool {
+func (p Plan) Disturbs() bool {
 	return slices.ContainsFunc(p, func(stage Stage) bool {
-		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action.disturbs() })
+		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action.Disturbs })
 	})
 }
 
-func (a Action) disturbs() bool {
-	return a == ActionRoll || a == ActionRollManagers || a == ActionDrainRoll
+// Machines returns the machine of each step.
+func (s Stage) Machines() []string {
+	var out []string
+	for _, step := range s {
+		out = append(out, step.Machine)
+	}
+	return out
 }
 
-// stopped adds to the error that ended a roll-out the machines that no step has reached.
-func stopped(err error, taken, left []Step) error {
+// Stopped adds to the error that ended a roll-out the machines that no step has reached.
+func Stopped(err error, taken, left []Step) error {
 	if err == nil {
 		return nil
 	}
 	var spared []string
 	for _, s := range left {
-		if s.Action.disturbs() && !slices.Contains(names(taken), s.Machine) && !slices.Contains(spared, s.Machine) {
+		if s.Action.Disturbs && !slices.Contains(Stage(taken).Machines(), s.Machine) && !slices.Contains(spared, s.Machine) {
 			spared = append(spared, s.Machine)
 		}
 	}

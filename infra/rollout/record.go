@@ -32,7 +32,7 @@ type Record struct {
 
 // Restored is a restore that has been done.
 type Restored struct {
-	Mark string `json:"mark"` // that of the EtcdRestore
+	Mark string `json:"mark"` // that of the restore that was wanted
 	From string `json:"from"` // the name of the snapshot, or of the member
 	// Settled is set once all members are those of the restored cluster. From then on ReplaceData of
 	// the restore allows nothing more.

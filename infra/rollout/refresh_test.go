@@ -16,7 +16,7 @@ import (
 // observedRole is a role that looks at its machines.
 type observedRole struct{ claimedRole }
 
-func (x observedRole) observe(ctx context.Context, o *operation) Report { return o.report(ctx, nil) }
+func (x observedRole) Observe(ctx context.Context, o *Operation) Report { return o.Report(ctx, nil) }
 
 // TestRefreshRoundTrips: a refresh connects to each machine once, and each role looks at it in one
 // round trip, however many machines there are.

@@ -11,58 +11,59 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// remove stops everything of the role on its machines and deletes its files, in parallel. The
+// Remove stops everything of the role on its machines and deletes its files, in parallel. The
 // record keeps the machines that cannot be reached.
-func (o *operation) remove(ctx context.Context) error {
-	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+func (o *Operation) Remove(ctx context.Context) error {
+	errs := fleet.EachAll(ctx, o.Machines, func(ctx context.Context, m *Machine) error {
 		// When the whole role is removed, its units need not end gracefully.
-		return o.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), o.role.endFirst == "")
+		return o.removeFrom(ctx, m.Machine, withKeyFiles(m.Want, m.Record), o.role.EndFirst == "")
 	})
 	return o.joined(errs)
 }
 
-// removeLeaving removes the role from machines that are in prior and no longer in the role.
-func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
-	return o.removeTargets(ctx, prior, departing(o.role.targets, prior.role().targets))
+// RemoveLeaving removes the role from machines that are in Prior and no longer in the role.
+func (o *Operation) RemoveLeaving(ctx context.Context) error {
+	if o.Prior == nil {
+		return nil
+	}
+	return o.RemoveTargets(ctx, departing(o.role.Targets, o.Prior.Targets))
 }
 
-// removeTargets removes the role, as it is in prior, from machines that leave it.
-func (o *operation) removeTargets(ctx context.Context, prior Role, targets []fleet.Target) error {
-	left := prior.role()
-	left.targets = targets
-	gone, err := newOperation(o.fleet, left, o.result())
+// RemoveTargets removes the role, as it is in Prior, from machines of it that leave.
+func (o *Operation) RemoveTargets(ctx context.Context, targets []fleet.Target) error {
+	left := *o.Prior
+	left.Targets = targets
+	gone, err := newOperation(o.Fleet, left, o.Record())
 	if err != nil {
 		return err
 	}
-	defer gone.access.Close()
-	for _, m := range gone.machines {
-		if o.byName(m.Name()) != nil {
-			m.Machine = o.fleet.Machine(m.Former())
+	defer gone.Access.Close()
+	for _, m := range gone.Machines {
+		if o.ByName(m.Name()) != nil {
+			m.Machine = o.Fleet.Machine(m.Former())
 		}
 	}
-	before := prior.role().targets
-	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
+	errs := fleet.EachAll(ctx, gone.Machines, func(ctx context.Context, m *Machine) error {
 		// Under another name, or another machine took its address.
-		if slices.ContainsFunc(o.role.targets, func(t fleet.Target) bool { return fleet.SameMachine(m.Target, t, o.role.targets, before) }) {
+		if slices.ContainsFunc(o.role.Targets, func(t fleet.Target) bool { return fleet.SameMachine(m.Target, t, o.role.Targets, o.Prior.Targets) }) {
 			return nil
 		}
-		err := gone.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), false)
-		if replaced(err) {
-			m.Say("%s: another machine answers in its place, nothing is left to remove", o.role.name)
+		err := gone.removeFrom(ctx, m.Machine, withKeyFiles(m.Want, m.Record), false)
+		if fleet.Replaced(err) {
+			m.Say("%s: another machine answers in its place, nothing is left to remove", o.role.Name)
 			return nil
 		}
 		return err
 	})
-	for _, m := range gone.machines {
+	for _, m := range gone.Machines {
 		if errs[m.Name()] == nil {
 			o.forget(m.Name())
 		}
 	}
 	o.mu.Lock()
-	o.record.Left = gone.result().Left
+	o.record.Left = gone.Record().Left
 	o.kept = append(o.kept, gone.kept...)
 	o.mu.Unlock()
 	return o.joined(errs)
@@ -71,13 +72,13 @@ func (o *operation) removeTargets(ctx context.Context, prior Role, targets []fle
 // removeLeft removes the role from machines that could not be reached when they left it, as far as
 // they can be reached now. Another machine that answers in place of one of them means that it is
 // gone for good.
-func (o *operation) removeLeft(ctx context.Context) error {
+func (o *Operation) removeLeft(ctx context.Context) error {
 	return o.joined(o.eachLeft(ctx, func(ctx context.Context, m *fleet.Machine, l Leftover) error {
 		o.leave(m.Name(), nil)
 		err := o.removeFrom(ctx, m, l.State, false)
 		switch {
-		case replaced(err):
-			m.Say("%s: another machine answers in its place, nothing is left to remove", o.role.name)
+		case fleet.Replaced(err):
+			m.Say("%s: another machine answers in its place, nothing is left to remove", o.role.Name)
 			return nil
 		case err != nil:
 			o.leave(m.Name(), &l)
@@ -88,32 +89,32 @@ func (o *operation) removeLeft(ctx context.Context) error {
 
 // observeLeft reports the machines that could not be reached when they left the role: as findings
 // if they answer, since the role must still be removed from them.
-func (o *operation) observeLeft(ctx context.Context, r *Report) {
+func (o *Operation) observeLeft(ctx context.Context, r *Report) {
 	ctx, cancel := fleet.Observing(ctx)
 	defer cancel()
 	silent := o.eachLeft(ctx, func(ctx context.Context, m *fleet.Machine, _ Leftover) error { return m.Remote.Ping(ctx) })
 	r.Left = map[string]error{}
-	for name := range o.result().Left {
+	for name := range o.Record().Left {
 		switch err := silent[name]; {
 		case err == nil:
-			r.find(finding.Finding{Subject: name, Kind: finding.Leftover, Target: o.role.name, Problem: finding.NotWanted})
-		case replaced(err):
+			r.Find(finding.Finding{Subject: name, Kind: finding.Leftover, Target: o.role.Name, Problem: finding.NotWanted})
+		case fleet.Replaced(err):
 			o.leave(name, nil)
 		default:
 			r.Left[name] = err
 		}
 	}
-	r.Record = o.result()
+	r.Record = o.Record()
 }
 
 // eachLeft does something with every machine that is left over. One that is wanted again is none. If another
 // machine has its name, it stays left over, unless it has an ID: then its end is somebody else's.
-func (o *operation) eachLeft(ctx context.Context, do func(context.Context, *fleet.Machine, Leftover) error) map[string]error {
+func (o *Operation) eachLeft(ctx context.Context, do func(context.Context, *fleet.Machine, Leftover) error) map[string]error {
 	var machines []*fleet.Machine
-	left := o.result().Left
+	left := o.Record().Left
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		l := left[name]
-		if named := o.byName(name); named != nil || o.isWanted(l.Target) {
+		if named := o.ByName(name); named != nil || o.isWanted(l.Target) {
 			o.leave(name, nil)
 			if l.Target.ID != "" || o.isWanted(l.Target) {
 				continue
@@ -122,21 +123,21 @@ func (o *operation) eachLeft(ctx context.Context, do func(context.Context, *flee
 			left[l.Target.Name()] = l
 			o.leave(l.Target.Name(), &l)
 		}
-		machines = append(machines, o.fleet.Machine(l.Target))
+		machines = append(machines, o.Fleet.Machine(l.Target))
 	}
 	return fleet.EachAll(ctx, machines, func(ctx context.Context, m *fleet.Machine) error { return do(ctx, m, left[m.Name()]) })
 }
 
 // isWanted reports whether a target that is left over is a machine of the role again. Its key tells only that of the
 // machine of its name, since others may be copies.
-func (o *operation) isWanted(t fleet.Target) bool {
-	return slices.ContainsFunc(o.machines, func(m *convergence) bool {
-		return m.SamePlace(t) || m.Name() == t.Name() && fleet.SameMachine(m.Target, t, o.role.targets)
+func (o *Operation) isWanted(t fleet.Target) bool {
+	return slices.ContainsFunc(o.Machines, func(m *Machine) bool {
+		return m.SamePlace(t) || m.Name() == t.Name() && fleet.SameMachine(m.Target, t, o.role.Targets)
 	})
 }
 
 // leave records that a machine is left over, or is no longer if l is nil.
-func (o *operation) leave(name string, l *Leftover) {
+func (o *Operation) leave(name string, l *Leftover) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l == nil {
@@ -152,10 +153,10 @@ func (o *operation) leave(name string, l *Leftover) {
 // removeFrom removes from one machine what state names, in one round trip; kill ends the units at
 // once. A machine that cannot be reached is no error: it is recorded as left over. One with another
 // claim is kept.
-func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desired.State, kill bool) error {
-	m.Say("%s: removing", o.role.name)
-	err := fleet.Within(ctx, fleet.RemoveBudget, "removal of "+o.role.name, func(ctx context.Context) error {
-		return host.Remove(ctx, m.Remote, host.Removal{State: state, Dirs: o.role.dirs, First: o.role.endFirst, Kill: kill,
+func (o *Operation) removeFrom(ctx context.Context, m *fleet.Machine, state desired.State, kill bool) error {
+	m.Say("%s: removing", o.role.Name)
+	err := fleet.Within(ctx, fleet.RemoveBudget, "removal of "+o.role.Name, func(ctx context.Context) error {
+		return host.Remove(ctx, m.Remote, host.Removal{State: state, Dirs: o.role.Dirs, First: o.role.EndFirst, Kill: kill,
 			ClaimFile: o.role.claimPath(), Claim: o.record.Claim})
 	})
 	switch {
@@ -163,7 +164,7 @@ func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desi
 		o.leaveOver(m, state, err)
 		return nil
 	case errors.Is(err, host.ErrClaimed):
-		m.Say("%s: it has another claim, left as it is", o.role.name)
+		m.Say("%s: it has another claim, left as it is", o.role.Name)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.kept = append(o.kept, m.Name())
@@ -173,24 +174,18 @@ func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desi
 }
 
 // leaveOver records that a machine is left over because it cannot be reached.
-func (o *operation) leaveOver(m *fleet.Machine, state desired.State, why error) {
-	m.Say("%s: cannot be reached, left as it is: %v", o.role.name, why)
+func (o *Operation) leaveOver(m *fleet.Machine, state desired.State, why error) {
+	m.Say("%s: cannot be reached, left as it is: %v", o.role.Name, why)
 	o.leave(m.Name(), &Leftover{Target: m.Target, State: namesOnly(state)})
 }
 
 // joined returns the errors of several machines in the order of their names.
-func (o *operation) joined(errs map[string]error) error {
+func (o *Operation) joined(errs map[string]error) error {
 	var out []error
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		out = append(out, fmt.Errorf("removing %s from %s: %w", o.role.name, name, errs[name]))
+		out = append(out, fmt.Errorf("removing %s from %s: %w", o.role.Name, name, errs[name]))
 	}
 	return errors.Join(out...)
-}
-
-// replaced reports whether another machine answers in place of the one that was asked.
-func replaced(err error) bool {
-	var foreign *remote.HostKeyError
-	return errors.As(err, &foreign)
 }
 
 // namesOnly returns what host.Remove needs of a state: names without contents.

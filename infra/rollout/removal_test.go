@@ -2,16 +2,15 @@ package rollout
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet/fleettest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
@@ -36,8 +35,8 @@ func TestLeftover(t *testing.T) {
 	defer pool.Close()
 	engine := &Engine{Fleet: &fleet.Fleet{Pool: pool}}
 	target := fleet.Target{Host: machine.Host, Node: component.Node{Name: "worker-1"}, ID: "i-1"}
-	start := func(rec Record) *operation {
-		return &operation{fleet: engine.Fleet, role: role{name: "worker", dirs: []string{"/var/lib/kubelet"}}, access: engine.Fleet.Access(ref(t)), record: rec.clone()}
+	start := func(rec Record) *Operation {
+		return &Operation{Fleet: engine.Fleet, role: Definition{Name: "worker", Dirs: []string{"/var/lib/kubelet"}}, Access: engine.Fleet.Access(ref(t)), record: rec.clone()}
 	}
 	state := desired.State{
 		Files:   []desired.File{{Path: "/etc/kubernetes/kubelet.yaml", Content: []byte("secret"), Secret: true}},
@@ -51,7 +50,7 @@ func TestLeftover(t *testing.T) {
 	if err := o.removeFrom(t.Context(), engine.Fleet.Machine(target), state, false); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(o.result())
+	raw, err := json.Marshal(o.Record())
 	if err != nil || strings.Contains(string(raw), "secret") {
 		t.Fatalf("the record is %s, %v", raw, err)
 	}
@@ -65,8 +64,8 @@ func TestLeftover(t *testing.T) {
 		t.Errorf("while it is away: %+v", away)
 	}
 	o = start(rec)
-	if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) != 1 || len(removed) > 0 {
-		t.Errorf("while it is away: %v, %v", err, o.result().Left)
+	if err := o.removeLeft(t.Context()); err != nil || len(o.Record().Left) != 1 || len(removed) > 0 {
+		t.Errorf("while it is away: %v, %v", err, o.Record().Left)
 	}
 
 	machine.Return()
@@ -76,8 +75,8 @@ func TestLeftover(t *testing.T) {
 		t.Errorf("when it is back: %+v", back)
 	}
 	o = start(rec)
-	if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) > 0 {
-		t.Errorf("when it is back: %v, %v", err, o.result().Left)
+	if err := o.removeLeft(t.Context()); err != nil || len(o.Record().Left) > 0 {
+		t.Errorf("when it is back: %v, %v", err, o.Record().Left)
 	}
 	if len(removed) != 1 || !strings.Contains(removed[0], "kubelet.service") || !strings.Contains(removed[0], "/etc/kubernetes/kubelet.yaml") ||
 		!strings.Contains(removed[0], "kube-proxy.service") || !strings.Contains(removed[0], "/etc/kubernetes/pki/kube-proxy.key") ||
@@ -97,64 +96,18 @@ func TestLeftover(t *testing.T) {
 			t.Errorf("seen %+v", seen)
 		}
 		o = start(other)
-		if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) > 0 {
-			t.Errorf("%v, %v", err, o.result().Left)
+		if err := o.removeLeft(t.Context()); err != nil || len(o.Record().Left) > 0 {
+			t.Errorf("%v, %v", err, o.Record().Left)
 		}
 	})
 	t.Run("wanted again", func(t *testing.T) {
 		o := start(rec)
-		o.machines = []*convergence{{Machine: engine.Fleet.Machine(target)}}
+		o.Machines = []*Machine{{Machine: engine.Fleet.Machine(target)}}
 		removed = nil
-		if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left)+len(removed) > 0 {
-			t.Errorf("%v, %v, %d scripts", err, o.result().Left, len(removed))
+		if err := o.removeLeft(t.Context()); err != nil || len(o.Record().Left)+len(removed) > 0 {
+			t.Errorf("%v, %v, %d scripts", err, o.Record().Left, len(removed))
 		}
 	})
-}
-
-// TestLastCopyStays: hosts that leave an etcd cluster keep their data unless those that stay have
-// it.
-func TestLastCopyStays(t *testing.T) {
-	t.Parallel()
-	members := []etcd.Member{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}, {ID: 3, Name: "c"}, {ID: 4, Name: "d", Learner: true}}
-	for _, tt := range []struct {
-		name    string
-		healthy []etcd.ID
-		serving []string
-		refused string
-	}{
-		{"all are well", []etcd.ID{1, 2, 3, 4}, nil, ""},
-		{"a quorum is well", []etcd.ID{1, 2}, nil, ""},
-		{"no quorum", []etcd.ID{1, 4}, nil, "of the 3 voters that stay 1 are healthy, and a quorum is 2"},
-		{"nobody is well", nil, nil, "0 are healthy"},
-		{"the leaver serves another cluster", []etcd.ID{1, 2, 3}, []string{"x"}, "etcd on x is no member"},
-	} {
-		healthy := map[etcd.ID]bool{}
-		for _, id := range tt.healthy {
-			healthy[id] = true
-		}
-		err := checkCopies([]string{"x", "y"}, members, healthy, tt.serving)
-		var refused *fleet.GuardError
-		if (tt.refused == "") != (err == nil) || err != nil && (!errors.As(err, &refused) || !strings.Contains(err.Error(), tt.refused) || !strings.Contains(err.Error(), "x, y")) {
-			t.Errorf("%s: %v", tt.name, err)
-		}
-	}
-
-	// Without a record that a cluster was formed, as after an import, new hosts in place of all
-	// present ones would be started as another cluster, and the data of the present ones deleted.
-	want := Etcd{Spec: component.EtcdSpec{Version: "3.6.16"}, Targets: []fleet.Target{{Node: component.Node{Name: "d"}}}}
-	prior := Etcd{Spec: want.Spec, Targets: []fleet.Target{{Node: component.Node{Name: "a"}}}}
-	pool := remote.NewPool(remote.Config{})
-	defer pool.Close()
-	o := want.operate(&operation{fleet: &fleet.Fleet{Pool: pool}}, prior)
-	f, err := o.facts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.wanted = []memberFacts{{name: "d", reachable: true}}
-	var refused *fleet.GuardError
-	if plan, err := planEtcd(f); !errors.As(err, &refused) {
-		t.Errorf("planned %v, %v", plan, err)
-	}
 }
 
 func otherKey(t *testing.T) string {
@@ -164,3 +117,39 @@ func otherKey(t *testing.T) string {
 
 // ref is a reference to keys that are not needed.
 func ref(t *testing.T) pki.Ref { t.Helper(); return pki.Ref{Cluster: "demo"} }
+
+// TestLeftoverOfAName: a machine that was left over stays so when another machine gets its name, and is none
+// when it is wanted again under any name.
+func TestLeftoverOfAName(t *testing.T) {
+	t.Parallel()
+	s := fleettest.NewAPIServers(t, fleettest.Serves)
+	removed := 0
+	away := remotetest.New(t, "worker-1", func(script string) (string, int) {
+		if strings.Contains(script, "remove_units") {
+			removed++
+		}
+		return "", 0
+	})
+	other := remotetest.New(t, "worker-1", nil)
+	at := func(name string, m *remotetest.Machine) fleet.Target {
+		return fleet.Target{Host: m.Host, Node: component.Node{Name: name}}
+	}
+	rec := Record{Left: map[string]Leftover{"worker-1": {Target: at("worker-1", away)}}}
+	start := func(wanted fleet.Target) *Operation {
+		return &Operation{Fleet: s.Fleet, role: Definition{Name: "worker"}, record: rec.clone(), Machines: []*Machine{{Machine: s.Fleet.Machine(wanted)}}}
+	}
+	away.Leave()
+	o := start(at("worker-1", other))
+	if err := o.removeLeft(t.Context()); err != nil || o.Record().Left["worker-1 at 127.0.0.1"].Target.Name() == "" || len(o.Record().Left) != 1 {
+		t.Errorf("while it is away: %v, %v", err, o.Record().Left)
+	}
+	away.Return()
+	o = start(at("worker-7", away))
+	if err := o.removeLeft(t.Context()); err != nil || len(o.Record().Left) > 0 || removed > 0 {
+		t.Errorf("wanted under another name: %v, %v, removed %d times", err, o.Record().Left, removed)
+	}
+	o = start(at("worker-1", other))
+	if err := o.removeLeft(t.Context()); err != nil || len(o.Record().Left) > 0 || removed != 1 {
+		t.Errorf("when it is back: %v, %v, removed %d times", err, o.Record().Left, removed)
+	}
+}

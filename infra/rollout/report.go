@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -33,36 +32,25 @@ type Report struct {
 	// Concerns are what a person should know of and no apply changes.
 	Concerns []finding.Finding
 	// Certificates are the role's certificates as found on the machines.
-	Certificates []CertificateStatus
-	// Contents is how much an etcd cluster holds; nil if no member said so.
-	Contents *etcd.Contents
-	// Snapshots is what the bucket of an [EtcdBackup] has; nil if no machine said so.
-	Snapshots *Snapshots
+	Certificates []fleet.Certificate
+	// Details are what only this role tells, in a type of its package; nil if nobody said so.
+	Details any
 	// Record is the given record, updated with what was found as wanted. Keeping it saves hashing
 	// at the next observation. It is always valid to keep it.
 	Record Record
 }
 
-// CertificateStatus is one certificate on one machine.
-type CertificateStatus struct {
-	Machine  string    `json:"machine"`
-	Path     string    `json:"path"`
-	Subject  string    `json:"subject"` // common name
-	Issuer   string    `json:"issuer"`  // common name
-	NotAfter time.Time `json:"not_after"`
-}
-
-// report observes every machine of the role. Machines that do not answer within fleet.ObserveBudget
+// Report observes every machine of the role, and saves what was found as wanted in the record. Machines that do not answer within fleet.ObserveBudget
 // are reported and are no error. more, if given, runs at the same time and adds what the machines
 // themselves do not know.
-func (o *operation) report(ctx context.Context, more func(context.Context, *Report)) Report {
-	ctx = remote.RememberUnreachable(ctx, rememberFor)
+func (o *Operation) Report(ctx context.Context, more func(context.Context, *Report)) Report {
+	ctx = remote.RememberUnreachable(ctx, fleet.RememberFor)
 	out, extra := newReport(), newReport()
 	var wait sync.WaitGroup
 	if more != nil {
 		wait.Go(func() { more(ctx, &extra) })
 	}
-	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+	errs := fleet.EachAll(ctx, o.Machines, func(ctx context.Context, m *Machine) error {
 		ctx, cancel := fleet.Observing(ctx)
 		defer cancel()
 		err := o.observe(ctx, m)
@@ -72,7 +60,7 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		return err
 	})
 	wait.Wait()
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		if err := errs[m.Name()]; err != nil {
 			out.Unreachable[m.Name()] = err
 			continue
@@ -80,21 +68,21 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		if m.ahead.Abs() > fleet.ClockTolerance {
 			out.Clocks[m.Name()] = m.ahead
 		}
-		m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
+		m.Record.Host = host.Adopt(m.State, m.Seen, m.Record.Host)
 		o.save(m)
-		out.Findings = append(out.Findings, finding.About(m.Name(), slices.Concat(host.Findings(m.changes), host.Findings(m.claim), m.renewals()))...)
+		out.Findings = append(out.Findings, finding.About(m.Name(), slices.Concat(host.Findings(m.Changes), host.Findings(m.claim), m.renewals()))...)
 		out.Certificates = append(out.Certificates, m.certificates()...)
 	}
-	if len(out.Unreachable) == len(o.machines) && o.role.asksMachines {
+	if len(out.Unreachable) == len(o.Machines) && o.role.AsksMachines {
 		extra.Unjudged = nil // every question went to a machine that could not be reached, which is reported already
 	}
 	out.add(extra)
-	for _, m := range o.machines {
+	for _, m := range o.Machines {
 		if m.Host.Off { // on purpose, so there is nothing to report
 			delete(out.Unreachable, m.Name())
 		}
 	}
-	out.Record = o.result()
+	out.Record = o.Record()
 	return out
 }
 
@@ -115,17 +103,15 @@ func (r *Report) add(o Report) {
 	r.Unjudged = append(r.Unjudged, o.Unjudged...)
 	r.Concerns = append(r.Concerns, o.Concerns...)
 	r.Certificates = append(r.Certificates, o.Certificates...)
-	if o.Contents != nil {
-		r.Contents = o.Contents
-	}
-	if o.Snapshots != nil {
-		r.Snapshots = o.Snapshots
+	if o.Details != nil {
+		r.Details = o.Details
 	}
 }
 
-func (r *Report) find(found ...finding.Finding) { r.Findings = append(r.Findings, found...) }
+// Find adds findings.
+func (r *Report) Find(found ...finding.Finding) { r.Findings = append(r.Findings, found...) }
 
-// unjudged notes what could not be compared; target may be empty.
-func (r *Report) unjudged(kind finding.Kind, target string, err error) {
+// CannotJudge notes what could not be compared; target may be empty.
+func (r *Report) CannotJudge(kind finding.Kind, target string, err error) {
 	r.Unjudged = append(r.Unjudged, finding.Finding{Kind: kind, Target: target, Problem: finding.Unjudged, Cause: err.Error()})
 }

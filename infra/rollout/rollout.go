@@ -1,7 +1,7 @@
 // Package rollout brings the machines of a role to the wanted state: which machine, in which order,
-// behind which health gate. A role is a value, an [Etcd], a [ControlPlane], [Workers], a
-// [LoadBalancer] or an [EtcdBackup], with four operations: [Engine.Observe], [Engine.Apply], [Engine.Remove] and
-// [Files]. Addons, the status of a cluster and import are here too.
+// behind which health gate. It is the engine that all roles share: a [Role] is a value, with four
+// operations: [Engine.Observe], [Engine.Apply], [Engine.Remove] and [Files]. Import is here too. Each
+// role is in a package below this one, and its methods use what an [Operation] can do.
 //
 // Every change works the same way: certificates and secrets are made, every machine is observed,
 // compared and applied to (package host), and what was applied is recorded as hashes. First
@@ -9,15 +9,13 @@
 // compute the order as a [Plan] before anything is changed.
 //
 // Package component decides what a machine must look like; packages fleet and deed have what can be
-// done to it. What may not enter: taking a machine down for other reasons (package maintenance),
-// Terraform and AWS.
+// done to it. What may not enter: a role and what only one of them needs, taking a machine down for
+// other reasons (package maintenance), Terraform and AWS.
 package rollout
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -31,12 +29,12 @@ type Engine struct {
 // Observe compares a role's machines, and what the cluster knows of them, with what is wanted. It
 // changes nothing. A machine that cannot be reached is no error; the report names it.
 func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, error) {
-	o, err := e.newOperation(want, rec)
+	o, err := NewOperation(e.Fleet, want, nil, rec)
 	if err != nil {
 		return Report{}, err
 	}
-	defer o.access.Close()
-	r := want.observe(ctx, o)
+	defer o.Access.Close()
+	r := want.Observe(ctx, o)
 	if len(rec.Left) > 0 {
 		o.observeLeft(ctx, &r)
 	}
@@ -62,20 +60,16 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	if rec.Claim == "" {
 		rec.Claim = newClaim()
 	}
-	o, err := e.newOperation(want, rec)
+	o, err := NewOperation(e.Fleet, want, prior, rec)
 	if err != nil {
 		return rec, err
 	}
-	defer o.access.Close()
-	if prior != nil && reflect.TypeOf(prior) != reflect.TypeOf(want) {
-		return rec, fmt.Errorf("a %T does not follow a %T", want, prior)
-	}
+	defer o.Access.Close()
 	if prior != nil {
-		targets := prior.role().targets
-		prior = prior.with(withoutTargets(targets, o.others(ctx, departing(o.role.targets, targets))))
+		o.Prior.Targets = fleet.Except(o.Prior.Targets, o.others(ctx, departing(o.role.Targets, o.Prior.Targets)))
 	}
 	left := len(rec.Left) > 0
-	err = want.apply(ctx, o, prior)
+	err = want.Apply(ctx, o, prior)
 	var skipped *fleet.SkippedError
 	if err == nil || prior != nil && errors.As(err, &skipped) { // without prior, a failed create: nobody keeps the record
 		err = errors.Join(err, o.writeClaims(ctx))
@@ -83,19 +77,19 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	if left && ctx.Err() == nil {
 		err = errors.Join(err, o.removeLeft(ctx))
 	}
-	return o.result(), err
+	return o.Record(), err
 }
 
 // Remove stops everything of a role on its machines and deletes its files and data. Machines that
 // cannot be reached, and those with another claim, are no error.
 func (e *Engine) Remove(ctx context.Context, have Role, rec Record) (Removal, error) {
-	o, err := e.newOperation(have, rec)
+	o, err := NewOperation(e.Fleet, have, nil, rec)
 	if err != nil {
 		return Removal{Left: rec.Left}, err
 	}
-	defer o.access.Close()
-	err = errors.Join(o.removeLeft(ctx), have.remove(ctx, o))
-	return Removal{Left: o.result().Left, Kept: slices.Sorted(slices.Values(o.kept))}, err
+	defer o.Access.Close()
+	err = errors.Join(o.removeLeft(ctx), have.Remove(ctx, o))
+	return Removal{Left: o.Record().Left, Kept: slices.Sorted(slices.Values(o.kept))}, err
 }
 
 // Files returns what will be on a role's machines, by "<machine>:<path>": "sha256:<hex>" for files
@@ -105,5 +99,5 @@ func Files(want Role) (map[string]string, error) {
 	if err := checkRole(want); err != nil {
 		return nil, err
 	}
-	return files(want.role())
+	return files(want.Definition())
 }

@@ -3,14 +3,13 @@ package rollout
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -52,22 +51,22 @@ type pairVerdict struct {
 	adopt bool
 }
 
-func (o *operation) judge(m *convergence) map[string]pairVerdict {
+func (o *Operation) judge(m *Machine) map[string]pairVerdict {
 	out := map[string]pairVerdict{}
-	for _, s := range m.want.Certificates {
+	for _, s := range m.Want.Certificates {
 		out[s.Name] = o.judgePair(m, s)
 	}
 	return out
 }
 
-func (o *operation) judgePair(m *convergence, s pki.Slot) pairVerdict {
-	cert, ok := m.seen.Content(s.CertPath)
-	key := m.seen.Files[s.KeyPath].SHA256
-	rec, known := m.record.Certificates[s.Name]
+func (o *Operation) judgePair(m *Machine, s pki.Slot) pairVerdict {
+	cert, ok := m.Seen.Content(s.CertPath)
+	key := m.Seen.Files[s.KeyPath].SHA256
+	rec, known := m.Record.Certificates[s.Name]
 	if !ok || key == "" {
 		return pairVerdict{reissue: pairIs(finding.Missing)}
 	}
-	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.fleet.Now(), s.EarlyRenewal)
+	reasons := pki.Check(cert, []byte(o.role.PKI.Bundle(s.CA)), s.Request, o.Fleet.Now(), s.EarlyRenewal)
 	if known && (desired.Sum(cert) != rec.Certificate || key != rec.Key) {
 		return pairVerdict{reissue: pairIs(finding.NotWritten), foreign: reasons}
 	}
@@ -81,12 +80,12 @@ func pairIs(problem finding.Problem) []finding.Finding {
 
 // renewals returns the reasons for which certificates are made again, and what is wrong with
 // foreign ones. Diff reports missing and changed files.
-func (m *convergence) renewals() []finding.Finding {
+func (m *Machine) renewals() []finding.Finding {
 	var out []finding.Finding
-	for _, s := range m.want.Certificates {
+	for _, s := range m.Want.Certificates {
 		verdict := m.pairs[s.Name]
 		why := verdict.reissue
-		differs := slices.ContainsFunc(m.changes, func(c host.Change) bool {
+		differs := slices.ContainsFunc(m.Changes, func(c host.Change) bool {
 			return c.Kind == finding.File && (c.Target == s.CertPath || c.Target == s.KeyPath)
 		})
 		if differs {
@@ -101,49 +100,49 @@ func (m *convergence) renewals() []finding.Finding {
 }
 
 // fill makes and fetches what must be written to the machine, and computes its changes again.
-func (o *operation) fill(ctx context.Context, m *convergence) error {
+func (o *Operation) fill(ctx context.Context, m *Machine) error {
 	if err := m.adopt(ctx); err != nil {
 		return err
 	}
-	for _, s := range m.want.Certificates {
+	for _, s := range m.Want.Certificates {
 		if len(m.pairs[s.Name].reissue) == 0 {
 			continue
 		}
-		pair, err := o.access.Keys.Issue(ctx, s.CA, s.Request)
+		pair, err := o.Access.Keys.Issue(ctx, s.CA, s.Request)
 		if err != nil {
 			return fmt.Errorf("machine %s: certificate %s: %w", m.Name(), s.Name, err)
 		}
 		m.setContent(s.CertPath, pair.CertPEM)
 		m.setContent(s.KeyPath, pair.KeyPEM)
 	}
-	for _, s := range m.want.Secrets {
-		rec := m.record.Secrets[s.Path]
-		if rec.Source == s.Origin() && rec.SHA256 != "" && m.seen.Files[s.Path].SHA256 == rec.SHA256 {
+	for _, s := range m.Want.Secrets {
+		rec := m.Record.Secrets[s.Path]
+		if rec.Source == s.Origin() && rec.SHA256 != "" && m.Seen.Files[s.Path].SHA256 == rec.SHA256 {
 			continue
 		}
-		content, err := o.access.Keys.Render(ctx, s)
+		content, err := o.Access.Keys.Render(ctx, s)
 		if err != nil {
 			return fmt.Errorf("machine %s: secret %s: %w", m.Name(), s.Path, err)
 		}
 		m.setContent(s.Path, content)
 	}
-	m.changes = host.Diff(m.state, m.seen, m.record.Host)
+	m.Changes = host.Diff(m.State, m.Seen, m.Record.Host)
 	return nil
 }
 
-func (m *convergence) setContent(path string, content []byte) {
-	for i := range m.state.Files {
-		if m.state.Files[i].Path == path {
-			m.state.Files[i].Content, m.state.Files[i].SHA256 = content, desired.Sum(content)
+func (m *Machine) setContent(path string, content []byte) {
+	for i := range m.State.Files {
+		if m.State.Files[i].Path == path {
+			m.State.Files[i].Content, m.State.Files[i].SHA256 = content, desired.Sum(content)
 		}
 	}
 }
 
 // adopt keeps valid certificates without a record (after an import, or after a create that was
 // killed) if the keys beside them match. The keys are read into memory only for that comparison.
-func (m *convergence) adopt(ctx context.Context) error {
+func (m *Machine) adopt(ctx context.Context) error {
 	var slots []pki.Slot
-	for _, s := range m.want.Certificates {
+	for _, s := range m.Want.Certificates {
 		if m.pairs[s.Name].adopt {
 			slots = append(slots, s)
 		}
@@ -163,66 +162,51 @@ func (m *convergence) adopt(ctx context.Context) error {
 		if _, ok := keys[s.KeyPath]; !ok {
 			return fmt.Errorf("machine %s: comparing keys with their certificates: %s has just gone", m.Name(), s.KeyPath)
 		}
-		cert, _ := m.seen.Content(s.CertPath)
+		cert, _ := m.Seen.Content(s.CertPath)
 		if _, err := tls.X509KeyPair(cert, keys[s.KeyPath]); err != nil {
 			m.pairs[s.Name] = pairVerdict{reissue: pairIs(finding.WrongKey)}
 			continue
 		}
-		m.record.Certificates[s.Name] = PairRecord{Certificate: desired.Sum(cert), Key: desired.Sum(keys[s.KeyPath])}
+		m.Record.Certificates[s.Name] = PairRecord{Certificate: desired.Sum(cert), Key: desired.Sum(keys[s.KeyPath])}
 	}
 	return nil
 }
 
 // settle records the certificates and secrets that are now on the machine: those just written and
 // those found as wanted.
-func (m *convergence) settle(changes []host.Change) {
+func (m *Machine) settle(changes []host.Change) {
 	digest := func(path string) string {
-		for _, f := range m.state.Files {
-			if f.Path == path && f.Content != nil && (touches(changes, path) || !touches(m.changes, path)) {
+		for _, f := range m.State.Files {
+			if f.Path == path && f.Content != nil && (Touches(changes, path) || !Touches(m.Changes, path)) {
 				return f.Digest()
 			}
 		}
 		return ""
 	}
-	for _, s := range m.want.Certificates {
+	for _, s := range m.Want.Certificates {
 		if cert, key := digest(s.CertPath), digest(s.KeyPath); cert != "" && key != "" {
-			m.record.Certificates[s.Name] = PairRecord{Certificate: cert, Key: key}
+			m.Record.Certificates[s.Name] = PairRecord{Certificate: cert, Key: key}
 			m.pairs[s.Name] = pairVerdict{}
 		}
 	}
-	for _, s := range m.want.Secrets {
+	for _, s := range m.Want.Secrets {
 		if d := digest(s.Path); d != "" {
-			m.record.Secrets[s.Path] = SecretRecord{Source: s.Origin(), SHA256: d}
+			m.Record.Secrets[s.Path] = SecretRecord{Source: s.Origin(), SHA256: d}
 		}
 	}
 }
 
-func touches(changes []host.Change, path string) bool {
+func Touches(changes []host.Change, path string) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.File && c.Target == path })
 }
 
 // certificates lists the machine's certificates as they were observed.
-func (m *convergence) certificates() []CertificateStatus {
-	var out []CertificateStatus
-	for _, s := range m.want.Certificates {
-		if content, ok := m.seen.Content(s.CertPath); ok {
-			out = append(out, certificateStatus(m.Name(), s.CertPath, content)...)
+func (m *Machine) certificates() []fleet.Certificate {
+	var out []fleet.Certificate
+	for _, s := range m.Want.Certificates {
+		if content, ok := m.Seen.Content(s.CertPath); ok {
+			out = append(out, fleet.Certificates(m.Name(), s.CertPath, content)...)
 		}
 	}
 	return out
-}
-
-// certificateStatus describes the first certificate of a PEM file. It returns nothing for content
-// that cannot be parsed.
-func certificateStatus(machine, path string, content []byte) []CertificateStatus {
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return nil
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil
-	}
-	return []CertificateStatus{{Machine: machine, Path: path, Subject: cert.Subject.CommonName,
-		Issuer: cert.Issuer.CommonName, NotAfter: cert.NotAfter.UTC()}}
 }

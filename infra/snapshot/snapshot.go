@@ -92,6 +92,14 @@ func Parse(text []byte) (Description, error) {
 	return d, err
 }
 
+// Newer returns the newer of two snapshots, each of which may be nil.
+func Newer(a, b *Description) *Description {
+	if a == nil || b != nil && b.Time.After(a.Time) {
+		return b
+	}
+	return a
+}
+
 // Of returns the name of a snapshot with this key, of its data or its description; false if it is
 // none, or not directly below the prefix.
 func Of(prefix, key string) (name string, ok bool) {

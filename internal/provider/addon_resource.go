@@ -25,10 +25,11 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -140,11 +141,11 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 }
 
 // addon turns the model into the library's addon.
-func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout.Addon {
+func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.Addon {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
-	out := rollout.Addon{
-		API:  rollout.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
+	out := addon.Addon{
+		API:  fleet.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
 		Name: m.Name.ValueString(),
 		Wait: m.Wait.ValueBool(),
 	}
@@ -200,7 +201,7 @@ func sameManifests(a, b []string) bool {
 }
 
 // complete sets the attributes that are computed from the objects.
-func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.Diagnostics) {
+func (m *addonModel) complete(ctx context.Context, a addon.Addon, diags *diag.Diagnostics) {
 	m.ID = types.StringValue(clusterOf(ctx, m.PKI, diags).ValueString() + "/" + a.Name)
 	digests := map[string]string{}
 	for _, o := range a.Objects {
@@ -231,7 +232,7 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	plan.checkPower(ctx, req, &resp.Diagnostics)
 	addFieldErrors(ctx, req.Plan, plan.check(ctx, &resp.Diagnostics), &resp.Diagnostics)
 	// Broken manifests are errors also while other arguments are not known yet.
-	a := rollout.Addon{Name: plan.Name.ValueString()}
+	a := addon.Addon{Name: plan.Name.ValueString()}
 	if known := req.Config.Raw.IsFullyKnown(); known || !plan.builtIn() || builtinAddons[a.Name] == nil && !plan.Name.IsUnknown() {
 		a = plan.addon(ctx, &resp.Diagnostics)
 		if known {
@@ -299,7 +300,7 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecor
 	var err error
 	if rec.Claim, err = r.data.claimID(rec.Claim, m.Claim.ValueString()); err == nil && !m.off(ctx, diags) {
 		a.Claim = rec.Claim
-		rec.Objects, err = r.data.engine(ctx).ApplyObjects(ctx, a, rec.Objects)
+		rec.Objects, err = a.Apply(ctx, r.data.fleet(ctx), rec.Objects)
 	}
 	if err != nil {
 		addError(diags, "Cannot apply the addon "+a.Name, err)
@@ -311,12 +312,12 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecor
 }
 
 // open reads the state, the objects that it describes and the record.
-func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.PrivateState, diags *diag.Diagnostics) (addonModel, rollout.Addon, addonRecord) {
+func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.PrivateState, diags *diag.Diagnostics) (addonModel, addon.Addon, addonRecord) {
 	var state addonModel
 	diags.Append(from.Get(ctx, &state)...)
 	rec := tf.ReadPrivate[addonRecord](ctx, private, inventoryKey, diags)
 	if diags.HasError() {
-		return state, rollout.Addon{}, rec
+		return state, addon.Addon{}, rec
 	}
 	a := state.addon(ctx, diags)
 	a.Claim = cmp.Or(rec.Claim, state.Claim.ValueString())
@@ -337,15 +338,15 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if state.off(ctx, &resp.Diagnostics) {
 		return
 	}
-	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, rec.Objects)
+	drift, unjudged, err := a.Observe(ctx, r.data.fleet(ctx), rec.Objects)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
 		return
 	}
-	for _, f := range report.Unjudged {
+	for _, f := range unjudged {
 		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", remote.Redact(f.String()))
 	}
-	state.Claim, state.Drift = tf.OptionalString(a.Claim), driftValue(report.Findings)
+	state.Claim, state.Drift = tf.OptionalString(a.Claim), driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 
@@ -363,7 +364,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 			"The machines of the API servers are stopped. If the cluster is destroyed as well, the objects are gone with it. Otherwise delete them with kubectl, when it runs again.")
 		return
 	}
-	kept, err := r.data.engine(ctx).RemoveObjects(ctx, a, rec.Objects)
+	kept, err := a.Remove(ctx, r.data.fleet(ctx), rec.Objects)
 	if len(kept) > 0 {
 		resp.Diagnostics.AddWarning(fmt.Sprintf("%d objects of addon %s were kept", len(kept), a.Name),
 			fmt.Sprintf("Another k8s_addon has applied them since: the one that replaces this one, if its lifecycle block says create_before_destroy, or one to which their manifests "+
@@ -398,7 +399,7 @@ func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStat
 	}
 	var rec addonRecord
 	var err error
-	if rec.Objects, rec.Claim, err = r.data.engine(ctx).FindObjects(ctx, a); err != nil {
+	if rec.Objects, rec.Claim, err = a.Find(ctx, r.data.fleet(ctx)); err != nil {
 		fail(err)
 		return
 	}

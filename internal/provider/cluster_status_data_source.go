@@ -9,7 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
 )
 
 type clusterStatusDataSource struct{ base }
@@ -201,8 +202,8 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	}
 	ref, _ := pkiRefFrom(ctx, m.PKI, &resp.Diagnostics)
 	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, &resp.Diagnostics)
-	query := rollout.StatusQuery{
-		API:         rollout.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
+	query := status.Query{
+		API:         fleet.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
 		Controllers: targetsFrom(ctx, s.data, m.Controllers, &resp.Diagnostics),
 		Etcd:        targetsFrom(ctx, s.data, m.EtcdHosts, &resp.Diagnostics),
 		Workers:     targetsFrom(ctx, s.data, m.Workers, &resp.Diagnostics),
@@ -215,11 +216,11 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	status := rollout.Status{Problems: []string{"The machines of the API servers are stopped on purpose, so nothing was asked."}}
+	seen := status.Cluster{Problems: []string{"The machines of the API servers are stopped on purpose, so nothing was asked."}}
 	if cp.PowerState.ValueString() != stopped {
-		status = s.data.engine(ctx).Status(ctx, query)
+		seen = status.Of(ctx, s.data.fleet(ctx), query)
 	}
-	m.fill(ctx, status, s.data.now())
+	m.fill(ctx, seen, s.data.now())
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -227,7 +228,7 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 // does not change, so that an output that uses them does not show up in every plan. Only the sizes
 // of etcd's databases, the speed of disks and the age of the newest snapshot are not, so they are in
 // attributes of their own.
-func (m *clusterStatusModel) fill(ctx context.Context, st rollout.Status, now time.Time) {
+func (m *clusterStatusModel) fill(ctx context.Context, st status.Cluster, now time.Time) {
 	m.Snapshot = snapshotValue(ctx, st.Snapshot, now)
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
 	m.Problems = append([]string{}, st.Problems...)

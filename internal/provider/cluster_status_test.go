@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
 )
 
 // TestStatusAttributes puts a status with an alarm, and an empty one, into the attributes of
@@ -22,7 +22,7 @@ func TestStatusAttributes(t *testing.T) {
 	t.Parallel()
 	var described datasource.SchemaResponse
 	newClusterStatusDataSource().Schema(t.Context(), datasource.SchemaRequest{}, &described)
-	set := func(st rollout.Status) tfsdk.State {
+	set := func(st status.Cluster) tfsdk.State {
 		t.Helper()
 		hosts := types.ListNull(hostRef.Type())
 		m := clusterStatusModel{PKI: types.ObjectNull(pkiRef.Type().AttrTypes), ControlPlane: types.ObjectNull(controlPlaneRef.Type().AttrTypes),
@@ -40,16 +40,16 @@ func TestStatusAttributes(t *testing.T) {
 			t.Fatal(diags)
 		}
 	}
-	alarm := rollout.EtcdAlarm{Machine: "controller-0", Member: "a", Type: etcd.NoSpace, Quota: 3000}
+	alarm := status.EtcdAlarm{Machine: "controller-0", Member: "a", Type: etcd.NoSpace, Quota: 3000}
 	for _, tt := range []struct {
 		name      string
-		status    rollout.Status
+		status    status.Cluster
 		databases map[string]etcdDatabase
 		alarms    []string
 	}{
-		{"nothing was asked", rollout.Status{Healthy: true}, map[string]etcdDatabase{}, []string{}},
+		{"nothing was asked", status.Cluster{Healthy: true}, map[string]etcdDatabase{}, []string{}},
 		{"an alarm, and a silent member",
-			rollout.Status{Alarms: []rollout.EtcdAlarm{alarm}, Etcd: []rollout.EtcdMemberStatus{
+			status.Cluster{Alarms: []status.EtcdAlarm{alarm}, Etcd: []status.EtcdMember{
 				{Machine: "controller-0", ID: "a", DBSize: 2 << 30, DBSizeInUse: 1 << 30, DBQuota: 3 << 30,
 					Disk: etcd.Disk{Syncs: 5000, Sync: 1024 * time.Millisecond, Commit: 8 * time.Millisecond}},
 				{Machine: "controller-1", ID: "b", DBSize: 200, DBSizeInUse: 100},

@@ -29,7 +29,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -62,7 +62,7 @@ type controlPlaneModel struct {
 var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeControllerManager, artifact.KubeScheduler}
 
 func newControlPlaneResource() resource.Resource {
-	return &roleResource[controlPlaneModel, rollout.ControlPlane]{role: role[controlPlaneModel, rollout.ControlPlane]{
+	return &roleResource[controlPlaneModel, controlplane.ControlPlane]{role: role[controlPlaneModel, controlplane.ControlPlane]{
 		name:  "control_plane",
 		title: "control plane",
 		keys:  true,
@@ -84,7 +84,7 @@ func newControlPlaneResource() resource.Resource {
 		outputs:    controlPlaneOutputs,
 		needed:     oneHost,
 		spec:       controlPlaneSpec,
-		downloads: func(c *artifact.Catalog, _ *controlPlaneModel, s *rollout.ControlPlane) (err error) {
+		downloads: func(c *artifact.Catalog, _ *controlPlaneModel, s *controlplane.ControlPlane) (err error) {
 			s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(s.Spec.Version) })
 			return err
 		},
@@ -93,7 +93,7 @@ func newControlPlaneResource() resource.Resource {
 }
 
 // controlPlaneSettings are the arguments that are fields of the specification.
-func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
+func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlane] {
 	network := func(description string, fallback netip.Prefix) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
@@ -104,22 +104,22 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			},
 		}
 	}
-	return settings[controlPlaneModel, rollout.ControlPlane]{
+	return settings[controlPlaneModel, controlplane.ControlPlane]{
 		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time. An upgrade goes one minor release at a time, and never back to " +
 				"an earlier one.",
 			Validators: []validator.String{kubernetesVersion()},
-		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
+		}, text, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
 		"pod_cidr": newSetting(network("Network of the pods. Each worker has a part of it.", component.DefaultPodCIDR),
-			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
+			prefix, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.PodCIDR, &s.Spec.Cluster.PodCIDR
 			}),
 		"service_cidr": newSetting(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's network, whose DNS server would be taken for a "+
 			"service.", component.DefaultServiceCIDR),
-			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
+			prefix, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.ServiceCIDR, &s.Spec.Cluster.ServiceCIDR
 			}),
 		"node_cidrs": newSetting(schema.SetAttribute{
@@ -129,7 +129,7 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 				"With `pod_routes` only nodes are reached so: routers and other machines of the network have no route to pods. " +
 				"The worker pools make a change in place, and nothing restarts. Default: none; pods then reach machines with the address of their own machine.",
 			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(component.ClusterCIDR))},
-		}, prefixes, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
+		}, prefixes, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Set, *[]netip.Prefix) {
 			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
 		}),
 		"pod_routes": newSetting(schema.MapAttribute{
@@ -139,13 +139,13 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 				"in one layer-2 network. A change is made in place, and nothing else restarts. Without it the routes go. " +
 				"Default: none; the routes are the business of the network, such as the route tables of a VPC.",
 			Validators: []validator.Map{mapvalidator.KeysAre(tf.CIDR(component.HostPodCIDR)), mapvalidator.ValueStringsAre(tf.IPv4())},
-		}, addressByNetwork, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Map, *map[netip.Prefix]netip.Addr) {
+		}, addressByNetwork, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Map, *map[netip.Prefix]netip.Addr) {
 			return &m.PodRoutes, &s.Spec.Cluster.PodRoutes
 		}),
 		"dns_ip": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
 			MarkdownDescription: "Service address of cluster DNS, within `service_cidr`. Default: the tenth address of `service_cidr`.",
-		}, address, func(m *controlPlaneModel, s *rollout.ControlPlane) (*iptypes.IPv4Address, *netip.Addr) {
+		}, address, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*iptypes.IPv4Address, *netip.Addr) {
 			return &m.DNSIP, &s.Spec.Cluster.DNSIP
 		}),
 		"domain": newSetting(schema.StringAttribute{
@@ -153,14 +153,14 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			MarkdownDescription: "Domain of cluster DNS. A change replaces the control plane. Default: `" + component.DefaultDomain + "`.",
 			Validators:          []validator.String{tf.DNSDomain()},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
-		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
+		}, text, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *string) {
 			return &m.Domain, &s.Spec.Cluster.Domain
 		}),
 		"extra_sans": newSetting(schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Additional names and addresses in the API servers' certificates. A change reissues the certificates in place. Default: none.",
 			Validators:          []validator.List{listvalidator.ValueStringsAre(tf.HostAddress())},
-		}, texts, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.List, *[]string) {
+		}, texts, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.List, *[]string) {
 			return &m.ExtraSANs, &s.Spec.APIServer.ExtraSANs
 		}),
 		"audit_policy": newSetting(schema.StringAttribute{
@@ -170,34 +170,34 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 				"nothing of health checks, of leases of nodes and components, and of the events and status that nodes report. To log more, give a whole policy: level `Request` adds the bodies of " +
 				"requests, `RequestResponse` also those of answers. Leave `secrets`, `configmaps`, `serviceaccounts/token` and `tokenreviews` at `Metadata`, since their bodies hold secrets.",
 			PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
-		}, document, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *[]byte) {
+		}, document, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *[]byte) {
 			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
 		}),
 		"admission_plugins": newSetting(
 			freeform.Objects("Configuration of admission plugins, as an object: name of the plugin to its configuration object. A plugin that the release does not have is an error "+
 				"of the plan. A plugin that is not enabled by default must also be named by the flag `enable-admission-plugins` in `extra_args.kube_apiserver`. A "+
 				"change restarts the API servers one at a time. Default: none."),
-			objectByName, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]map[string]any) {
+			objectByName, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]map[string]any) {
 				return &m.AdmissionPlugins, &s.Spec.APIServer.AdmissionPlugins
 			}),
 		"scheduler_config": newSetting(
 			freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts the schedulers one at a "+
 				"time. Default: none."),
-			object, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]any) {
+			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.SchedulerConfig, &s.Spec.Scheduler.Config
 			}),
 		"allowed_cidrs": allowedCIDRs("the API servers, controller managers and schedulers (ports 6443, 10257 and 10259), beside pods", "the workers, the load balancer if there is one, and everybody who uses the API without it, such as Terraform",
-			func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
+			func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
-		"extra_args": extraArgsSetting(controlPlanePrograms, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Object, map[string]*component.Args) {
+		"extra_args": extraArgsSetting(controlPlanePrograms, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{
 				artifact.KubeAPIServer:         &s.Spec.APIServer.Args,
 				artifact.KubeControllerManager: &s.Spec.ControllerManager.Args,
 				artifact.KubeScheduler:         &s.Spec.Scheduler.Args,
 			}
 		}),
-		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *controlPlaneModel, s *rollout.ControlPlane) (*timetypes.GoDuration, *time.Duration) {
+		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
 	}
@@ -211,7 +211,7 @@ func replaceIfInState(_ context.Context, req planmodifier.StringRequest, resp *s
 	resp.RequiresReplace = !req.StateValue.IsNull()
 }
 
-func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s rollout.ControlPlane, diags *diag.Diagnostics) invalid.Fields {
+func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s controlplane.ControlPlane, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)
@@ -333,11 +333,11 @@ func apiPower(ctx context.Context, l types.List, diags *diag.Diagnostics) types.
 // oneHost is the needed hosts of a role that works with a single one.
 func oneHost(int) int { return 1 }
 
-func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) rollout.ControlPlane {
+func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) controlplane.ControlPlane {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	lb := m.balancer(ctx, diags)
 	etcd, _ := etcdRef.Read(ctx, m.Etcd, diags)
-	return rollout.ControlPlane{
+	return controlplane.ControlPlane{
 		Spec: component.ControlPlaneSpec{
 			Cluster:       component.Cluster{Name: ref.Cluster, PKI: ref},
 			EndpointNames: tf.Strings(lb.Names.Elements()),

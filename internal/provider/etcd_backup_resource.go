@@ -18,6 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdbackup"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -72,7 +73,7 @@ var snapshotRef = tf.NewReference[snapshotModel](map[string]schema.Attribute{
 })
 
 func newEtcdBackupResource() resource.Resource {
-	return &roleResource[etcdBackupModel, rollout.EtcdBackup]{role: role[etcdBackupModel, rollout.EtcdBackup]{
+	return &roleResource[etcdBackupModel, etcdbackup.Backup]{role: role[etcdBackupModel, etcdbackup.Backup]{
 		name:  "etcd_backup",
 		title: "etcd backup",
 		description: "Snapshots of an etcd cluster in an S3 bucket. A timer on each member looks whether one is due. The first member takes it; another one does when that is gone. " +
@@ -98,60 +99,60 @@ func newEtcdBackupResource() resource.Resource {
 		outputs:  etcdBackupOutputs,
 		spec:     etcdBackupSpec,
 		observed: setNewestSnapshot,
-		importer: importer[etcdBackupModel, rollout.EtcdBackup]{needs: []string{"etcd", "hosts", "pki"}, machine: "etcd member"},
+		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts", "pki"}, machine: "etcd member"},
 	}}
 }
 
 // etcdBackupSettings are the arguments that are fields of the specification.
-func etcdBackupSettings() settings[etcdBackupModel, rollout.EtcdBackup] {
-	return settings[etcdBackupModel, rollout.EtcdBackup]{
+func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
+	return settings[etcdBackupModel, etcdbackup.Backup]{
 		"bucket": newSetting(schema.StringAttribute{
 			Required: true, MarkdownDescription: "Bucket for the snapshots. It may be another account's. A change takes a snapshot there, and leaves those in the old one.",
 			Validators: []validator.String{bucketName()},
-		}, text, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.String, *string) {
+		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Bucket, &s.Spec.Bucket
 		}),
 		"prefix": newSetting(schema.StringAttribute{
 			Optional: true, MarkdownDescription: "What the keys of the objects begin with. A change takes a snapshot there, and leaves those of before. Default: `k8s/<cluster>/etcd/`.",
 			Validators: []validator.String{objectPrefix()},
-		}, text, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.String, *string) {
+		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Prefix, &s.Spec.Prefix
 		}),
 		"region": newSetting(schema.StringAttribute{
 			Optional: true, MarkdownDescription: "AWS region of the bucket. Default: the region of the key store.",
-		}, text, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.String, *string) {
+		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Region, &s.Spec.Region
 		}),
 		"endpoint": newSetting(schema.StringAttribute{
 			Optional: true, MarkdownDescription: "URL at which the members reach S3, to which `/<bucket>/<key>` is appended, such as that of a VPC endpoint. Default: `https://s3.<region>.amazonaws.com`.",
 			Validators: []validator.String{tf.HTTPURL()},
-		}, text, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.String, *string) {
+		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Endpoint, &s.Spec.Endpoint
 		}),
 		"kms_key_id": newSetting(schema.StringAttribute{
 			Optional: true, MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the snapshots (SSE-KMS). Without it they cannot be read. It needs curl 8.10 or later on the members, as in Debian 13; with an earlier one make the key the bucket's default. Default: as the bucket says.",
 			Validators: []validator.String{kmsKey()},
-		}, text, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.String, *string) {
+		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.KMSKeyID, &s.Spec.KMSKeyID
 		}),
 		"interval": newSetting(tf.DurationAttribute(fmt.Sprintf("How long after a snapshot the next one is taken, such as `15m`. At least `%s`. Default: `%s`.",
 			tf.ShortDuration(component.MinSnapshotInterval), tf.ShortDuration(component.DefaultSnapshotInterval))),
-			duration, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*timetypes.GoDuration, *time.Duration) {
+			duration, func(m *etcdBackupModel, s *etcdbackup.Backup) (*timetypes.GoDuration, *time.Duration) {
 				return &m.Interval, &s.Spec.Interval
 			}),
 		"keep": newSetting(schema.Int64Attribute{
 			Optional: true, MarkdownDescription: fmt.Sprintf("How many snapshots are kept. The oldest ones are deleted, except those of another etcd cluster in the same place, such as the one before a restore. Default: %d.", component.DefaultSnapshotsKept),
 			Validators: []validator.Int64{int64validator.Between(1, 10000)},
-		}, number, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.Int64, *int) { return &m.Keep, &s.Spec.Keep }),
+		}, number, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.Int64, *int) { return &m.Keep, &s.Spec.Keep }),
 		"keep_for": newSetting(tf.DurationAttribute(fmt.Sprintf("How long a snapshot is kept, such as `2160h`. The newest one is never deleted. Default: `%s`.",
 			tf.ShortDuration(component.DefaultSnapshotsKeptFor))),
-			duration, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*timetypes.GoDuration, *time.Duration) {
+			duration, func(m *etcdBackupModel, s *etcdbackup.Backup) (*timetypes.GoDuration, *time.Duration) {
 				return &m.KeepFor, &s.Spec.KeepFor
 			}),
 		"before_changes": newSetting(schema.BoolAttribute{
 			Optional: true, MarkdownDescription: "Whether a snapshot is taken before an upgrade of etcd or of the API servers, before a rotation of keys and before a member is removed. If it cannot be taken, the change is " +
 				"refused, except the removal of a member that is not healthy. For API servers this works where they run beside a member. Default: true.",
-		}, switchedOff, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.Bool, *bool) {
+		}, switchedOff, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.Bool, *bool) {
 			return &m.BeforeChanges, &s.Spec.NotBeforeChanges
 		}),
 	}
@@ -165,7 +166,7 @@ var switchedOff = plainConversion(func(v types.Bool) bool { return !v.IsNull() &
 	return types.BoolNull()
 })
 
-func checkEtcdBackup(ctx context.Context, plan, _ *etcdBackupModel, s rollout.EtcdBackup, diags *diag.Diagnostics) invalid.Fields {
+func checkEtcdBackup(ctx context.Context, plan, _ *etcdBackupModel, s etcdbackup.Backup, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
 	ref, _ := etcdRef.Read(ctx, plan.Etcd, diags)
 	errs = append(errs, component.CheckSameCluster(
@@ -198,9 +199,9 @@ func etcdBackupOutputs(ctx context.Context, m *etcdBackupModel, diags *diag.Diag
 	}
 }
 
-func etcdBackupSpec(ctx context.Context, d *providerData, m *etcdBackupModel, diags *diag.Diagnostics) rollout.EtcdBackup {
+func etcdBackupSpec(ctx context.Context, d *providerData, m *etcdBackupModel, diags *diag.Diagnostics) etcdbackup.Backup {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	return rollout.EtcdBackup{
+	return etcdbackup.Backup{
 		Spec:    component.EtcdBackupSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
 		Targets: targetsFrom(ctx, d, m.Hosts, diags),
 		MaxAge:  tf.Duration(m.MaxAge, 0),
@@ -210,11 +211,13 @@ func etcdBackupSpec(ctx context.Context, d *providerData, m *etcdBackupModel, di
 // setNewestSnapshot sets what a refresh or an apply has seen of snapshots. What no machine knows
 // stays as it was.
 func setNewestSnapshot(ctx context.Context, d *providerData, m *etcdBackupModel, report *rollout.Report) {
-	switch {
-	case report == nil:
+	if report == nil {
 		m.Newest = snapshotRef.Unknown()
-	case report.Snapshots != nil:
-		m.Newest = snapshotValue(ctx, report.Snapshots.Newest, d.now())
+		return
+	}
+	switch newest, known := etcdbackup.Newest(*report); {
+	case known:
+		m.Newest = snapshotValue(ctx, newest, d.now())
 	case m.Newest.IsUnknown():
 		m.Newest = snapshotValue(ctx, nil, d.now())
 	}

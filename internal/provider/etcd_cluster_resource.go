@@ -27,7 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -48,7 +48,7 @@ type etcdModel struct {
 var etcdPrograms = programList{artifact.Etcd}
 
 func newEtcdClusterResource() resource.Resource {
-	return &roleResource[etcdModel, rollout.Etcd]{role: role[etcdModel, rollout.Etcd]{
+	return &roleResource[etcdModel, etcdcluster.Cluster]{role: role[etcdModel, etcdcluster.Cluster]{
 		name:  "etcd_cluster",
 		title: "etcd cluster",
 		keys:  true,
@@ -73,7 +73,7 @@ func newEtcdClusterResource() resource.Resource {
 		check:   checkEtcd,
 		outputs: etcdOutputs,
 		spec:    etcdSpec,
-		downloads: func(c *artifact.Catalog, _ *etcdModel, s *rollout.Etcd) (err error) {
+		downloads: func(c *artifact.Catalog, _ *etcdModel, s *etcdcluster.Cluster) (err error) {
 			s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet(s.Spec.Version) })
 			return err
 		},
@@ -88,35 +88,37 @@ func newEtcdClusterResource() resource.Resource {
 const maxQuotaMiB = 16 << 20
 
 // etcdSettings are the arguments that are fields of the specification.
-func etcdSettings() settings[etcdModel, rollout.Etcd] {
-	return settings[etcdModel, rollout.Etcd]{
+func etcdSettings() settings[etcdModel, etcdcluster.Cluster] {
+	return settings[etcdModel, etcdcluster.Cluster]{
 		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check. An upgrade goes one minor release at a " +
 				"time, and never back to an earlier one.",
 			Validators: []validator.String{etcdVersion()},
-		}, text, func(m *etcdModel, s *rollout.Etcd) (*types.String, *string) { return &m.Version, &s.Spec.Version }),
+		}, text, func(m *etcdModel, s *etcdcluster.Cluster) (*types.String, *string) {
+			return &m.Version, &s.Spec.Version
+		}),
 		"quota_mib": newSetting(schema.Int64Attribute{
 			Optional: true,
 			MarkdownDescription: fmt.Sprintf("Size of a member's database, in MiB, at which etcd stores nothing more and raises the alarm `NOSPACE`. It must fit on the file system of `%s`: "+
 				"an apply that would start etcd with a larger quota is refused, and a plan warns when the space has become too small. A change restarts the members one at a time, "+
 				"also while there is the alarm. At least %d. Default: %d, the largest that etcd recommends.", component.EtcdDataDir, component.MinEtcdQuota>>20, component.DefaultEtcdQuota>>20),
 			Validators: []validator.Int64{int64validator.Between(component.MinEtcdQuota>>20, maxQuotaMiB)},
-		}, mebibytes, func(m *etcdModel, s *rollout.Etcd) (*types.Int64, *int64) { return &m.Quota, &s.Spec.Quota }),
+		}, mebibytes, func(m *etcdModel, s *etcdcluster.Cluster) (*types.Int64, *int64) { return &m.Quota, &s.Spec.Quota }),
 		"allowed_cidrs": allowedCIDRs("the members of etcd (ports 2379 and 2380)", "the members themselves and the controllers",
-			func(m *etcdModel, s *rollout.Etcd) (*types.Set, *[]netip.Prefix) {
+			func(m *etcdModel, s *etcdcluster.Cluster) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
-		"extra_args": extraArgsSetting(etcdPrograms, func(m *etcdModel, s *rollout.Etcd) (*types.Object, map[string]*component.Args) {
+		"extra_args": extraArgsSetting(etcdPrograms, func(m *etcdModel, s *etcdcluster.Cluster) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{artifact.Etcd: &s.Spec.Args}
 		}),
-		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *etcdModel, s *rollout.Etcd) (*timetypes.GoDuration, *time.Duration) {
+		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *etcdModel, s *etcdcluster.Cluster) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
 	}
 }
 
-func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diags *diag.Diagnostics) invalid.Fields {
+func checkEtcd(ctx context.Context, plan, prior *etcdModel, s etcdcluster.Cluster, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
 	if !plan.Hosts.IsUnknown() {
 		errs = append(errs, component.CheckMembers(len(plan.Hosts.Elements()))...)
@@ -220,9 +222,9 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 	m.Ref = etcdRef.Value(ctx, etcdRefModel{Cluster: m.ID, Version: m.Version, Endpoints: endpoints, AllowedCIDRs: m.AllowedCIDRs})
 }
 
-func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {
+func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) etcdcluster.Cluster {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	out := rollout.Etcd{
+	out := etcdcluster.Cluster{
 		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
 		Targets: targetsFrom(ctx, d, m.Hosts, diags),
 		Restore: etcdRestore(ctx, m.RestoreFrom, ref.Region, diags),

@@ -18,7 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -90,12 +90,12 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 }
 
 // etcdRestore turns restore_from into what the library knows. Unknown values are empty.
-func etcdRestore(ctx context.Context, from types.Object, region string, diags *diag.Diagnostics) rollout.EtcdRestore {
+func etcdRestore(ctx context.Context, from types.Object, region string, diags *diag.Diagnostics) etcdcluster.Restore {
 	m, ok := tf.Object[etcdRestoreModel](ctx, from, diags)
 	if !ok {
-		return rollout.EtcdRestore{}
+		return etcdcluster.Restore{}
 	}
-	r := rollout.EtcdRestore{
+	r := etcdcluster.Restore{
 		Bucket: m.Bucket.ValueString(), Prefix: m.Prefix.ValueString(), Snapshot: m.Snapshot.ValueString(), Region: cmp.Or(m.Region.ValueString(), region),
 		Endpoint: m.Endpoint.ValueString(), Cluster: m.Cluster.ValueString(), Member: m.Member.ValueString(),
 		ReplaceData: m.ReplaceData.ValueBool(), Trigger: m.Trigger.ValueString(),
@@ -107,7 +107,7 @@ func etcdRestore(ctx context.Context, from types.Object, region string, diags *d
 }
 
 // restores reports whether a plan restores the cluster.
-func restores(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnostics) (rollout.EtcdRestore, bool) {
+func restores(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnostics) (etcdcluster.Restore, bool) {
 	now := etcdRestore(ctx, plan.RestoreFrom, "", diags)
 	if prior == nil {
 		return now, now.Wanted()
@@ -131,7 +131,7 @@ func checkEtcdRestore(ctx context.Context, plan *etcdModel, hosts []hostModel, d
 
 // guardEtcdRestore says what a plan restores in place, and refuses that for a cluster that has
 // answered the refresh.
-func guardEtcdRestore(r rollout.EtcdRestore, cluster string, seen knownContents, diags *diag.Diagnostics) {
+func guardEtcdRestore(r etcdcluster.Restore, cluster string, seen knownContents, diags *diag.Diagnostics) {
 	at := path.Root("restore_from")
 	if answered := !seen.Seen.IsZero() && !seen.Silent; answered && !r.ReplaceData {
 		diags.AddAttributeError(at, "The etcd cluster has its data",
@@ -144,7 +144,7 @@ func guardEtcdRestore(r rollout.EtcdRestore, cluster string, seen knownContents,
 }
 
 // warnOfRestore says what a plan restores.
-func warnOfRestore(r rollout.EtcdRestore, cluster string, diags *diag.Diagnostics) {
+func warnOfRestore(r etcdcluster.Restore, cluster string, diags *diag.Diagnostics) {
 	if r.Wanted() {
 		diags.AddAttributeWarning(path.Root("restore_from"), strings.TrimSpace("This plan restores etcd cluster "+cluster),
 			fmt.Sprintf("All members get data made from %s. What was written later is lost. %s.", r.Source(cluster), otherData(r)))
@@ -152,7 +152,7 @@ func warnOfRestore(r rollout.EtcdRestore, cluster string, diags *diag.Diagnostic
 }
 
 // otherData says what happens to data that are not those from which is restored.
-func otherData(r rollout.EtcdRestore) string {
+func otherData(r etcdcluster.Restore) string {
 	switch {
 	case r.ReplaceData:
 		return "Data that members still have are put aside"
@@ -165,7 +165,7 @@ func otherData(r rollout.EtcdRestore) string {
 // checkRestoredMachines refuses a plan that restores, and that also deletes data unasked: those of a
 // machine that it replaces, or of a member that leaves. Terraform deletes machines first. A member
 // that leaves and is off keeps its data: the plan says what they can still do.
-func checkRestoredMachines(r rollout.EtcdRestore, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
+func checkRestoredMachines(r etcdcluster.Restore, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
 	var lost, leave []string
 	for _, m := range maintenance.LostMembers(membersOf(before), membersOf(now), gone) {
 		switch {

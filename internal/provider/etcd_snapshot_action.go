@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/action/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdbackup"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -55,7 +56,7 @@ func (a *etcdSnapshotAction) Invoke(ctx context.Context, req action.InvokeReques
 		resp.Diagnostics.AddAttributeError(tf.Path("hosts"), "Missing hosts", "A snapshot is taken on a machine of an etcd member: name at least one.")
 		return
 	}
-	taken, err := a.data.engine(ctx).TakeSnapshot(ctx, targets)
+	taken, err := etcdbackup.TakeSnapshot(ctx, a.data.fleet(ctx).Machines(targets))
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot take a snapshot of etcd", err)
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 )
 
 func TestCompleteHost(t *testing.T) {
@@ -89,10 +89,10 @@ func TestCheckRestoredMachines(t *testing.T) {
 		return h
 	}
 	before := []hostModel{host("a", "i-1"), host("b", "i-2"), host("c", "i-3")}
-	s3, one := rollout.EtcdRestore{Bucket: "b"}, rollout.EtcdRestore{Member: "a"}
-	force := func(r rollout.EtcdRestore) rollout.EtcdRestore { r.ReplaceData = true; return r }
+	s3, one := etcdcluster.Restore{Bucket: "b"}, etcdcluster.Restore{Member: "a"}
+	force := func(r etcdcluster.Restore) etcdcluster.Restore { r.ReplaceData = true; return r }
 	for name, test := range map[string]struct {
-		restore rollout.EtcdRestore
+		restore etcdcluster.Restore
 		now     []hostModel
 		gone    string
 		want    string // names in the error

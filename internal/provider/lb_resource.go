@@ -30,7 +30,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -59,7 +59,7 @@ type lbModel struct {
 
 func newLBResource() resource.Resource {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
-	return &roleResource[lbModel, rollout.LoadBalancer]{role: role[lbModel, rollout.LoadBalancer]{
+	return &roleResource[lbModel, loadbalancer.LoadBalancer]{role: role[lbModel, loadbalancer.LoadBalancer]{
 		name:  "lb",
 		title: "load balancer",
 		description: "HAProxy on a host, and an Elastic IP as the address of the cluster's API server. The address stays for the life of the cluster: when the machine is " +
@@ -108,15 +108,15 @@ func newLBResource() resource.Resource {
 }
 
 // lbSettings are the arguments that are fields of the specification.
-func lbSettings() settings[lbModel, rollout.LoadBalancer] {
-	return settings[lbModel, rollout.LoadBalancer]{
+func lbSettings() settings[lbModel, loadbalancer.LoadBalancer] {
+	return settings[lbModel, loadbalancer.LoadBalancer]{
 		"port": newSetting(schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
 			MarkdownDescription: "Port on which HAProxy listens. The security group of `k8s_network` opens only 6443. Changed in place. Default: 6443.",
 			Validators:          []validator.Int64{tf.Port()},
-		}, number, func(m *lbModel, s *rollout.LoadBalancer) (*types.Int64, *int) { return &m.Port, &s.Spec.Port }),
+		}, number, func(m *lbModel, s *loadbalancer.LoadBalancer) (*types.Int64, *int) { return &m.Port, &s.Spec.Port }),
 		"allowed_cidrs": allowedCIDRs("HAProxy", "the workers, and everybody who uses the API, such as Terraform",
-			func(m *lbModel, s *rollout.LoadBalancer) (*types.Set, *[]netip.Prefix) {
+			func(m *lbModel, s *loadbalancer.LoadBalancer) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
 		"virtual_ip":         virtualIPSetting(),
@@ -159,7 +159,7 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 	}
 }
 
-func checkLB(ctx context.Context, plan, prior *lbModel, s rollout.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
+func checkLB(ctx context.Context, plan, prior *lbModel, s loadbalancer.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
 	planAddress(ctx, plan, prior, diags)
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
 		errs = component.CheckControllers("controllers", componentHosts(hosts))
@@ -243,7 +243,7 @@ func urlOf(host types.String, port types.Int64) types.String {
 	return types.StringValue("https://" + net.JoinHostPort(host.ValueString(), strconv.FormatInt(port.ValueInt64(), 10)))
 }
 
-func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) rollout.LoadBalancer {
+func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) loadbalancer.LoadBalancer {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	host, _ := hostRef.Read(ctx, m.Host, diags)
 	target := fleet.Target{Host: host.remote(d), Node: host.node(), ID: host.InstanceID.ValueString()}
@@ -257,7 +257,7 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})
 		target.Host = host.remoteAt(m.PublicIP.ValueString(), d)
 	}
-	return rollout.LoadBalancer{
+	return loadbalancer.LoadBalancer{
 		Spec: component.LoadBalancerSpec{
 			Cluster:  component.Cluster{Name: ref.Cluster, PKI: ref},
 			Backends: fleet.Nodes(targetsFrom(ctx, d, m.Controllers, diags)),

@@ -19,7 +19,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -31,24 +31,24 @@ func standbysAttribute() schema.ListNestedAttribute {
 	return a
 }
 
-func virtualIPSetting() setting[lbModel, rollout.LoadBalancer] {
+func virtualIPSetting() setting[lbModel, loadbalancer.LoadBalancer] {
 	return newSetting(schema.StringAttribute{
 		Optional: true, CustomType: iptypes.IPv4AddressType{},
 		MarkdownDescription: "Address of the API server that no machine has of its own. keepalived, which is installed with it, gives it to `host` or to one of `standbys`. All of them are in one layer-2 network with it, " +
 			"and pass VRRP (IP protocol 112) to one another. An apply fails unless one machine has it and it answers all of them there. It is the address of both endpoints. Not for EC2 instances: a VPC does not follow such an address. " +
 			"A change is made in place, and clients need the new address: see `former_virtual_ips`. Default: none; the address of `host` is that of the endpoints.",
-	}, address, func(m *lbModel, s *rollout.LoadBalancer) (*iptypes.IPv4Address, *netip.Addr) {
+	}, address, func(m *lbModel, s *loadbalancer.LoadBalancer) (*iptypes.IPv4Address, *netip.Addr) {
 		return &m.VirtualIP, &s.Spec.VirtualIP
 	})
 }
 
-func formerIPsSetting() setting[lbModel, rollout.LoadBalancer] {
+func formerIPsSetting() setting[lbModel, loadbalancer.LoadBalancer] {
 	return newSetting(schema.ListAttribute{
 		Optional: true, ElementType: iptypes.IPv4AddressType{},
 		MarkdownDescription: "Earlier values of `virtual_ip`, which the machines keep beside it, and the API servers' certificates too. With the old address here, a change of `virtual_ip` cuts nobody off. " +
 			"Take it out in a later apply, when the workers and kubeconfigs have the new one. Changed in place. Default: none.",
 		Validators: []validator.List{listvalidator.SizeBetween(1, 8), listvalidator.ValueStringsAre(tf.IPv4())},
-	}, addresses, func(m *lbModel, s *rollout.LoadBalancer) (*types.List, *[]netip.Addr) {
+	}, addresses, func(m *lbModel, s *loadbalancer.LoadBalancer) (*types.List, *[]netip.Addr) {
 		return &m.FormerIPs, &s.Spec.FormerIPs
 	})
 }
@@ -97,12 +97,14 @@ func (m *lbModel) machines(ctx context.Context, diags *diag.Diagnostics) types.M
 	return privateIPs(append([]hostModel{host}, standbys...))
 }
 
-func routerIDSetting() setting[lbModel, rollout.LoadBalancer] {
+func routerIDSetting() setting[lbModel, loadbalancer.LoadBalancer] {
 	return newSetting(schema.Int64Attribute{
 		Optional: true, Computed: true, Default: int64default.StaticInt64(component.DefaultRouterID),
 		MarkdownDescription: fmt.Sprintf("Number of the virtual router of `virtual_ip`, 1 to 255. Each virtual address in a layer-2 network needs its own. Changed in place. Default: %d.", component.DefaultRouterID),
 		Validators:          []validator.Int64{int64validator.Between(1, 255)},
-	}, number, func(m *lbModel, s *rollout.LoadBalancer) (*types.Int64, *int) { return &m.RouterID, &s.Spec.RouterID })
+	}, number, func(m *lbModel, s *loadbalancer.LoadBalancer) (*types.Int64, *int) {
+		return &m.RouterID, &s.Spec.RouterID
+	})
 }
 
 // ownAddress is the address of the endpoint on a machine that is not an EC2 instance.
@@ -114,7 +116,7 @@ func (m *lbModel) ownAddress(h hostModel) types.String {
 }
 
 // checkVirtualIP checks that the machines of a load balancer can share its virtual address.
-func checkVirtualIP(ctx context.Context, plan *lbModel, s rollout.LoadBalancer, diags *diag.Diagnostics) invalid.Fields {
+func checkVirtualIP(ctx context.Context, plan *lbModel, s loadbalancer.LoadBalancer, diags *diag.Diagnostics) invalid.Fields {
 	host, _ := hostRef.Read(ctx, plan.Host, diags)
 	standbys, _ := hostsFrom(ctx, plan.Standbys, diags)
 	machines := append([]hostModel{host}, standbys...)

@@ -117,7 +117,7 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	if diags.HasError() {
 		return
 	}
-	if r.data.pinChecksums(ctx, rec, spec.Artifacts(), diags); diags.HasError() {
+	if r.data.pinChecksums(ctx, rec, spec.Definition().Artifacts, diags); diags.HasError() {
 		return
 	}
 	if rec.Record.Claim, err = r.data.engine(ctx).Claim(ctx, spec); err == nil {

@@ -17,6 +17,11 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdbackup"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 )
 
 // TestImportIsComplete checks that every setting of a machine can be read back from it, so that a
@@ -24,7 +29,7 @@ import (
 func TestImportIsComplete(t *testing.T) {
 	c := newRoles(t)
 	importBack[etcdModel](t, c, newEtcdClusterResource(), with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
-		func(s rollout.Etcd) (component.Machine, error) {
+		func(s etcdcluster.Cluster) (component.Machine, error) {
 			s.Spec.Members = []component.Node{s.Targets[0].Node}
 			return component.Etcd(s.Spec, s.Targets[0].Node)
 		})
@@ -35,7 +40,7 @@ func TestImportIsComplete(t *testing.T) {
 	importBack[controlPlaneModel](t, c, newControlPlaneResource(), with(controlPlane, values{
 		"extra_sans": []any{"k8s.example.com", "203.0.113.77"}, "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "domain": "x.y", "dns_ip": "10.2.0.7",
 		"pod_routes": values{"10.1.1.0/24": "10.240.0.21"},
-	}), func(s rollout.ControlPlane) (component.Machine, error) {
+	}), func(s controlplane.ControlPlane) (component.Machine, error) {
 		s.Spec.Nodes = []component.Node{s.Targets[0].Node}
 		return component.ControlPlane(s.Spec, s.Targets[0].Node)
 	}, "lb", "node_cidrs", "dns_ip") // lb may be missing, the others are read from workers
@@ -45,14 +50,14 @@ func TestImportIsComplete(t *testing.T) {
 	importBack[workerPoolModel](t, c, newWorkerPoolResource(), with(pool, values{
 		"name": "workers", "cni": "bridge", "kube_proxy": true, "sandbox_image": "example.com/pause:1", "labels": values{"tier": "blue"}, "registry_mirrors": values{"*": "http://m:5000"},
 		"taints": []any{values{"key": "a", "value": "b", "effect": "NoSchedule"}}, "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1",
-	}), func(s rollout.Workers) (component.Machine, error) { return component.Worker(s.Spec, s.Targets[0].Node) }, "name")
+	}), func(s workerpool.Pool) (component.Machine, error) { return component.Worker(s.Spec, s.Targets[0].Node) }, "name")
 	importBack[etcdBackupModel](t, c, newEtcdBackupResource(), with(c.backup(), values{"prefix": "a/", "interval": "15m0s", "keep": 7, "before_changes": false}),
-		func(s rollout.EtcdBackup) (component.Machine, error) {
+		func(s etcdbackup.Backup) (component.Machine, error) {
 			s.Spec.Members = []component.Node{s.Targets[0].Node}
 			return component.EtcdBackup(s.Spec, s.Targets[0].Node)
 		})
 	lb := values{"cluster": "demo", "host": c.pool["hosts"].([]any)[0], "controllers": c.etcd["hosts"], "pki": c.etcd["pki"], "port": 7443, "virtual_router_id": 51, "check_interval": "2.5s"}
-	importBack[lbModel](t, c, newLBResource(), lb, func(s rollout.LoadBalancer) (component.Machine, error) {
+	importBack[lbModel](t, c, newLBResource(), lb, func(s loadbalancer.LoadBalancer) (component.Machine, error) {
 		return component.LoadBalancer(s.Spec, s.Targets[0].Node)
 	}, "cluster")
 }
@@ -120,21 +125,7 @@ func buildObject(t *testing.T, described resource.SchemaResponse, config values)
 	return build(described.Schema.Type().TerraformType(t.Context()), with(values{}, config))
 }
 
-func firstNode(r rollout.Role) component.Node {
-	switch r := r.(type) {
-	case rollout.Etcd:
-		return r.Targets[0].Node
-	case rollout.ControlPlane:
-		return r.Targets[0].Node
-	case rollout.Workers:
-		return r.Targets[0].Node
-	case rollout.LoadBalancer:
-		return r.Targets[0].Node
-	case rollout.EtcdBackup:
-		return r.Targets[0].Node
-	}
-	return component.Node{}
-}
+func firstNode(r rollout.Role) component.Node { return r.Definition().Targets[0].Node }
 
 // foundOn returns what is read from a machine with the given files.
 func foundOn(t *testing.T, m component.Machine) component.Found {

@@ -18,21 +18,24 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // How each role is imported. Package rollout reads what is on the role's machines; this file adds
 // what must be read elsewhere.
 
-func etcdImporter() importer[etcdModel, rollout.Etcd] {
-	return importer[etcdModel, rollout.Etcd]{
+func etcdImporter() importer[etcdModel, etcdcluster.Cluster] {
+	return importer[etcdModel, etcdcluster.Cluster]{
 		needs: []string{"hosts", "pki"}, machine: "etcd member",
 	}
 }
 
-func controlPlaneImporter() importer[controlPlaneModel, rollout.ControlPlane] {
-	return importer[controlPlaneModel, rollout.ControlPlane]{
+func controlPlaneImporter() importer[controlPlaneModel, controlplane.ControlPlane] {
+	return importer[controlPlaneModel, controlplane.ControlPlane]{
 		needs: []string{"hosts", "etcd", "pki"}, machine: "controller",
 		hint: " `lb` must be given if the cluster has one." +
 			" `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
@@ -43,7 +46,7 @@ func controlPlaneImporter() importer[controlPlaneModel, rollout.ControlPlane] {
 // readFromWorkers reads what only workers know about the cluster. They are found by their tags.
 // Without an answer node_cidrs stays null, so that the plan shows it as a change, and dns_ip is the
 // default.
-func readFromWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, found *rollout.ControlPlane, diags *diag.Diagnostics) {
+func readFromWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, found *controlplane.ControlPlane, diags *diag.Diagnostics) {
 	if !m.NodeCIDRs.IsNull() && !m.DNSIP.IsNull() {
 		return
 	}
@@ -71,8 +74,8 @@ func (d *providerData) readClusterFromWorker(ctx context.Context, controllers []
 	return d.engine(ctx).InspectCluster(ctx, c, workers)
 }
 
-func workerPoolImporter() importer[workerPoolModel, rollout.Workers] {
-	return importer[workerPoolModel, rollout.Workers]{
+func workerPoolImporter() importer[workerPoolModel, workerpool.Pool] {
+	return importer[workerPoolModel, workerpool.Pool]{
 		needs: []string{"hosts", "control_plane", "pki"}, machine: "worker",
 		complete: readFromNodes,
 	}
@@ -81,7 +84,7 @@ func workerPoolImporter() importer[workerPoolModel, rollout.Workers] {
 // readFromNodes reads the labels of a pool's nodes from the API, since labels that only an
 // administrator may set are not on the machines. It also chooses releases that the catalog offers
 // for those found on the machines.
-func readFromNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *rollout.Workers, diags *diag.Diagnostics) {
+func readFromNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *workerpool.Pool, diags *diag.Diagnostics) {
 	if m.Name.IsNull() {
 		m.Name = types.StringValue("workers")
 	}
@@ -92,8 +95,7 @@ func readFromNodes(ctx context.Context, d *providerData, m *workerPoolModel, fou
 	if !m.Labels.IsNull() {
 		return
 	}
-	api := rollout.API{Endpoint: found.Endpoint, PKI: found.Spec.Cluster.PKI}
-	labels, err := d.engine(ctx).NodeLabels(ctx, api, found.Targets[0].Node)
+	labels, err := found.NodeLabels(ctx, d.fleet(ctx), found.Targets[0].Node)
 	if err != nil {
 		diags.AddWarning("The import could not read all arguments of this worker pool", remote.Redact(err.Error())+
 			"\n\nLabels that only an administrator may set cannot be read from workers. If the import id does not contain labels, the next apply takes them from the configuration; it restarts nothing.")
@@ -102,12 +104,12 @@ func readFromNodes(ctx context.Context, d *providerData, m *workerPoolModel, fou
 	found.Spec.Kubelet.Labels = labels
 }
 
-func lbImporter() importer[lbModel, rollout.LoadBalancer] {
-	return importer[lbModel, rollout.LoadBalancer]{
+func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
+	return importer[lbModel, loadbalancer.LoadBalancer]{
 		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
 		hint: " The cluster's name or the allocation id of the Elastic IP (`eipalloc-...`) may be the import id instead if the machines have the tags of this " +
 			"provider and the keys are in SSM under the default prefix.",
-		complete: func(ctx context.Context, d *providerData, m *lbModel, _ *rollout.LoadBalancer, diags *diag.Diagnostics) {
+		complete: func(ctx context.Context, d *providerData, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 			if m.Cluster.IsNull() {
 				m.Cluster = clusterOf(ctx, m.PKI, diags)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -193,11 +194,11 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		if resp.Diagnostics.HasError() {
 			return
 		}
-		complete := rec.addChecksums(spec.Artifacts())
+		complete := rec.addChecksums(spec.Definition().Artifacts)
 		r.setFiles(&plan, spec, &resp.Diagnostics)
 		if !complete {
 			common.Files = types.MapUnknown(types.StringType)
-			if err := r.data.catalog.Resolvable(spec.Artifacts()); err != nil {
+			if err := r.data.catalog.Resolvable(spec.Definition().Artifacts); err != nil {
 				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
 			}
 		}
@@ -327,7 +328,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	}
 	want := r.spec(ctx, plan, diags)
 	if off {
-		rec.addChecksums(want.Artifacts())
+		rec.addChecksums(want.Definition().Artifacts)
 		common.Drift = tf.NoDrift()
 		r.setFiles(plan, want, diags)
 		r.role.outputs(ctx, plan, diags)
@@ -336,13 +337,13 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	var before rollout.Role
 	if prior != nil {
 		s := r.spec(ctx, prior, diags)
-		rec.addChecksums(s.Artifacts())
+		rec.addChecksums(s.Definition().Artifacts)
 		before = s
 	}
 	if diags.HasError() {
 		return acquired
 	}
-	if r.data.pinChecksums(ctx, rec, want.Artifacts(), diags); diags.HasError() {
+	if r.data.pinChecksums(ctx, rec, want.Definition().Artifacts, diags); diags.HasError() {
 		return acquired
 	}
 	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
@@ -376,7 +377,7 @@ func (r *roleResource[M, S]) fromState(ctx context.Context, from tfsdk.State, pr
 	rec.Record.Claim = cmp.Or(rec.Record.Claim, r.role.common(&state).Claim.ValueString())
 	spec = r.spec(ctx, &state, diags)
 	if !diags.HasError() {
-		rec.addChecksums(spec.Artifacts())
+		rec.addChecksums(spec.Definition().Artifacts)
 	}
 	return state, spec, rec
 }
@@ -425,7 +426,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if r.role.observed != nil {
 		r.role.observed(ctx, r.data, &state, &report)
 	}
-	r.keepContents(ctx, req.Private, resp.Private, report.Contents, &resp.Diagnostics)
+	r.keepContents(ctx, req.Private, resp.Private, etcdcluster.Contents(report), &resp.Diagnostics)
 	if len(report.Record.Machines) > 0 || hadLeft {
 		// Keep what the report adds for machines without a record, as after an import.
 		rec.Record = report.Record

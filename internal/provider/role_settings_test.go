@@ -17,7 +17,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -246,7 +246,7 @@ func TestImportedSettings(t *testing.T) {
 		t.Errorf("what was found is %v, %v", got, err)
 	}
 	all, m := workerPoolSettings(), workerPoolModel{CNI: types.StringValue("given")}
-	pool := rollout.Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: "found"}, Kubelet: component.KubeletSpec{Args: component.Args{"v": {"1", "2"}}}}}
+	pool := workerpool.Pool{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: "found"}, Kubelet: component.KubeletSpec{Args: component.Args{"v": {"1", "2"}}}}}
 	all.fromSpec(t.Context(), &pool, &m)
 	if m.CNI.ValueString() != "given" || !m.KubeletConfig.IsNull() {
 		t.Errorf("what is given is not kept, or nothing is something: %v", m)

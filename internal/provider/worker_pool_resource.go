@@ -28,7 +28,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -85,7 +85,7 @@ func taintsAttribute() schema.ListNestedAttribute {
 var workerPrograms = programList{artifact.Kubelet, artifact.KubeProxy}
 
 func newWorkerPoolResource() resource.Resource {
-	return &roleResource[workerPoolModel, rollout.Workers]{role: role[workerPoolModel, rollout.Workers]{
+	return &roleResource[workerPoolModel, workerpool.Pool]{role: role[workerPoolModel, workerpool.Pool]{
 		name:  "worker_pool",
 		title: "worker pool",
 		keys:  true,
@@ -118,7 +118,7 @@ func newWorkerPoolResource() resource.Resource {
 }
 
 // workerPoolSettings are the arguments that are fields of the specification.
-func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
+func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 	const withoutDrain = "A change goes through the nodes, `max_unavailable` at a time, without draining them: only pods that start afterwards use the new release."
 	release := func(program, fallback, change string, check validator.String) schema.StringAttribute {
 		return schema.StringAttribute{
@@ -127,21 +127,21 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			Validators:          []validator.String{check},
 		}
 	}
-	return settings[workerPoolModel, rollout.Workers]{
+	return settings[workerPoolModel, workerpool.Pool]{
 		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minor releases older. A change " +
 				"drains and rolls the nodes.",
 			Validators: []validator.String{kubernetesVersion()},
-		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
 		"containerd_version": newSetting(release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
-			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+			text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 				return &m.ContainerdVersion, &s.Spec.Containerd.Version
 			}),
 		"cni_plugins_version": newSetting(release("CNI plugins", artifact.DefaultCNIPlugins, withoutDrain, releaseVersion()),
-			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+			text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 				return &m.CNIVersion, &s.Spec.CNI.Version
 			}),
 		"runc_version": newSetting(schema.StringAttribute{
@@ -150,7 +150,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 				" Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`.",
 			Validators:    []validator.String{releaseVersion()},
 			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.RuncVersion, &s.Spec.Containerd.RuncVersion
 		}),
 		"cni": newSetting(schema.StringAttribute{
@@ -161,7 +161,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 				"`none` drains and rolls the nodes, and removes the configuration, the rules and the bridge from them. A change to `bridge` does not drain them, and their pods keep the " +
 				"network that they were started with: replace the machines instead, or drain them yourself. Default: `bridge`.",
 			Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
-		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.CNI, &s.Spec.CNI.Network
 		}),
 		"kube_proxy": newSetting(schema.BoolAttribute{
@@ -169,24 +169,24 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			MarkdownDescription: "Whether kube-proxy runs on the nodes. `false` is for a network that replaces it, such as Cilium with `kubeProxyReplacement`: have it running before you set this on a pool that " +
 				"is in use, since services have no other way to their pods. A change goes through the nodes, `max_unavailable` at a time, without draining them: kube-proxy is stopped, its rules " +
 				"are removed from the kernel (`kube-proxy --cleanup`), and its program, files and certificate are deleted. Default: `true`.",
-		}, absence, func(m *workerPoolModel, s *rollout.Workers) (*types.Bool, *bool) {
+		}, absence, func(m *workerPoolModel, s *workerpool.Pool) (*types.Bool, *bool) {
 			return &m.KubeProxy, &s.Spec.KubeProxy.Off
 		}),
 		"sandbox_image": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultSandboxImage),
 			MarkdownDescription: "Image of the pod sandbox. A change drains and rolls the nodes. Default: `" + component.DefaultSandboxImage + "`.",
-		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.SandboxImage, &s.Spec.Containerd.SandboxImage
 		}),
 		"labels": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Labels of the nodes, without those that every kubelet sets itself, such as `kubernetes.io/hostname`. A node also gets `topology.kubernetes.io/zone` with the `availability_zone` of its host, unless this names another one. A change is made through the API and restarts nothing. Default: none.",
 			Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
-		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
+		}, textByName, func(m *workerPoolModel, s *workerpool.Pool) (*types.Map, *map[string]string) {
 			return &m.Labels, &s.Spec.Kubelet.Labels
 		}),
 		"taints": newSetting(taintsAttribute(), conversion[types.List, []component.Taint]{taintsFrom, taintsValue},
-			func(m *workerPoolModel, s *rollout.Workers) (*types.List, *[]component.Taint) {
+			func(m *workerPoolModel, s *workerpool.Pool) (*types.List, *[]component.Taint) {
 				return &m.Taints, &s.Spec.Kubelet.Taints
 			}),
 		"registry_mirrors": newSetting(schema.MapAttribute{
@@ -194,7 +194,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. A name is a host, with a port if need be. containerd uses a change " +
 				"without a restart. Default: none.",
 			Validators: []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
-		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
+		}, textByName, func(m *workerPoolModel, s *workerpool.Pool) (*types.Map, *map[string]string) {
 			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
 		}),
 		"kubelet_config": newSetting(
@@ -202,47 +202,47 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 				"machine itself (`kubeReserved`, `systemReserved`), which fits a machine with 2 GiB, and give pods 30 seconds when the machine shuts down (`shutdownGracePeriod`). Without `resolvConf`, pods use the DNS servers "+
 				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. A change restarts the kubelets one at a time; pods keep "+
 				"running. Default: none."),
-			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
+			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {
 				return &m.KubeletConfig, &s.Spec.Kubelet.Config
 			}),
 		"kube_proxy_config": newSetting(
 			freeform.Object("Fields of KubeProxyConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts kube-proxy one node at a "+
 				"time. Default: none."),
-			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
+			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {
 				return &m.KubeProxyConfig, &s.Spec.KubeProxy.Config
 			}),
 		"containerd_config": newSetting(
 			freeform.Object("Settings of containerd's configuration file (version 3), as an object, merged over the provider's. A change drains and rolls the nodes. Default: none."),
-			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
+			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {
 				return &m.ContainerdConfig, &s.Spec.Containerd.Config
 			}),
 		"allowed_cidrs": allowedCIDRs("kubelets and the health of kube-proxy (ports 10250 and 10256), beside pods. Services are not limited: this is no network policy, also not for node ports", "the controllers",
-			func(m *workerPoolModel, s *rollout.Workers) (*types.Set, *[]netip.Prefix) {
+			func(m *workerPoolModel, s *workerpool.Pool) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
-		"extra_args": extraArgsSetting(workerPrograms, func(m *workerPoolModel, s *rollout.Workers) (*types.Object, map[string]*component.Args) {
+		"extra_args": extraArgsSetting(workerPrograms, func(m *workerPoolModel, s *workerpool.Pool) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{artifact.Kubelet: &s.Spec.Kubelet.Args, artifact.KubeProxy: &s.Spec.KubeProxy.Args}
 		}),
 		"max_unavailable": newSetting(schema.Int64Attribute{
 			Optional:            true,
 			MarkdownDescription: "How many nodes a roll may take down at the same time. The next node follows as soon as one is Ready again. Default: 1.",
 			Validators:          []validator.Int64{int64validator.AtLeast(1)},
-		}, number, func(m *workerPoolModel, s *rollout.Workers) (*types.Int64, *int) {
+		}, number, func(m *workerPoolModel, s *workerpool.Pool) (*types.Int64, *int) {
 			return &m.MaxUnavailable, &s.MaxUnavailable
 		}),
 		"drain_timeout": newSetting(tf.DurationAttribute(fmt.Sprintf("How long draining a node may take, PodDisruptionBudgets included, as a duration such as `10m`. After that the roll stops. Nothing was changed on the "+
 			"node by then, and it accepts pods again. Default: `%s`.",
 			tf.ShortDuration(fleet.DefaultDrainTimeout))),
-			duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
+			duration, func(m *workerPoolModel, s *workerpool.Pool) (*timetypes.GoDuration, *time.Duration) {
 				return &m.DrainTimeout, &s.DrainTimeout
 			}),
-		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
+		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *workerPoolModel, s *workerpool.Pool) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
 	}
 }
 
-func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollout.Workers, diags *diag.Diagnostics) invalid.Fields {
+func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s workerpool.Pool, diags *diag.Diagnostics) invalid.Fields {
 	cp, _ := controlPlaneRef.Read(ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
 	before := types.StringNull()
@@ -331,7 +331,7 @@ func taintsValue(ctx context.Context, taints []component.Taint) types.List {
 }
 
 // workerPoolDownloads sets the artifacts of a pool. A pool keeps its release of runc.
-func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *rollout.Workers) (err error) {
+func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *workerpool.Pool) (err error) {
 	containerd := &s.Spec.Containerd
 	if containerd.RuncVersion == "" {
 		containerd.RuncVersion = c.ForArch(archsOf(s.Targets)[0]).RuncVersion()
@@ -343,10 +343,10 @@ func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *rollout.Wor
 	return err
 }
 
-func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) rollout.Workers {
+func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) workerpool.Pool {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
-	return rollout.Workers{
+	return workerpool.Pool{
 		Spec:     component.WorkerSpec{Cluster: cp.cluster(ref), ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString()},
 		Targets:  targetsFrom(ctx, d, m.Hosts, diags),
 		Endpoint: cp.Endpoint.ValueString(),

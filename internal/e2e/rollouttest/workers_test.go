@@ -30,7 +30,7 @@ func TestWorkers(t *testing.T) {
 	d.workers.Spec.Kubelet.Labels = map[string]string{"pool": "blue", "node-role.kubernetes.io/worker": ""}
 	d.firstApply()
 	w.stage("coredns", func() (err error) {
-		d.dnsInventory, err = w.engine.ApplyObjects(t.Context(), d.dns, nil)
+		d.dnsInventory, err = d.dns.Apply(t.Context(), w.fleet, nil)
 		return err
 	})
 	s, err := d.status()
@@ -58,12 +58,12 @@ func TestWorkers(t *testing.T) {
 
 func (d *deployment) observeAddon() map[string]string {
 	d.t.Helper()
-	r, err := d.engine.ObserveObjects(d.t.Context(), d.dns, d.dnsInventory)
+	drift, unjudged, err := d.dns.Observe(d.t.Context(), d.fleet, d.dnsInventory)
 	d.must(err)
-	if len(r.Unjudged) > 0 {
-		d.t.Errorf("not judged: %q", r.Unjudged)
+	if len(unjudged) > 0 {
+		d.t.Errorf("not judged: %q", unjudged)
 	}
-	return finding.BySubject(r.Findings)
+	return finding.BySubject(drift)
 }
 
 func (d *deployment) testAddon() {
@@ -83,12 +83,12 @@ func (d *deployment) testAddon() {
 	extra = append(extra, configMap(kube.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "extra"})...)
 	with := d.dns
 	with.Objects = append(slices.Clone(d.dns.Objects), extra...)
-	d.dnsInventory, err = d.engine.ApplyObjects(ctx, with, d.dnsInventory)
+	d.dnsInventory, err = with.Apply(ctx, d.fleet, d.dnsInventory)
 	d.must(err)
 	if drift := d.observeAddon(); len(drift) != 1 || !strings.Contains(drift["ConfigMap kube-system/extra"], "not wanted") {
 		d.t.Errorf("drift with a superfluous object = %q", drift)
 	}
-	d.dnsInventory, err = d.engine.ApplyObjects(ctx, d.dns, d.dnsInventory)
+	d.dnsInventory, err = d.dns.Apply(ctx, d.fleet, d.dnsInventory)
 	d.must(err)
 	if drift := d.observeAddon(); len(drift) > 0 {
 		d.t.Errorf("drift after the repair: %q", drift)
@@ -265,7 +265,7 @@ func (d *deployment) testClaims() {
 	workers, dns := d.workerRecord, d.dns
 	var err error
 	dns.Claim, d.dns.Claim = "old", "new"
-	d.dnsInventory, err = d.engine.ApplyObjects(ctx, dns, d.dnsInventory)
+	d.dnsInventory, err = dns.Apply(ctx, d.fleet, d.dnsInventory)
 	d.must(err)
 	if drift := d.observeAddon(); len(drift) > 0 {
 		d.t.Errorf("another claim is drift: %q", drift)
@@ -274,7 +274,7 @@ func (d *deployment) testClaims() {
 		if d.workerRecord, err = d.engine.Apply(ctx, d.workers, nil, rollout.Record{}); err != nil {
 			return err
 		}
-		d.dnsInventory, err = d.engine.ApplyObjects(ctx, d.dns, nil)
+		d.dnsInventory, err = d.dns.Apply(ctx, d.fleet, nil)
 		return err
 	})
 	d.noDrift("after the new records")
@@ -288,7 +288,7 @@ func (d *deployment) testClaims() {
 		if err == nil && !slices.Equal(removal.Kept, []string{"worker-1", "worker-2"}) {
 			err = fmt.Errorf("kept %v", removal.Kept)
 		}
-		kept, unkept := d.engine.RemoveObjects(ctx, dns, d.dnsInventory)
+		kept, unkept := dns.Remove(ctx, d.fleet, d.dnsInventory)
 		if len(kept) != len(d.dnsInventory) {
 			d.t.Errorf("kept %v", kept)
 		}
@@ -331,7 +331,7 @@ func (d *deployment) testClaims() {
 func (d *deployment) testWorkerRemoval() {
 	ctx := d.t.Context()
 	d.stage("remove", func() error {
-		_, err := d.engine.RemoveObjects(ctx, d.dns, d.dnsInventory)
+		_, err := d.dns.Remove(ctx, d.fleet, d.dnsInventory)
 		return errors.Join(err, d.remove(ctx, d.workers, d.workerRecord))
 	})
 	nodes, err := d.api().Nodes(ctx)

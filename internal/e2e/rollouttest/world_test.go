@@ -36,6 +36,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/prepared"
@@ -279,11 +285,11 @@ func (w *world) stage(name string, f func() error) {
 // deployment is the wanted state of a cluster and the records of what was applied.
 type deployment struct {
 	*world
-	etcd         rollout.Etcd
-	control      rollout.ControlPlane
-	workers      rollout.Workers
-	lb           rollout.LoadBalancer
-	dns          rollout.Addon
+	etcd         etcdcluster.Cluster
+	control      controlplane.ControlPlane
+	workers      workerpool.Pool
+	lb           loadbalancer.LoadBalancer
+	dns          addon.Addon
 	dnsInventory []kube.ObjectRef
 
 	etcdRecord, controlRecord, workerRecord, lbRecord rollout.Record
@@ -299,12 +305,12 @@ func (w *world) artifacts(a []artifact.Artifact, err error) []artifact.Artifact 
 func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *deployment {
 	w.t.Helper()
 	d := &deployment{world: w}
-	d.lb = rollout.LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: w.cluster}, Targets: []fleet.Target{lb}}
-	d.etcd = rollout.Etcd{Spec: component.EtcdSpec{Cluster: w.cluster, Version: etcdVersion, Artifacts: w.artifacts(w.catalog.EtcdSet(etcdVersion))}}
-	d.control = rollout.ControlPlane{Spec: component.ControlPlaneSpec{Cluster: w.cluster, Version: kubernetesVersion,
+	d.lb = loadbalancer.LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: w.cluster}, Targets: []fleet.Target{lb}}
+	d.etcd = etcdcluster.Cluster{Spec: component.EtcdSpec{Cluster: w.cluster, Version: etcdVersion, Artifacts: w.artifacts(w.catalog.EtcdSet(etcdVersion))}}
+	d.control = controlplane.ControlPlane{Spec: component.ControlPlaneSpec{Cluster: w.cluster, Version: kubernetesVersion,
 		EndpointNames: []string{lb.Node.PublicIP.String(), lb.Node.PrivateIP.String()},
 		Artifacts:     w.artifacts(w.catalog.ControlPlaneSet(kubernetesVersion))}}
-	d.workers = rollout.Workers{Endpoint: "https://" + net.JoinHostPort(lb.Node.PublicIP.String(), "6443"),
+	d.workers = workerpool.Pool{Endpoint: "https://" + net.JoinHostPort(lb.Node.PublicIP.String(), "6443"),
 		Spec: component.WorkerSpec{Cluster: w.cluster, Version: kubernetesVersion,
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
 			Containerd:           component.ContainerdSpec{RegistryMirrors: w.vars.RegistryMirrors}, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", "", true))}}
@@ -312,7 +318,7 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 	d.workers.Spec.Containerd.Config = maps.Clone(w.vars.ContainerdConfig)
 	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})
 	w.must(err)
-	d.dns = rollout.Addon{Name: "coredns", API: rollout.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}
+	d.dns = addon.Addon{Name: "coredns", API: fleet.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}
 	d.setControllers(controllers)
 	d.workers.Targets = workers
 	return d
@@ -410,8 +416,8 @@ func (d *deployment) starts() map[string]harness.Unit {
 
 var errNoStatus = errors.New("unhealthy")
 
-func (d *deployment) status() (rollout.Status, error) {
-	s := d.engine.Status(d.t.Context(), rollout.StatusQuery{API: d.dns.API, Controllers: d.control.Targets, Etcd: d.etcd.Targets, Workers: d.workers.Targets})
+func (d *deployment) status() (status.Cluster, error) {
+	s := status.Of(d.t.Context(), d.fleet, status.Query{API: d.dns.API, Controllers: d.control.Targets, Etcd: d.etcd.Targets, Workers: d.workers.Targets})
 	if !s.Healthy {
 		return s, fmt.Errorf("%w: %+v", errNoStatus, s)
 	}

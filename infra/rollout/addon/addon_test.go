@@ -1,0 +1,190 @@
+package addon
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet/fleettest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+func configMaps(names ...string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, name := range names {
+		out = append(out, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "default"}}})
+	}
+	return out
+}
+
+// TestPlanAsksAnother checks that another API server is asked when one does not answer, and that an
+// unanswered question gives a warning and plans nothing.
+func TestPlanAsksAnother(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		servers []http.HandlerFunc
+		limit   time.Duration // what the caller gives
+		within  time.Duration
+		warning string // empty: a server answered
+	}{
+		{"all well", []http.HandlerFunc{fleettest.Serves}, time.Minute, fleet.AnswerShare, ""},
+		{"one hangs", []http.HandlerFunc{fleettest.Hangs, fleettest.Serves}, time.Minute, 2*fleet.AnswerShare + time.Second, ""},
+		{"one hangs once it has said that it is ready", []http.HandlerFunc{fleettest.HangsAfterReady, fleettest.Serves}, time.Minute, 2*fleet.AnswerShare + time.Second, ""},
+		{"one fails", []http.HandlerFunc{fleettest.Fails(503, "ServiceUnavailable"), fleettest.Serves}, time.Minute, fleet.AnswerShare + 2*time.Second, ""},
+		{"all hang", []http.HandlerFunc{fleettest.Hangs}, time.Second, 2 * time.Second, "gave no answer: context deadline exceeded"},
+		{"all hang once they have said that they are ready", []http.HandlerFunc{fleettest.HangsAfterReady}, time.Second, 2 * time.Second, "gave no answer: context deadline exceeded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := fleettest.NewAPIServers(t, tt.servers...)
+			ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
+			defer cancel()
+			start := time.Now()
+			drift, unjudged, err := Addon{API: s.API, Name: "a", Objects: configMaps("a", "missing")}.Observe(ctx, s.Fleet, nil)
+			if took := time.Since(start); took > tt.within {
+				t.Errorf("took %s, %s at most", took, tt.within)
+			}
+			warning := finding.Words(unjudged)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case tt.warning == "" && warning != "", !strings.Contains(warning, tt.warning):
+				t.Errorf("warning %q, want %q", warning, tt.warning)
+			case tt.warning != "" && len(drift) > 0:
+				t.Errorf("drift %v of what could not be seen", drift)
+			case tt.warning == "" && len(drift) != 1:
+				t.Errorf("drift %v, want one", drift)
+			}
+		})
+	}
+}
+
+// TestSharedObject: two addons with one common object both converge, and the one that was applied
+// last has it. Only the claim's holder removes it, and the other one misses it then.
+func TestSharedObject(t *testing.T) {
+	const path = "/api/v1/namespaces/default/configmaps/a"
+	var mu sync.Mutex
+	var live map[string]any
+	s := fleettest.NewAPIServers(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == path && r.Method == http.MethodPatch {
+			body, _ := io.ReadAll(r.Body)
+			var now map[string]any
+			if err := json.Unmarshal(body, &now); err != nil {
+				t.Error(err)
+			}
+			if r.URL.Query().Get("dryRun") == "" {
+				live = now
+			}
+			_ = json.NewEncoder(w).Encode(now)
+			return
+		}
+		if r.URL.Path != path || live == nil {
+			if r.URL.Path == path {
+				r.URL.Path = "/missing"
+			}
+			fleettest.Serves(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(live)
+		if r.Method == http.MethodDelete {
+			live = nil
+		}
+	})
+	addon := func(claim string) Addon {
+		return Addon{API: s.API, Name: claim, Claim: claim, Objects: configMaps("a")}
+	}
+	inventory := kube.RefsOf(configMaps("a"))
+	drift := func(a Addon) string {
+		t.Helper()
+		found, unjudged, err := a.Observe(t.Context(), s.Fleet, inventory)
+		if err != nil || len(unjudged) > 0 {
+			t.Fatal(err, unjudged)
+		}
+		return finding.Words(found)
+	}
+	first, second := addon("first"), addon("second")
+	for _, a := range []Addon{first, second} {
+		if got := drift(a); a.Claim == "first" && !strings.Contains(got, "missing") {
+			t.Errorf("before it is applied: %q", got)
+		}
+		if _, err := a.Apply(t.Context(), s.Fleet, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := drift(first) + drift(second); got != "" {
+		t.Errorf("the drift of both is %q", got)
+	}
+	changed := addon("first")
+	changed.Objects[0].Object["data"] = map[string]any{"x": "y"}
+	if got := drift(changed); !strings.Contains(got, "data") || !strings.Contains(got, "claim") {
+		t.Errorf("the drift of what differs otherwise is %q", got)
+	}
+	for _, claim := range []any{nil, ""} {
+		mu.Lock()
+		metadata := live["metadata"].(map[string]any) //nolint:forcetypeassert // it was applied so
+		had := metadata["annotations"]
+		metadata["annotations"] = map[string]any{claimAnnotation: claim, "other": "x"}
+		if claim == nil {
+			delete(metadata, "annotations")
+		}
+		mu.Unlock()
+		if got := drift(first); got == "" {
+			t.Errorf("no drift without a claim (%v)", claim)
+		}
+		mu.Lock()
+		metadata["annotations"] = had
+		mu.Unlock()
+	}
+	// The one that was replaced is removed after the new one was applied.
+	if kept, err := first.Remove(t.Context(), s.Fleet, inventory); err != nil || len(kept) != 1 || live == nil {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	if kept, err := second.Remove(t.Context(), s.Fleet, inventory); err != nil || len(kept) != 0 || live != nil {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	if got := drift(first); !strings.Contains(got, "missing") {
+		t.Errorf("after the removal by the other one: %q", got)
+	}
+}
+
+// TestAddonRefused checks that an answer that would be the same from every server is an error, not
+// a warning.
+func TestAddonRefused(t *testing.T) {
+	s := fleettest.NewAPIServers(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/a") {
+			fleettest.Fails(400, "BadRequest")(w, r)
+			return
+		}
+		fleettest.Serves(w, r)
+	})
+	_, unjudged, err := Addon{API: s.API, Name: "a", Objects: configMaps("a")}.Observe(t.Context(), s.Fleet, nil)
+	if err == nil || !strings.Contains(err.Error(), "BadRequest") || len(unjudged) > 0 {
+		t.Errorf("error = %v, unjudged = %v", err, unjudged)
+	}
+	if !kube.Unanswered(context.DeadlineExceeded) || kube.Unanswered(nil) || kube.Unanswered(err) {
+		t.Error("an answer is taken for none")
+	}
+}
+
+func TestStale(t *testing.T) {
+	ref := func(kind, name string) kube.ObjectRef {
+		return kube.ObjectRef{APIVersion: "v1", Kind: kind, Name: name}
+	}
+	got := Addon{}.stale([]kube.ObjectRef{ref("ConfigMap", "old"), ref("ConfigMap", "kept")})
+	if len(got) != 2 {
+		t.Errorf("stale = %v, wanted everything when nothing is wanted", got)
+	}
+}

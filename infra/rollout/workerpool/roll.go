@@ -1,0 +1,187 @@
+package workerpool
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// rollsNode reports whether changes are made to MaxUnavailable nodes at a time: something restarts or
+// ends for good, or another program will start pods. The latter interrupts nothing, but shows on the
+// first node whether pods still start.
+func rollsNode(changes []host.Change) bool {
+	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool {
+		return c.Kind == finding.Binary || c.Kind == finding.Unit && c.Problem == finding.NotWanted
+	})
+}
+
+// splitReloads splits changes into those of lists that units only read again, while what they have set up by
+// them stays, and the rest. A unit that something else restarts as well reads its list then.
+func splitReloads(units []desired.Unit, changes []host.Change) (reloads, rest []host.Change) {
+	reads := func(unit, list string) bool {
+		return slices.ContainsFunc(units, func(u desired.Unit) bool {
+			return u.Name == unit && u.Undoes && slices.Contains(u.ReloadOn, list)
+		})
+	}
+	for _, c := range changes {
+		only := len(c.Restarts) > 0 && c.Kind == finding.File
+		for _, unit := range c.Restarts {
+			only = only && reads(unit, c.Target) && !slices.ContainsFunc(changes, func(o host.Change) bool {
+				return o.Target == unit || slices.Contains(o.Restarts, unit) && !reads(unit, o.Target)
+			})
+		}
+		if only {
+			reloads = append(reloads, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	return reloads, rest
+}
+
+func restartsAny(changes []host.Change) bool {
+	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
+}
+
+// disturbsPods reports whether changes need a drained node: containerd restarts, or the kubelet's
+// program is replaced.
+func disturbsPods(changes []host.Change) bool {
+	return rollout.Restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
+		return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.KubeletUnit)
+	})
+}
+
+// carryOut takes the steps of a stage: all at once if they interrupt nothing, otherwise
+// MaxUnavailable at a time. The next step begins as soon as one is done. After a failure no step
+// begins, and those in progress are finished.
+func (o *operation) carryOut(ctx context.Context, stage rollout.Stage) error {
+	if !stage[0].Action.Disturbs {
+		return o.Stages(ctx, rollout.Plan{stage}, o.step)
+	}
+	var (
+		group  errgroup.Group
+		mu     sync.Mutex
+		errs   []error
+		begun  []rollout.Step
+		inHand = map[string]bool{}
+	)
+	group.SetLimit(max(o.want.MaxUnavailable, 1))
+	for _, s := range stage {
+		group.Go(func() error {
+			mu.Lock()
+			if len(errs) > 0 {
+				mu.Unlock()
+				return nil
+			}
+			begun = append(begun, s)
+			inHand[s.Machine] = true
+			taken := maps.Clone(inHand)
+			mu.Unlock()
+			err := o.roll(ctx, s, taken)
+			mu.Lock()
+			defer mu.Unlock()
+			delete(inHand, s.Machine)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are collected above
+	return rollout.Stopped(errors.Join(errs...), begun, stage)
+}
+
+// roll takes one node down and up again, once all other nodes not taken down are healthy.
+func (o *operation) roll(ctx context.Context, s rollout.Step, taken map[string]bool) error {
+	if err := o.gate(ctx, s, taken); err != nil {
+		return err
+	}
+	o.Fleet.Say(s.Machine, "%s: %s", name, s.Action)
+	return o.step(ctx, o.ByName(s.Machine), s)
+}
+
+func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
+	if s.Action == actionDrainRoll {
+		if err := o.drain(ctx, m.Name()); err != nil {
+			o.uncordonNode(ctx, m.Name())
+			return &fleet.StepError{Machine: m.Name(), Step: "drain", Err: err,
+				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.Name()}
+		}
+	}
+	if s.Action == rollout.ActionInstall {
+		return o.Apply(ctx, m, m.Changes) // downloads too; systemd bounds the starts
+	}
+	changes := m.Changes
+	if s.Action == actionReload {
+		changes, _ = splitReloads(m.State.Units, m.Changes)
+	}
+	if err := o.ApplyWithin(ctx, m, changes, fleet.NodeBudget, component.KubeletUnit); err != nil {
+		return err
+	}
+	if s.Then == fleet.GateNodeReady {
+		return o.nodesReady(ctx, []*rollout.Machine{m})
+	}
+	return nil
+}
+
+// gateConditions returns the conditions of the nodes that are not taken down: they are Ready. With a network of
+// somebody else's, which may not be installed yet, that is asked for once one of them is.
+func (o *operation) gateConditions(taken map[string]bool) []kube.NodeCondition {
+	var out []kube.NodeCondition
+	networked := slices.ContainsFunc(o.Machines, func(m *rollout.Machine) bool { return o.ready[m.Name()] })
+	for _, m := range o.Reachable() {
+		if !taken[m.Name()] {
+			c := o.want.condition(m.Node)
+			c.Registered = c.Registered && !networked
+			c.Version = "" // it may not have been rolled yet
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// gate waits until the nodes that are not taken down are Ready. It skips those that cannot be
+// reached, which are down already.
+func (o *operation) gate(ctx context.Context, s rollout.Step, taken map[string]bool) error {
+	conditions := o.gateConditions(taken)
+	err := fleet.Within(ctx, fleet.GateBudget, string(s.Gate), func(ctx context.Context) error {
+		return o.api.WaitNodes(ctx, conditions, nil)
+	})
+	if err != nil {
+		return &fleet.StepError{Machine: s.Machine, Step: "wait until " + string(s.Gate), Err: err, Next: "kubectl get nodes"}
+	}
+	return nil
+}
+
+func (o *operation) drain(ctx context.Context, node string) error {
+	if err := o.api.Cordon(ctx, node); err != nil {
+		return err
+	}
+	timeout := o.want.DrainTimeout
+	if timeout == 0 {
+		timeout = fleet.DefaultDrainTimeout
+	}
+	o.Fleet.Say(node, "worker: draining")
+	return o.api.Drain(ctx, node, timeout, func(line string) { o.Fleet.Say(node, "%s", line) })
+}
+
+// uncordonNode uncordons a node that could not be drained; nothing on it was changed.
+func (o *operation) uncordonNode(ctx context.Context, node string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
+	defer cancel()
+	if err := o.api.Uncordon(ctx, node); err != nil {
+		o.Fleet.Say(node, "worker: could not be uncordoned: %v", err)
+	}
+}
