@@ -26,11 +26,15 @@ type Finding struct {
 	Found  string `json:"found,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
 	// Process and Unit are those that use a resource, such as a port. Size is a wanted or total
-	// size, and Device is the device of a file system. They are empty for other problems.
+	// size, and Device is the device of a file system. Since is the day from which on something is due.
+	// Away are machines that cannot be reached and that a repair waits for. They are empty for other
+	// problems.
 	Process string `json:"process,omitempty"`
 	Unit    string `json:"unit,omitempty"`
 	Size    string `json:"size,omitempty"`
 	Device  string `json:"device,omitempty"`
+	Since   string `json:"since,omitempty"`
+	Away    string `json:"away,omitempty"`
 	// Cause is what a program reported: systemd's result, the output of a check, the error of an
 	// API. It is only quoted.
 	Cause string `json:"cause,omitempty"`

@@ -88,7 +88,7 @@ var vocabulary = map[Kind]words{
 		Signature:     "not issued by {wanted}",
 		Expired:       "expired on {found}",
 		NotYetValid:   "not valid before {found}",
-		Due:           "expires on {found} and is due for renewal since {wanted}",
+		Due:           "expires on {found} and is due for renewal since {since}",
 		Unreadable:    "{cause}",
 		NoAuthority:   "authority: {cause}",
 	}},
@@ -125,7 +125,7 @@ var vocabulary = map[Kind]words{
 	}},
 	Database: {head: "etcd database", how: map[Problem]string{
 		Fragmented: "{found} of quota {wanted}, {size} free inside, wants defragmentation",
-		Loose:      "{found} of quota {wanted}, {size} free inside: its defragmentation waits until {cause} can be reached",
+		Loose:      "{found} of quota {wanted}, {size} free inside: its defragmentation waits until {away} can be reached",
 		NearlyFull: "{found} of quota {wanted} hold data: delete objects that nobody needs, or raise quota_mib",
 		TooLarge:   "its quota of {wanted} does not fit, the file system of {device} has {found} for it: enlarge the volume, or lower quota_mib",
 	}},
@@ -395,7 +395,7 @@ func (f Finding) parts() (head, rest string) {
 		"{found:list}", list(f.Found), "{found:state}", state(f.Found),
 		"{wanted}", f.Wanted, "{wanted:q}", strconv.Quote(f.Wanted), "{wanted:digest}", digest(f.Wanted), "{wanted:field}", field(f.Wanted),
 		"{wanted:list}", list(f.Wanted), "{wanted:state}", state(f.Wanted),
-		"{process}", f.Process, "{unit}", f.Unit, "{size}", f.Size, "{device}", f.Device,
+		"{process}", f.Process, "{unit}", f.Unit, "{size}", f.Size, "{device}", f.Device, "{since}", f.Since, "{away}", f.Away,
 	)
 	return strings.TrimSpace(fill.Replace(w.head)), fill.Replace(how)
 }

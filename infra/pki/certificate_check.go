@@ -46,7 +46,7 @@ func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal t
 	case now.Before(cert.NotBefore):
 		add(finding.NotYetValid, day(cert.NotBefore), "")
 	case !now.Before(due):
-		add(finding.Due, day(cert.NotAfter), day(due))
+		out = append(out, finding.Finding{Kind: finding.Certificate, Problem: finding.Due, Found: day(cert.NotAfter), Since: day(due)})
 	}
 	return out
 }

@@ -91,7 +91,7 @@ func TestRenewals(t *testing.T) {
 			{Name: "foreign", CertPath: "/foreign.crt", KeyPath: "/foreign.key"},
 		}},
 		pairs: map[string]pairVerdict{
-			"due":       {reissue: []finding.Finding{{Kind: finding.Certificate, Problem: finding.Due, Found: "May", Wanted: "April"}}},
+			"due":       {reissue: []finding.Finding{{Kind: finding.Certificate, Problem: finding.Due, Found: "May", Since: "April"}}},
 			"missing":   {reissue: pairIs(finding.Missing)},
 			"other key": {reissue: pairIs(finding.NotWritten)},
 			"foreign": {reissue: pairIs(finding.NotWritten), foreign: []finding.Finding{

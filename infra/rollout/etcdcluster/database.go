@@ -62,7 +62,7 @@ func deferDefragmentation(r *rollout.Report, away []string) {
 		if f.Kind != finding.Database || f.Problem != finding.Fragmented {
 			return false
 		}
-		f.Problem, f.Cause = finding.Loose, strings.Join(away, ", ")
+		f.Problem, f.Away = finding.Loose, strings.Join(away, ", ")
 		r.Concerns = append(r.Concerns, f)
 		return true
 	})

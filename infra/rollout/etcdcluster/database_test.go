@@ -69,7 +69,7 @@ func TestDeferDefragmentation(t *testing.T) {
 	}
 	other := finding.Finding{Subject: "a", Kind: finding.File, Target: "/x", Problem: finding.Missing}
 	waits := about(finding.Loose)
-	waits.Cause = "b, c"
+	waits.Away = "b, c"
 	for _, tt := range []struct {
 		away            []string
 		drift, concerns []finding.Finding
