@@ -13,6 +13,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/pelletier/go-toml/v2"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -92,10 +93,6 @@ type (
 )
 
 func (w *worker) addContainerd() error {
-	config, err := w.containerdFile()
-	if err != nil {
-		return fmt.Errorf("containerd configuration: %w", err)
-	}
 	mirrors, err := registryMirrorFiles(w.spec.Containerd.RegistryMirrors)
 	if err != nil {
 		return err
@@ -110,7 +107,7 @@ func (w *worker) addContainerd() error {
 	}
 	w.m.State.Binaries = append(w.m.State.Binaries, containerd, runc)
 	option := unit.NewUnitOption
-	w.addFiles(config)
+	w.addFiles(w.configs.containerd)
 	w.addFiles(mirrors...)
 	w.addFiles(service{
 		description:   "containerd container runtime",
@@ -133,16 +130,18 @@ func (w *worker) addContainerd() error {
 	return nil
 }
 
-func (w *worker) containerdFile() (desired.File, error) {
-	_, kubelet, err := w.kubeletConfig()
-	if err != nil {
-		return desired.File{}, err
-	}
+// containerdFile returns the configuration with the user's settings. Its cgroups are the kubelet's.
+func (s WorkerSpec) containerdFile(kubelet *kubeletconfig.KubeletConfiguration) (_ desired.File, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("containerd configuration: %w", err)
+		}
+	}()
 	var c containerdConfig
 	c.Version = 3
 	images := &c.Plugins.Images
 	images.Snapshotter = "overlayfs"
-	images.PinnedImages = map[string]string{"sandbox": w.spec.Containerd.Sandbox()}
+	images.PinnedImages = map[string]string{"sandbox": s.Containerd.Sandbox()}
 	images.Registry.ConfigPath = ContainerdHostsDir
 	var runc criHandler
 	runc.RuntimeType = "io.containerd.runc.v2"
@@ -158,12 +157,12 @@ func (w *worker) containerdFile() (desired.File, error) {
 		return desired.File{}, err
 	}
 	content := base
-	if len(w.spec.Containerd.Config) > 0 {
+	if len(s.Containerd.Config) > 0 {
 		m := map[string]any{}
 		if err := toml.Unmarshal(base, &m); err != nil {
 			return desired.File{}, err
 		}
-		over, err := normalize(w.spec.Containerd.Config)
+		over, err := normalize(s.Containerd.Config)
 		if err != nil {
 			return desired.File{}, err
 		}
@@ -187,7 +186,11 @@ func (w *worker) readContainerd(f Found) error {
 		return err
 	}
 	s.SandboxImage = config.Plugins.Images.PinnedImages["sandbox"]
-	file, err := w.containerdFile()
+	_, kubelet, err := w.spec.kubeletConfig()
+	if err != nil {
+		return err
+	}
+	file, err := w.spec.containerdFile(kubelet)
 	if err != nil {
 		return fmt.Errorf("worker %s: %w", w.node.Name, err)
 	}

@@ -57,11 +57,7 @@ var (
 )
 
 func (w *worker) addKubelet() error {
-	config, typed, err := w.kubeletConfig()
-	if err != nil {
-		return err
-	}
-	configFile, err := yamlFile(KubeletConfigPath, config)
+	configFile, err := yamlFile(KubeletConfigPath, w.kubeletConfigOfNode(w.configs.kubelet))
 	if err != nil {
 		return err
 	}
@@ -78,7 +74,7 @@ func (w *worker) addKubelet() error {
 	if err != nil {
 		return err
 	}
-	options, decides := limitNoFile("1048576"), ptr.Deref(typed.ResolverConfig, "") == PodResolvConf
+	options, decides := limitNoFile("1048576"), ptr.Deref(w.configs.kubeletTyped.ResolverConfig, "") == PodResolvConf
 	if decides {
 		options = append(options, unit.NewUnitOption("Service", "ExecStartPre", resolverCommand("link")))
 	}
@@ -113,14 +109,23 @@ func (w *worker) kubeletArgs() (Args, error) {
 	return args, nil
 }
 
-// kubeletConfig returns the configuration with the user's settings, as a map and typed.
-func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
+// kubeletConfigOfNode adds the fields of the worker's node to those of the pool, unless the user has set them.
+func (w *worker) kubeletConfigOfNode(pool map[string]any) map[string]any {
+	m := maps.Clone(pool)
+	if id := w.spec.Kubelet.ProviderIDs[w.node.Name]; id != "" && w.spec.Kubelet.Config["providerID"] == nil {
+		m["providerID"] = id
+	}
+	return m
+}
+
+// kubeletConfig returns the configuration of every node with the user's settings, as a map and typed.
+func (s WorkerSpec) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
 	base := &kubeletconfig.KubeletConfiguration{
 		ContainerRuntimeEndpoint: "unix://" + ContainerdSocket,
 		CgroupDriver:             "systemd",
 		ResolverConfig:           ptr.To(PodResolvConf),
-		ClusterDNS:               []string{w.spec.Cluster.DNSIP.String()},
-		ClusterDomain:            w.spec.Cluster.Domain,
+		ClusterDNS:               []string{s.Cluster.DNSIP.String()},
+		ClusterDomain:            s.Cluster.Domain,
 		Authentication: kubeletconfig.KubeletAuthentication{
 			Anonymous: kubeletconfig.KubeletAnonymousAuthentication{Enabled: ptr.To(false)},
 			Webhook:   kubeletconfig.KubeletWebhookAuthentication{Enabled: ptr.To(true), CacheTTL: metav1.Duration{Duration: kubeletWebhookCacheTTL}},
@@ -130,7 +135,6 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 		TLSCertFile:       certPath(artifact.Kubelet),
 		TLSPrivateKeyFile: keyPath(artifact.Kubelet),
 		TLSMinVersion:     "VersionTLS12",
-		ProviderID:        w.spec.Kubelet.ProviderIDs[w.node.Name],
 		// Pods that start together pull in parallel.
 		SerializeImagePulls:   ptr.To(false),
 		MaxParallelImagePulls: ptr.To(int32(4)),
@@ -141,14 +145,14 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 		SystemReserved:                  systemReserved,
 	}
 	base.APIVersion, base.Kind = kubeletconfig.SchemeGroupVersion.String(), "KubeletConfiguration"
-	for _, t := range w.spec.Kubelet.Taints {
+	for _, t := range s.Kubelet.Taints {
 		base.RegisterWithTaints = append(base.RegisterWithTaints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 	m, err := toMap(base)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, typed, err := overlayKubelet(m, w.spec.Kubelet.Config)
+	m, typed, err := overlayKubelet(m, s.Kubelet.Config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 	}
@@ -193,11 +197,11 @@ func (w *worker) readKubelet(f Found) error {
 		return err
 	}
 	s.Args = f.argsBeyond(KubeletUnit, args)
-	standard, _, err := w.kubeletConfig()
+	standard, _, err := w.spec.kubeletConfig()
 	if err != nil {
 		return err
 	}
-	s.Config, err = f.yamlBeyond(KubeletConfigPath, standard)
+	s.Config, err = f.yamlBeyond(KubeletConfigPath, w.kubeletConfigOfNode(standard))
 	return err
 }
 

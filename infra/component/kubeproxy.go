@@ -2,6 +2,7 @@ package component
 
 import (
 	"fmt"
+	"maps"
 
 	componentbase "k8s.io/component-base/config/v1alpha1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
@@ -46,10 +47,7 @@ func (w *worker) addKubeProxy() error {
 		w.m.State.Retired = append(w.m.State.Retired, retiredKubeProxy())
 		return nil
 	}
-	config, err := w.kubeProxyConfig()
-	if err != nil {
-		return err
-	}
+	config := w.kubeProxyConfigOfNode(w.configs.kubeProxy)
 	w.addPackages(proxyPackages(config["mode"])...)
 	configFile, err := yamlFile(KubeProxyConfigPath, config)
 	if err != nil {
@@ -66,20 +64,28 @@ func (w *worker) addKubeProxy() error {
 		limitNoFile("1048576"), KubeProxyConfigPath, KubeProxyKubeconfig, NodeCAPath)
 }
 
-// kubeProxyConfig returns the configuration with the user's settings.
-func (w *worker) kubeProxyConfig() (map[string]any, error) {
+// kubeProxyConfigOfNode adds the fields of the worker's node to those of the pool, unless the user has set them.
+func (w *worker) kubeProxyConfigOfNode(pool map[string]any) map[string]any {
+	m := maps.Clone(pool)
+	if w.spec.KubeProxy.Config["hostnameOverride"] == nil {
+		m["hostnameOverride"] = w.node.Name
+	}
+	return m
+}
+
+// kubeProxyConfig returns the configuration of every node with the user's settings.
+func (s WorkerSpec) kubeProxyConfig() (map[string]any, error) {
 	base := &proxyconfig.KubeProxyConfiguration{
 		ClientConnection: componentbase.ClientConnectionConfiguration{Kubeconfig: KubeProxyKubeconfig},
-		HostnameOverride: w.node.Name,
 		Mode:             defaultProxyMode,
-		ClusterCIDR:      w.spec.Cluster.PodCIDR.String(),
+		ClusterCIDR:      s.Cluster.PodCIDR.String(),
 	}
 	base.APIVersion, base.Kind = proxyconfig.SchemeGroupVersion.String(), "KubeProxyConfiguration"
 	config, err := toMap(base)
 	if err != nil {
 		return nil, err
 	}
-	if config, err = overlay(config, w.spec.KubeProxy.Config, &proxyconfig.KubeProxyConfiguration{}); err != nil {
+	if config, err = overlay(config, s.KubeProxy.Config, &proxyconfig.KubeProxyConfiguration{}); err != nil {
 		return nil, fmt.Errorf("kube-proxy configuration: %w", err)
 	}
 	if mode, _ := config["mode"].(string); mode == "" {
@@ -114,11 +120,11 @@ func (w *worker) readKubeProxy(f Found) error {
 		return nil
 	}
 	w.spec.KubeProxy = KubeProxySpec{Args: f.argsBeyond(KubeProxyUnit, kubeProxyArgs)}
-	standard, err := w.kubeProxyConfig()
+	standard, err := w.spec.kubeProxyConfig()
 	if err != nil {
 		return err
 	}
-	w.spec.KubeProxy.Config, err = f.yamlBeyond(KubeProxyConfigPath, standard)
+	w.spec.KubeProxy.Config, err = f.yamlBeyond(KubeProxyConfigPath, w.kubeProxyConfigOfNode(standard))
 	return err
 }
 

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/unit"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -43,23 +45,60 @@ type worker struct {
 	spec WorkerSpec
 	node Node
 	m    Machine
+
+	configs workerConfigs
 }
 
-// Worker returns what one worker must look like: containerd, runc, CNI plugins, kubelet and
-// kube-proxy. The error is about the specification.
-func Worker(spec WorkerSpec, n Node) (Machine, error) {
-	spec.Artifacts = artifact.OfArch(spec.Artifacts, n.Arch)
-	w := &worker{spec: spec, node: n}
-	if err := w.build(); err != nil {
-		return Machine{}, fmt.Errorf("worker %s: %w", n.Name, err)
+// workerConfigs are the configurations of a pool's programs, without the fields that differ by node.
+type workerConfigs struct {
+	kubelet      map[string]any
+	kubeletTyped *kubeletconfig.KubeletConfiguration
+	kubeProxy    map[string]any
+	containerd   desired.File
+}
+
+func (s WorkerSpec) configs() (c workerConfigs, err error) {
+	if c.kubelet, c.kubeletTyped, err = s.kubeletConfig(); err != nil {
+		return c, err
 	}
-	return w.m, nil
+	if c.kubeProxy, err = s.kubeProxyConfig(); err != nil {
+		return c, err
+	}
+	c.containerd, err = s.containerdFile(c.kubeletTyped)
+	return c, err
+}
+
+// Worker returns what one worker must look like, see [Workers].
+func Worker(spec WorkerSpec, n Node) (Machine, error) { return Workers(spec)(n) }
+
+// Workers returns a function that returns what a worker of the pool must look like: containerd, runc, CNI
+// plugins, kubelet and kube-proxy. The specification is checked and decoded once for all of them. The error
+// is about the specification.
+func Workers(spec WorkerSpec) func(Node) (Machine, error) {
+	decoded := sync.OnceValues(func() (workerConfigs, error) {
+		if err := spec.validate(); err != nil {
+			return workerConfigs{}, err
+		}
+		return spec.configs()
+	})
+	return func(n Node) (Machine, error) {
+		w := &worker{spec: spec, node: n}
+		w.spec.Artifacts = artifact.OfArch(spec.Artifacts, n.Arch)
+		err := w.validate()
+		if err == nil {
+			w.configs, err = decoded()
+		}
+		if err == nil {
+			err = w.build()
+		}
+		if err != nil {
+			return Machine{}, fmt.Errorf("worker %s: %w", n.Name, err)
+		}
+		return w.m, nil
+	}
 }
 
 func (w *worker) build() error {
-	if err := w.validate(); err != nil {
-		return err
-	}
 	w.m.State = desired.State{
 		Modules: []string{"br_netfilter", "nf_conntrack", "overlay"},
 		Sysctls: map[string]string{
@@ -108,7 +147,7 @@ func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 	if s.AllowedCIDRs == nil {
 		w.spec.AllowedCIDRs = nodeFirewall.allowed(f)
 	}
-	if err := w.validate(); err != nil {
+	if err := errors.Join(w.validate(), w.spec.validate()); err != nil {
 		return s, fmt.Errorf("worker %s: %w", n.Name, err)
 	}
 	// containerd's cgroup settings follow the kubelet's.
@@ -120,25 +159,29 @@ func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 	return w.spec, nil
 }
 
-func (w *worker) validate() error {
-	if _, err := version.ParseSupported(w.spec.Version); err != nil {
+func (s WorkerSpec) validate() error {
+	if _, err := version.ParseSupported(s.Version); err != nil {
 		return err
 	}
-	errs := []error{w.spec.Cluster.validate(), w.node.validate("").Err(), w.spec.Check().Err(), requireCAs(w.spec.Cluster.PKI, pki.KubernetesCA)}
-	if u, err := url.Parse(w.spec.ControlPlaneEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
-		errs = append(errs, fmt.Errorf("control plane endpoint %q is not an https URL", w.spec.ControlPlaneEndpoint))
+	errs := []error{s.Cluster.validate(), s.Check().Err(), requireCAs(s.Cluster.PKI, pki.KubernetesCA)}
+	if u, err := url.Parse(s.ControlPlaneEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
+		errs = append(errs, fmt.Errorf("control plane endpoint %q is not an https URL", s.ControlPlaneEndpoint))
 	}
-	if !w.spec.Cluster.DNSIP.IsValid() {
+	if !s.Cluster.DNSIP.IsValid() {
 		errs = append(errs, errors.New("the cluster has no DNS address"))
 	}
-	switch w.spec.CNI.network() {
-	case CNIBridge:
-		errs = append(errs, w.validatePodCIDR())
-	case CNINone:
-	default:
-		errs = append(errs, fmt.Errorf("unknown CNI %q: want %q or %q", w.spec.CNI.Network, CNIBridge, CNINone))
+	if network := s.CNI.network(); network != CNIBridge && network != CNINone {
+		errs = append(errs, fmt.Errorf("unknown CNI %q: want %q or %q", s.CNI.Network, CNIBridge, CNINone))
 	}
 	return errors.Join(errs...)
+}
+
+func (w *worker) validate() error {
+	err := w.node.validate("").Err()
+	if w.spec.CNI.network() == CNIBridge {
+		err = errors.Join(err, w.validatePodCIDR())
+	}
+	return err
 }
 
 func (w *worker) validatePodCIDR() error {

@@ -38,7 +38,7 @@ const name = "worker"
 // Definition implements Role.
 func (x Pool) Definition() rollout.Definition {
 	return rollout.Definition{Name: name, PKI: x.Spec.Cluster.PKI, Targets: x.Targets, Artifacts: x.Spec.Artifacts,
-		Machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
+		Machine: component.Workers(x.Spec),
 		Traces:  x.Spec.Traces(),
 		ReadSettings: func(n component.Node, f component.Found) (_ rollout.Role, err error) {
 			x.Spec, err = x.Spec.Read(n, f)
