@@ -21,14 +21,6 @@ func change(kind finding.Kind, target string, restarts ...string) host.Change {
 	return host.Change{Finding: finding.Finding{Kind: kind, Target: target}, Restarts: restarts}
 }
 
-func targetsOf(changes []host.Change) []string {
-	var out []string
-	for _, c := range changes {
-		out = append(out, c.Target)
-	}
-	return out
-}
-
 // TestWithout checks that held changes are not verified yet, and everything else is.
 func TestWithout(t *testing.T) {
 	s := desired.State{

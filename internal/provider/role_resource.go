@@ -29,8 +29,8 @@ import (
 )
 
 // role is what one kind of role resource (an etcd cluster, a control plane, a worker pool, a load
-// balancer) adds to what all of them share. M is its Terraform model, S its role in package
-// rollout.
+// balancer) adds to what all of them share. M is its Terraform model, S its role in a
+// package below rollout.
 type role[M any, S rollout.Role] struct {
 	name        string // "etcd_cluster"
 	title       string // in messages: "etcd cluster"

@@ -19,7 +19,7 @@ import (
 )
 
 // settings are the arguments of a role that are fields of its specification, by name. M is the
-// role's Terraform model, S its type in package rollout.
+// role's Terraform model, S its type in a package below rollout.
 type settings[M, S any] map[string]setting[M, S]
 
 // setting is one argument: its schema and its conversion to the specification and back. Null and
