@@ -384,7 +384,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 // ImportState implements resource.ResourceWithImportState.
 func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import this addon", err) }
-	if err := r.data.readImportID(ctx, req.ID, addonImportNeeds, nil, &resp.State); err != nil {
+	if err := readImportID(ctx, r.data, req.ID, addonImportNeeds, nil, &resp.State); err != nil {
 		fail(err)
 		return
 	}

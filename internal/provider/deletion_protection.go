@@ -42,11 +42,6 @@ const (
 // private state of the old one. A new object has none.
 const protectedKey = "protected"
 
-// livesKey is the private-state entry that says, within one plan, that nothing in the configuration
-// ends the object. If Terraform then plans a new object with this entry, somebody has asked for a
-// replacement: by -replace, or by replace_triggered_by.
-const livesKey = "lives"
-
 // plannedEnd returns how a plan ends the object in the state, and refuses to if the object is
 // protected. what names the object. It is called at the end of ModifyPlan, when resp has the
 // attributes that ModifyPlan itself says replace the object.
@@ -131,4 +126,12 @@ func objectName(ctx context.Context, kind, attribute string, state tfsdk.State, 
 		plan.GetAttribute(ctx, path.Root(attribute), &name)
 	}
 	return strings.TrimSpace(kind + " " + name.ValueString())
+}
+
+// counted returns a number and its noun: "1 object", "12345 objects".
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

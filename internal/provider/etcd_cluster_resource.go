@@ -232,7 +232,7 @@ func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Di
 	// Whether all API servers are on these hosts is not known: a host may have no role, and only some of the
 	// controllers may have members.
 	out.Controllers = func(ctx context.Context) ([]fleet.Target, error) {
-		return d.runningMachines(ctx, ref.Cluster, infraaws.RoleController)
+		return runningMachines(ctx, d, ref.Cluster, infraaws.RoleController)
 	}
 	return out
 }

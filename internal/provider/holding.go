@@ -9,9 +9,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -169,31 +166,6 @@ func addKept(diags *diag.Diagnostics, what string, err error) bool {
 	return true
 }
 
-// adoptAttribute is the argument adopt.
-func adoptAttribute() schema.BoolAttribute {
-	return schema.BoolAttribute{
-		Optional: true,
-		MarkdownDescription: "Takes over what exists under this cluster's name although another state, or a lost one, has claimed it. The other state's next refresh fails and " +
-			"says who has it. If this state had it before, a refresh fails here as well: run `terraform apply -refresh=false`. Set it for one apply, and remove it then. Default: `false`: what another has claimed is refused before anything is written.",
-		PlanModifiers: []planmodifier.Bool{adoptOnce{}},
-	}
-}
-
-// adoptOnce warns when adopt was not removed after the apply for which it was meant.
-type adoptOnce struct{}
-
-func (adoptOnce) Description(context.Context) string {
-	return "Warns when it is left in the configuration."
-}
-func (a adoptOnce) MarkdownDescription(ctx context.Context) string { return a.Description(ctx) }
-
-func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest, resp *planmodifier.BoolResponse) {
-	if req.StateValue.ValueBool() && req.PlanValue.ValueBool() {
-		resp.Diagnostics.AddAttributeWarning(req.Path, "adopt is still set",
-			"It is meant for one apply, and an earlier apply had it. Remove it: while it is set, an apply that replaces this, or one with -refresh=false, takes over what another state has claimed.")
-	}
-}
-
 // readHolding reads the holding from private state. Terraform loses that in two cases: the provider
 // dies during an update, or a tainted object is replaced, whose deletion gets none. Then claim, the
 // attribute of that name, is all that is left.
@@ -231,20 +203,5 @@ func (d *providerData) recovered(ctx context.Context, client *infraaws.Client, h
 	return h, err
 }
 
-// claimAttribute is the attribute claim. on says where the claim is, besides in the state, and
-// guards what it protects.
-func claimAttribute(on, guards string) schema.StringAttribute {
-	return schema.StringAttribute{
-		Computed: true, MarkdownDescription: "Claim: a random text that says whose this is. After an import it is the one that was found. It is " + on + ". " + guards,
-		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-	}
-}
-
 // What a claim protects: something in AWS with its keys, or roles and addons.
-const (
-	guardsAll     = "What has another's claim is not removed, and it is changed only with `adopt`."
-	guardsRemoval = "An apply replaces another's claim by this one. A destroy leaves what has another's claim."
-)
-
-// inTags is where the claim of something in AWS is.
-const inTags = "the tag `k8s-from-scratch/claim` of everything that belongs to this resource"
+const ()

@@ -13,7 +13,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -201,4 +203,38 @@ func componentHosts(hosts []hostModel) []component.Host {
 		out = append(out, component.Host{Node: h.node(), Address: h.Address.ValueString(), Role: h.Role.ValueString()})
 	}
 	return out
+}
+
+// off reports whether the machine is not to run.
+func (h hostModel) off() bool {
+	p := h.PowerState.ValueString()
+	return p == stopped || p == paused
+}
+
+// targetsFrom returns the known hosts as the library's targets.
+func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag.Diagnostics) []fleet.Target {
+	hosts, _ := hostsFrom(ctx, l, diags)
+	var out []fleet.Target
+	for _, h := range hosts {
+		out = append(out, fleet.Target{Host: h.remote(d), Node: h.node(), ID: h.InstanceID.ValueString()})
+	}
+	return out
+}
+
+// hostOfMachine returns an EC2 machine as k8s_machine.x.host.
+func hostOfMachine(m awsmachine.Machine) hostModel {
+	h := hostModel{
+		Name: types.StringValue(m.Name), User: types.StringValue(m.User), Role: types.StringValue(string(m.Role)), Port: types.Int64Value(22),
+		PrivateIP: tf.OptionalAddr(m.PrivateIP), PublicIP: tf.OptionalAddr(m.PublicIP), HostKey: tf.OptionalString(m.HostKey),
+		InstanceID: types.StringValue(m.ID), Zone: types.StringValue(m.AvailabilityZone), Arch: types.StringValue(artifact.AMD64),
+		PowerState: types.StringValue(running),
+	}
+	h.Address = h.PublicIP.StringValue
+	if h.PublicIP.IsNull() {
+		h.Address = h.PrivateIP.StringValue
+	}
+	if m.Spot {
+		h.Spot = types.BoolValue(true)
+	}
+	return h
 }

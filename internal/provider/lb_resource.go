@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -220,27 +217,6 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags), Machines: m.machines(ctx, diags),
 		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine), NoticeSeconds: m.notice()})
-}
-
-// namesValue returns the different ones of names, unknown if one of them is.
-func namesValue(names ...types.String) types.List {
-	var out []attr.Value
-	for _, n := range names {
-		if n.IsUnknown() {
-			return types.ListUnknown(types.StringType)
-		}
-		if !n.IsNull() && !slices.Contains(out, attr.Value(n)) {
-			out = append(out, n)
-		}
-	}
-	return types.ListValueMust(types.StringType, out)
-}
-
-func urlOf(host types.String, port types.Int64) types.String {
-	if host.IsUnknown() || port.IsUnknown() {
-		return types.StringUnknown()
-	}
-	return types.StringValue("https://" + net.JoinHostPort(host.ValueString(), strconv.FormatInt(port.ValueInt64(), 10)))
 }
 
 func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) loadbalancer.LoadBalancer {

@@ -44,7 +44,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		fail(err)
 		return
 	}
-	spec.BootCommand = r.data.bootCommand(ctx, m, req.Config, &resp.Diagnostics)
+	spec.BootCommand = bootCommand(ctx, r.data, m, req.Config, &resp.Diagnostics)
 	spec.BootCommand = fitting(spec, r.data.rand, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
@@ -251,7 +251,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		return private, nil
 	}
 	if restart.Suspended() || state.restarts(*m) {
-		if err := r.data.waitBehind(ctx, client, made, state.pausedNetwork().ValueBool()); err != nil {
+		if err := waitBehind(ctx, r.data, client, made, state.pausedNetwork().ValueBool()); err != nil {
 			return private, err
 		}
 		if err := restart.Resume(ctx, r.sight(client, *m, made)); err != nil {

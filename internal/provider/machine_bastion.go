@@ -18,7 +18,7 @@ import (
 
 // bastionAmong returns which of the machines in a VPC is the provider's bastion. It has the pinned
 // host key; its address may have changed while it was stopped.
-func (d *providerData) bastionAmong(machines []awsmachine.Machine, vpc string) (awsmachine.Machine, bool) {
+func bastionAmong(d *providerData, machines []awsmachine.Machine, vpc string) (awsmachine.Machine, bool) {
 	if d.ssh.bastion == nil {
 		return awsmachine.Machine{}, false
 	}
@@ -41,8 +41,8 @@ func bareKey(authorized string) string {
 
 // stopBehind stops all other machines of a paused cluster before the bastion stops. Terraform may
 // stop it first, and would have to wait for the others for no known time.
-func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, now awsmachine.Machine) error {
-	if _, ok := d.bastionAmong([]awsmachine.Machine{now}, now.VPCID); !ok {
+func stopBehind(ctx context.Context, d *providerData, client *infraaws.Client, now awsmachine.Machine) error {
+	if _, ok := bastionAmong(d, []awsmachine.Machine{now}, now.VPCID); !ok {
 		return nil
 	}
 	found, err := awsmachine.FindAll(ctx, client, now.Cluster)
@@ -64,8 +64,8 @@ func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, 
 // waitBehind waits until a machine that was started answers. It starts the bastion of a cluster that was
 // paused before. If the bastion has another address since then, nothing may be reached until that is
 // configured.
-func (d *providerData) waitBehind(ctx context.Context, client *infraaws.Client, made awsmachine.Machine, paused bool) error {
-	moved, err := d.startBastion(ctx, client, made, paused)
+func waitBehind(ctx context.Context, d *providerData, client *infraaws.Client, made awsmachine.Machine, paused bool) error {
+	moved, err := startBastion(ctx, d, client, made, paused)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ const movedBudget = 3 * time.Minute
 
 // startBastion starts the bastion. moved says that its address is not the configured one. That may be well:
 // an address may lead to it that it does not have itself.
-func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client, made awsmachine.Machine, paused bool) (moved, err error) {
+func startBastion(ctx context.Context, d *providerData, client *infraaws.Client, made awsmachine.Machine, paused bool) (moved, err error) {
 	if d.ssh.bastion == nil {
 		return nil, nil
 	}
@@ -93,7 +93,7 @@ func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client
 	if err != nil {
 		return nil, err
 	}
-	b, ok := d.bastionAmong(found, made.VPCID)
+	b, ok := bastionAmong(d, found, made.VPCID)
 	switch {
 	case !ok:
 		return nil, nil

@@ -15,9 +15,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// findDutyFunc finds out what a machine does for its cluster.
-type findDutyFunc func(context.Context, fleet.Target) (*maintenance.Duty, error)
-
 // maintained returns the machine as package maintenance changes its power.
 func (r *machineResource) maintained(client *infraaws.Client, m machineModel) maintenance.Machine {
 	return maintenance.Machine{Name: m.Name.ValueString(), Look: func(ctx context.Context) (maintenance.Sight, error) {
@@ -52,7 +49,7 @@ func (r *machineResource) sight(client *infraaws.Client, m machineModel, now aws
 			return nil, err
 		}
 		duty.SetControllers(func(ctx context.Context) ([]fleet.Target, error) {
-			return r.data.runningMachines(ctx, now.Cluster, infraaws.RoleController, infraaws.RoleEtcd)
+			return runningMachines(ctx, r.data, now.Cluster, infraaws.RoleController, infraaws.RoleEtcd)
 		})
 		return duty, nil
 	}
@@ -61,7 +58,7 @@ func (r *machineResource) sight(client *infraaws.Client, m machineModel, now aws
 
 // runningMachines returns the running machines of a cluster with one of the roles, which it finds by their
 // tags.
-func (d *providerData) runningMachines(ctx context.Context, cluster string, roles ...infraaws.Role) ([]fleet.Target, error) {
+func runningMachines(ctx context.Context, d *providerData, cluster string, roles ...infraaws.Role) ([]fleet.Target, error) {
 	client, err := d.aws(ctx)
 	if err != nil {
 		return nil, err
@@ -72,7 +69,7 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 	}
 	var out []fleet.Target
 	for _, m := range machines {
-		host := hostOfMachine(ctx, m)
+		host := hostOfMachine(m)
 		out = append(out, fleet.Target{Host: host.remote(d), Node: host.node()})
 	}
 	return out, nil
@@ -145,7 +142,7 @@ func (r *machineResource) stop(ctx context.Context, client *infraaws.Client, res
 	if err := r.pauseCluster(ctx, client, r.data.clusters.Turns(m.spec(ctx, diags).Cluster), now); err != nil {
 		return err
 	}
-	return r.data.stopBehind(ctx, client, now)
+	return stopBehind(ctx, r.data, client, now)
 }
 
 // warnOfRestart adds a warning for everything that could not be done during the restart.

@@ -2,7 +2,9 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -50,4 +52,13 @@ func (m machineModel) imageFilter(ctx context.Context, diags *diag.Diagnostics) 
 		return nil
 	}
 	return &awsmachine.ImageFilter{Name: v.Name.ValueString(), Owners: slices.Sorted(slices.Values(tf.Strings(v.Owners.Elements())))}
+}
+
+func amiReference() validator.String {
+	return tf.Check("an AMI id or resolve:ssm:<parameter>", func(s string) error {
+		if amiID.MatchString(s) || strings.HasPrefix(s, "resolve:ssm:/") {
+			return nil
+		}
+		return fmt.Errorf("%q is neither an AMI id, such as ami-0123456789abcdef0, nor resolve:ssm:/some/parameter", s)
+	})
 }

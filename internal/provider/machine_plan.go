@@ -17,14 +17,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// running and stopped are the states of an instance that are planned. paused is the power state, in
-// a host, of a machine that is stopped together with its cluster.
-const (
-	running = "running"
-	stopped = "stopped"
-	paused  = "paused"
-)
-
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	defer func() { plannedEnd(ctx, objectName(ctx, "machine", "name", req.State, resp.Plan), req, resp) }()
@@ -114,7 +106,7 @@ func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state ma
 func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel, diags *diag.Diagnostics) {
 	plan.refuseNew(ctx, diags)
 	r.data.checkAgentKey(diags)
-	r.data.checkUserData(*plan, diags)
+	checkUserData(r.data, *plan, diags)
 	if config.User.IsNull() {
 		plan.User = types.StringValue(r.data.ssh.user)
 		if r.data.sshUnknown {

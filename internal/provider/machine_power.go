@@ -70,13 +70,13 @@ func (r *machineResource) pauseCluster(ctx context.Context, client *infraaws.Cli
 		private := false // some have no public address
 		for _, m := range found {
 			if m.VPCID == now.VPCID && m.State == running && m.Role != infraaws.RoleLoadBalancer { // it has nothing to end
-				host := hostOfMachine(ctx, m)
+				host := hostOfMachine(m)
 				targets = append(targets, fleet.Target{Host: host.remote(r.data), Node: host.node()})
 				machines[m.Name] = m
 				private = private || !m.PublicIP.IsValid()
 			}
 		}
-		if b, ok := r.data.bastionAmong(found, now.VPCID); ok && b.State != running && len(targets) > 0 {
+		if b, ok := bastionAmong(r.data, found, now.VPCID); ok && b.State != running && len(targets) > 0 {
 			return bastionOff("pause the cluster", b, "the pause stops it last, as its other machines are reached through it")
 		}
 		err = maintenance.Pause(ctx, targets, func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
@@ -91,10 +91,4 @@ func (r *machineResource) pauseCluster(ctx context.Context, client *infraaws.Cli
 		}
 		return err
 	})
-}
-
-// off reports whether the machine is not to run.
-func (h hostModel) off() bool {
-	p := h.PowerState.ValueString()
-	return p == stopped || p == paused
 }

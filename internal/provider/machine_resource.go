@@ -294,7 +294,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		fail(err)
 		return
 	}
-	network, _, err := findNetwork(ctx, client, found.Cluster)
+	ref, network, err := findNetwork(ctx, client, found.Cluster)
 	if err != nil {
 		fail(err)
 		return
@@ -303,7 +303,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
-	m.Network, m.PodCIDR = network.Ref, tf.OptionalPrefix(podCIDR)
+	m.Network, m.PodCIDR = ref, tf.OptionalPrefix(podCIDR)
 	m.PowerState = types.StringValue(running)
 	if found.State == stopped {
 		m.PowerState = types.StringValue(stopped)
@@ -317,7 +317,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.PlacementGroup, m.Spot = tf.OptionalString(found.PlacementGroup), spotValue(found.Spot)
 	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
-	m.SecurityGroupIDs = furtherGroups(found, tf.StringMap(network.SecurityGroupIDs)[string(found.Role)])
+	m.SecurityGroupIDs = furtherGroups(found, network.SecurityGroups[found.Role])
 	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)
 	m.Tags = types.MapNull(types.StringType)
 	if own := client.OwnTags(found.Tags); own != nil {

@@ -68,7 +68,7 @@ func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Cli
 		kind = []infraaws.Role{infraaws.RoleWorker}
 	}
 	err = r.data.rolls.Turn(ctx, spec.Cluster, name, func(ctx context.Context) ([]fleet.Target, error) {
-		return r.data.runningMachines(ctx, spec.Cluster, kind...)
+		return runningMachines(ctx, r.data, spec.Cluster, kind...)
 	}, r.data.works)
 	if err != nil {
 		out.Why = err.Error()

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -70,58 +68,9 @@ func (v notStaged) ValidateString(ctx context.Context, req validator.StringReque
 	}
 }
 
-// stagedChecksums are the checksums that were looked up for stagings, by path in the mirror's layout.
-type stagedChecksums struct {
-	sync.Mutex
-	sums map[string]string // empty if it could not be found out
-}
-
-// stagedLookup limits the lookup of the checksums of one set of downloads: a staging is not worth more.
-const stagedLookup = 10 * time.Second
-
-// add sets the missing checksums of artifacts. Those that cannot be found out stay empty.
-func (s *stagedChecksums) add(ctx context.Context, c *artifact.Catalog, as []artifact.Artifact) error {
-	s.Lock()
-	defer s.Unlock()
-	if s.sums == nil {
-		s.sums = map[string]string{}
-	}
-	var unknown []artifact.Artifact
-	for i := range as {
-		sum, asked := s.sums[as[i].Path]
-		if as[i].SHA256 == "" {
-			as[i].SHA256 = sum
-		}
-		if as[i].SHA256 == "" && !asked {
-			unknown = append(unknown, as[i])
-		}
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, stagedLookup)
-	defer cancel()
-	// One by one: what is missing is no reason to leave out the others.
-	errs := make([]error, len(unknown))
-	var all sync.WaitGroup
-	for i := range unknown {
-		all.Go(func() { errs[i] = c.Resolve(ctx, unknown[i:i+1]) })
-	}
-	all.Wait()
-	for _, a := range unknown {
-		s.sums[a.Path] = a.SHA256
-	}
-	for i := range as {
-		if as[i].SHA256 == "" {
-			as[i].SHA256 = s.sums[as[i].Path]
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // bootCommand returns the command with which a new machine stages what its roles will install; empty
 // if there is nothing. What cannot be staged is no error.
-func (d *providerData) bootCommand(ctx context.Context, m machineModel, config tfsdk.Config, diags *diag.Diagnostics) string {
+func bootCommand(ctx context.Context, d *providerData, m machineModel, config tfsdk.Config, diags *diag.Diagnostics) string {
 	var object types.Object
 	diags.Append(config.GetAttribute(ctx, path.Root("stage"), &object)...)
 	stage, ok := tf.Object[stageModel](ctx, object, diags)
@@ -129,7 +78,7 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 		return ""
 	}
 	role := infraaws.Role(m.Role.ValueString())
-	state, err := d.staged.state(ctx, d.catalog.ForArch(awsmachine.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
+	state, err := staging(ctx, &d.staged, d.catalog.ForArch(awsmachine.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
 		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
 		NoKubeProxy: stage.KubeProxy.Equal(types.BoolValue(false)),
@@ -155,9 +104,9 @@ func fitting(spec awsmachine.Spec, rand io.Reader, diags *diag.Diagnostics) stri
 	return ""
 }
 
-// state returns what a machine of a role fetches ahead, and what it needs as a node. It is valid also
+// staging returns what a machine of a role fetches ahead, and what it needs as a node. It is valid also
 // with an error.
-func (s *stagedChecksums) state(ctx context.Context, c *artifact.Catalog, role infraaws.Role, node bool, r component.Releases) (desired.State, error) {
+func staging(ctx context.Context, s *stagedChecksums, c *artifact.Catalog, role infraaws.Role, node bool, r component.Releases) (desired.State, error) {
 	var downloads []artifact.Artifact
 	var packages []string
 	var err error

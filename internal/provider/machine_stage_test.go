@@ -158,7 +158,7 @@ func TestStagedChecksums(t *testing.T) {
 	}
 	var staged stagedChecksums
 	for range 2 {
-		state, err := staged.state(t.Context(), catalog, infraaws.RoleWorker, true, component.Releases{Kubernetes: "1.36.4"})
+		state, err := staging(t.Context(), &staged, catalog, infraaws.RoleWorker, true, component.Releases{Kubernetes: "1.36.4"})
 		var known []string
 		for _, b := range state.Binaries {
 			if b.SHA256 != "" {

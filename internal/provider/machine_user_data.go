@@ -31,7 +31,7 @@ func userDataAttribute() schema.StringAttribute {
 
 // checkUserData refuses user data of a new machine that are too long together with the provider's, as far
 // as those are known.
-func (d *providerData) checkUserData(m machineModel, diags *diag.Diagnostics) {
+func checkUserData(d *providerData, m machineModel, diags *diag.Diagnostics) {
 	text := m.UserData.ValueString()
 	keys, err := d.authorizedKeys()
 	if text == "" || err != nil || awsmachine.CheckUserData(text) != nil { // reported elsewhere

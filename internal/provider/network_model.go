@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -110,20 +109,17 @@ func (m *networkModel) fill(ctx context.Context, n awsnetwork.Network) {
 	m.ID = m.Cluster
 	m.VPCID, m.VPCCIDR = types.StringValue(n.VPCID), tf.OptionalPrefix(n.VPCCIDR)
 	m.SubnetID = types.StringNull()
-	var ids, cidrs, subnets, zones []attr.Value
+	var ids, cidrs, zones []attr.Value
 	for _, s := range n.Subnets {
 		cidrs = append(cidrs, tf.OptionalPrefix(s.CIDR))
 		ids = append(ids, types.StringValue(s.ID))
-		subnets = append(subnets, subnetRef.Value(ctx, subnetModel{
-			ID: types.StringValue(s.ID), CIDR: tf.OptionalPrefix(s.CIDR), AvailabilityZone: tf.OptionalString(s.AvailabilityZone), Public: publicValue(s, n.RouteTables),
-		}))
 	}
 	for _, zone := range n.Zones {
 		zones = append(zones, types.StringValue(zone))
 	}
 	m.Zones, m.ZoneCount = types.ListValueMust(types.StringType, zones), types.Int64Value(int64(len(zones)))
 	m.NodeCIDRs = types.ListValueMust(cidrtypes.IPv4PrefixType{}, cidrs)
-	m.Subnets = types.ListValueMust(subnetRef.Type(), subnets)
+	m.Subnets = subnetsValue(ctx, n)
 	if len(n.Subnets) > 0 {
 		m.SubnetID = types.StringValue(n.Subnets[0].ID)
 		if m.NodeCIDR.IsNull() || m.NodeCIDR.IsUnknown() { // of an adopted VPC
@@ -139,49 +135,11 @@ func (m *networkModel) fill(ctx context.Context, n awsnetwork.Network) {
 		m.PublicCIDR = cidrtypes.NewIPv4PrefixNull()
 	}
 	m.SubnetIDs = types.ListValueMust(types.StringType, ids)
-	groups := map[string]string{}
-	for role, id := range n.SecurityGroups {
-		groups[string(role)] = id
-	}
-	m.SecurityGroupIDs = tf.StringMapValue(groups)
+	m.SecurityGroupIDs = securityGroupsValue(n)
 	m.InstanceConnectID = tf.OptionalString(n.Connect.EndpointID)
 	m.Drift = tf.NoDrift()
 	if m.NodeCIDR.IsUnknown() {
 		m.NodeCIDR = cidrtypes.NewIPv4PrefixNull()
 	}
 	m.Ref = m.ref(ctx, m.Subnets)
-}
-
-// findNetwork returns the network of a cluster, for the import of something in it. Its reference is that of
-// its resource, unless the cluster is paused.
-func findNetwork(ctx context.Context, client *infraaws.Client, cluster string) (m networkModel, n awsnetwork.Network, err error) {
-	n, spec, err := awsnetwork.Find(ctx, client, cluster)
-	if err != nil {
-		return m, n, err
-	}
-	m.Cluster, m.Paused, m.ControllerPods = types.StringValue(cluster), types.BoolValue(false), types.BoolValue(spec.ControllerPods)
-	m.fill(ctx, n)
-	return m, n, nil
-}
-
-// publicValue says whether a subnet is public. It is null for one of an adopted VPC whose default route
-// does not lead to an internet gateway: other routes may.
-func publicValue(s awsnetwork.Subnet, ownTables map[string]string) types.Bool {
-	if !s.Public && len(ownTables) == 0 {
-		return types.BoolNull()
-	}
-	return types.BoolValue(s.Public)
-}
-
-// removedKeys returns the tag keys of before that are not in after.
-func removedKeys(before, after types.Map) []string {
-	now := tf.StringMap(after)
-	var out []string
-	for k := range tf.StringMap(before) {
-		if _, still := now[k]; !still {
-			out = append(out, k)
-		}
-	}
-	slices.Sort(out)
-	return out
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -166,19 +167,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	}
 }
 
-// tagsAttribute is the argument `tags`.
-func tagsAttribute() schema.MapAttribute {
-	return schema.MapAttribute{
-		Optional: true, ElementType: types.StringType,
-		MarkdownDescription: "Tags, added to the provider's `default_tags`, which they override. Changed in place. Default: none.",
-		Validators:          tagValidators(),
-	}
-}
-
-// tagsAllAttribute is the computed attribute `tags_all`.
-func tagsAllAttribute() schema.MapAttribute {
-	return schema.MapAttribute{
-		Computed: true, ElementType: types.StringType,
-		MarkdownDescription: "All tags: the provider's `default_tags`, overridden by `tags`.",
-	}
+// instanceTypeName accepts the name of an instance type that machines can have.
+func instanceTypeName() validator.String {
+	return tf.Check("an EC2 instance type", func(s string) error { return awsmachine.CheckInstanceType(s).Err() })
 }

@@ -233,7 +233,7 @@ func (r *nlbResource) ImportState(ctx context.Context, req resource.ImportStateR
 	var m nlbModel
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
-	m.Network, m.Public = network.Ref, types.BoolValue(true)
+	m.Network, m.Public = network, types.BoolValue(true)
 	var h holding
 	for i, w := range m.wanted(ctx, holding{}, &resp.Diagnostics) {
 		found, err := balancer.Find(ctx, client, w.spec)

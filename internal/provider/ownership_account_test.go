@@ -71,7 +71,7 @@ func TestLeftInAnotherRegion(t *testing.T) {
 	forget := func(region string, places map[string]place, left ...string) {
 		t.Helper()
 		used.Region = region
-		d.forgetTerminated(t.Context(), &rec)
+		forgetTerminated(t.Context(), d, &rec)
 		if got := slices.Sorted(maps.Keys(rec.Record.Left)); !slices.Equal(got, left) || !maps.Equal(rec.Places, places) {
 			t.Errorf("in %s: left %q at %v, want %q at %v", region, got, rec.Places, left, places)
 		}

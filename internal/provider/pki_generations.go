@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -22,40 +20,6 @@ import (
 
 // Generations of keys: the argument of k8s_pki that rotates them, and their attribute in its
 // reference.
-
-var generationDescriptions = map[pki.Kind]string{
-	pki.KindKubernetesCA:   "Certificate authority of the API servers, kubelets, other components and people.",
-	pki.KindEtcdCA:         "Certificate authority of etcd's members and clients.",
-	pki.KindFrontProxyCA:   "Certificate authority of the aggregation layer, with which the API servers identify themselves to extension API servers such as metrics-server.",
-	pki.KindServiceAccount: "Key that signs the tokens of service accounts.",
-	pki.KindEncryption:     "Key that encrypts secrets in etcd.",
-}
-
-// generationsModel is `generations`: a list for every key.
-type generationsModel struct {
-	KubernetesCA   types.List `tfsdk:"kubernetes_ca"`
-	EtcdCA         types.List `tfsdk:"etcd_ca"`
-	FrontProxyCA   types.List `tfsdk:"front_proxy_ca"`
-	ServiceAccount types.List `tfsdk:"service_account"`
-	Encryption     types.List `tfsdk:"encryption"`
-}
-
-// newGenerations makes the model of a list for each key.
-func newGenerations(of func(pki.Kind) types.List) generationsModel {
-	return generationsModel{
-		KubernetesCA: of(pki.KindKubernetesCA), EtcdCA: of(pki.KindEtcdCA), FrontProxyCA: of(pki.KindFrontProxyCA),
-		ServiceAccount: of(pki.KindServiceAccount), Encryption: of(pki.KindEncryption),
-	}
-}
-
-// generationsRef is `generations` in a reference: a list for every key.
-var generationsRef = tf.NewReference[generationsModel](func() map[string]schema.Attribute {
-	out := map[string]schema.Attribute{}
-	for _, k := range pki.Kinds() {
-		out[string(k)] = schema.ListAttribute{Required: true, ElementType: types.Int64Type, MarkdownDescription: generationDescriptions[k]}
-	}
-	return out
-}())
 
 // generationsAttribute is the argument `generations` of k8s_pki.
 func generationsAttribute() schema.SingleNestedAttribute {
@@ -92,59 +56,6 @@ func (generationList) ValidateList(_ context.Context, req validator.ListRequest,
 	if err := pki.CheckGenerations(nil, list); err != nil {
 		resp.Diagnostics.AddAttributeError(req.Path, "Unusable generations", err.Error()+".")
 	}
-}
-
-// numbersFrom reads a list of numbers. It returns false if part of the list is unknown.
-func numbersFrom(l types.List) ([]int, bool) {
-	if !tf.AllKnown(l) {
-		return nil, false
-	}
-	var out []int
-	for _, e := range l.Elements() {
-		n, ok := e.(types.Int64)
-		if !ok || n.IsNull() {
-			return nil, false
-		}
-		out = append(out, int(n.ValueInt64()))
-	}
-	return out, true
-}
-
-// generationOf returns the list of one key in an argument or a reference, null if it is not set.
-func generationOf(o types.Object, k pki.Kind) types.List {
-	null := types.ListNull(types.Int64Type)
-	if o.IsUnknown() {
-		return types.ListUnknown(types.Int64Type)
-	}
-	if l, ok := o.Attributes()[string(k)].(types.List); ok {
-		return l
-	}
-	return null
-}
-
-// generationsFrom reads the object. A list that is null or unknown is [1].
-func generationsFrom(o types.Object) pki.Generations {
-	var g pki.Generations
-	for _, k := range pki.Kinds() {
-		if list, known := numbersFrom(generationOf(o, k)); known {
-			g = g.With(k, list)
-		}
-	}
-	return g
-}
-
-// generationsValue is the inverse of generationsFrom. It sets every key.
-func generationsValue(ctx context.Context, g pki.Generations) types.Object {
-	return generationsRef.Value(ctx, newGenerations(func(k pki.Kind) types.List { return numbersValue(g.Of(k)) }))
-}
-
-// numbersValue is the inverse of numbersFrom.
-func numbersValue(numbers []int) types.List {
-	var list []attr.Value
-	for _, n := range numbers {
-		list = append(list, types.Int64Value(int64(n)))
-	}
-	return types.ListValueMust(types.Int64Type, list)
 }
 
 // plannedGenerations returns the configured generations with every key set. A list that is unknown
@@ -254,44 +165,4 @@ func warnOfExpiringAuthorities(ref pki.Ref, now time.Time, diags *diag.Diagnosti
 			fmt.Sprintf("Certificates it issues from now on expire with it. Rotate it in time: set generations.%s = %s of k8s_pki as the first step.",
 				ca.Kind(), pki.FormatGenerations(append(list, slices.Max(list)+1))))
 	}
-}
-
-// checkRotationFinished refuses a plan that takes a role further than one step of a rotation: a
-// step that failed half way must be finished first. The error is on pki, although the argument at
-// fault belongs to k8s_pki; the message names it.
-func checkRotationFinished(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
-	if req.State.Raw.IsNull() {
-		return
-	}
-	var was, planned types.Object
-	diags.Append(req.State.GetAttribute(ctx, path.Root("pki"), &was)...)
-	diags.Append(req.Plan.GetAttribute(ctx, path.Root("pki"), &planned)...)
-	if diags.HasError() {
-		return
-	}
-	before, after := generationsIn(was), generationsIn(planned)
-	for _, k := range pki.Kinds() {
-		prior, _ := numbersFrom(generationOf(before, k))
-		next, known := numbersFrom(generationOf(after, k))
-		if !known || len(prior) == 0 || len(next) == 0 || slices.Equal(prior, next) {
-			continue
-		}
-		if err := pki.CheckGenerations(prior, next); err != nil {
-			diags.AddAttributeError(path.Root("pki"), "An earlier step of the rotation is not finished here",
-				fmt.Sprintf("This resource was last applied with generations.%s = %s of k8s_pki, and is now planned with %s: %s.\n\n"+
-					"An apply has probably failed before it reached this resource. Set generations.%s of k8s_pki back to the value of that apply, and apply until a plan is empty.",
-					k, pki.FormatGenerations(prior), pki.FormatGenerations(next), err, k))
-		}
-	}
-}
-
-// generationsIn returns the attribute `generations` of a reference.
-func generationsIn(ref types.Object) types.Object {
-	if ref.IsUnknown() {
-		return generationsRef.Unknown()
-	}
-	if g, ok := ref.Attributes()["generations"].(types.Object); ok {
-		return g
-	}
-	return types.ObjectNull(generationsRef.Type().AttrTypes)
 }

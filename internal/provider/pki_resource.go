@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -416,4 +417,17 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	m.Ref, m.Drift, m.Claim = pkiRefValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
 	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// parameterPrefix accepts a path of SSM parameters.
+func parameterPrefix() validator.String {
+	return tf.Check("a parameter path such as /k8s/demo/pki/", func(s string) error {
+		switch {
+		case !parameterName.MatchString(s):
+			return fmt.Errorf("%q must begin and end with a slash, and hold letters, digits and _.- between slashes", s)
+		case strings.HasPrefix(s, "/aws") || strings.HasPrefix(s, "/ssm"):
+			return errors.New("AWS reserves names that begin with aws or ssm; choose another prefix")
+		}
+		return nil
+	})
 }

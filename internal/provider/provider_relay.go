@@ -65,10 +65,13 @@ func (r *apiRelay) choose(ctx context.Context, to string) (remote.Host, error) {
 	return r.data.way(h, m.PrivateIP.String(), m.ID), nil
 }
 
+// instanceRuns is the state of an instance that runs, as EC2 says it.
+const instanceRuns = "running"
+
 // relayAmong chooses among the machines of a cluster.
 func relayAmong(found []awsmachine.Machine, to netip.Addr) (awsmachine.Machine, bool) {
 	fits := func(f func(awsmachine.Machine) bool) int {
-		return slices.IndexFunc(found, func(m awsmachine.Machine) bool { return m.State == running && m.HostKey != "" && f(m) })
+		return slices.IndexFunc(found, func(m awsmachine.Machine) bool { return m.State == instanceRuns && m.HostKey != "" && f(m) })
 	}
 	for _, f := range []func(awsmachine.Machine) bool{
 		func(m awsmachine.Machine) bool { return m.PrivateIP == to },

@@ -2,14 +2,12 @@ package provider
 
 import (
 	"context"
-	"maps"
 	"net/netip"
-	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
-	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -83,166 +81,6 @@ func (m networkRefModel) subnetIDs(ctx context.Context, diags *diag.Diagnostics)
 		ids = append(ids, s.ID.ValueString())
 	}
 	return ids, len(ids) > 0 && tf.AllKnown(m.Subnets)
-}
-
-// pkiRefModel is k8s_pki.x.ref.
-type pkiRefModel struct {
-	Cluster                 types.String `tfsdk:"cluster"`
-	Store                   types.String `tfsdk:"store"`
-	Prefix                  types.String `tfsdk:"prefix"`
-	KMSKeyID                types.String `tfsdk:"kms_key_id"`
-	Region                  types.String `tfsdk:"region"`
-	KubernetesCA            types.String `tfsdk:"kubernetes_ca_pem"`
-	EtcdCA                  types.String `tfsdk:"etcd_ca_pem"`
-	FrontProxyCA            types.String `tfsdk:"front_proxy_ca_pem"`
-	ServiceAccountPublicKey types.String `tfsdk:"service_account_public_key_pem"`
-	Generations             types.Object `tfsdk:"generations"`
-	Keys                    types.Map    `tfsdk:"keys"`
-}
-
-var pkiRef = tf.NewReference[pkiRefModel](map[string]schema.Attribute{
-	"cluster": clusterAttribute(),
-	"store": schema.StringAttribute{
-		Required: true, MarkdownDescription: "Key store: `ssm` or `state`.",
-		Validators: []validator.String{keyStore()},
-	},
-	"prefix":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Prefix of the parameters' names, for the key store `ssm`."},
-	"kms_key_id":                     schema.StringAttribute{Optional: true, MarkdownDescription: "KMS key that encrypts the parameters, for the key store `ssm`."},
-	"region":                         schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the key store `ssm`."},
-	"kubernetes_ca_pem":              schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
-	"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
-	"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
-	"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify the tokens of service accounts, the signing one first."},
-	"generations":                    generationsRef.Input("Generations of each key. The first issues; all are trusted."),
-	"keys": schema.MapAttribute{
-		Optional: true, Sensitive: true, ElementType: types.StringType,
-		MarkdownDescription: "Private keys by name, for the key store `state` only; null otherwise.",
-	},
-})
-
-const pkiRefDescription = "PKI of the cluster: `k8s_pki.<name>.ref`."
-
-// pkiAttribute is the required argument `pki` of role resources.
-func pkiAttribute() schema.SingleNestedAttribute {
-	return pkiRef.Input(pkiRefDescription + " It holds certificates, and where the private keys are stored; these are read only during an apply. " +
-		"A change renews certificates in place, one machine at a time.")
-}
-
-// ref returns the library's reference. Unknown values become empty.
-func (m pkiRefModel) ref() pki.Ref {
-	return pki.Ref{
-		Cluster:                 m.Cluster.ValueString(),
-		Store:                   m.Store.ValueString(),
-		Prefix:                  m.Prefix.ValueString(),
-		KMSKeyID:                m.KMSKeyID.ValueString(),
-		Region:                  m.Region.ValueString(),
-		KubernetesCA:            m.KubernetesCA.ValueString(),
-		EtcdCA:                  m.EtcdCA.ValueString(),
-		FrontProxyCA:            m.FrontProxyCA.ValueString(),
-		ServiceAccountPublicKey: m.ServiceAccountPublicKey.ValueString(),
-		Generations:             generationsFrom(m.Generations),
-		Keys:                    tf.StringMap(m.Keys),
-	}
-}
-
-// pkiRefValue returns the library's reference as an object.
-func pkiRefValue(ctx context.Context, r pki.Ref) types.Object {
-	keys := types.MapNull(types.StringType)
-	if r.Keys != nil {
-		keys = tf.StringMapValue(r.Keys)
-	}
-	return pkiRef.Value(ctx, pkiRefModel{
-		Cluster:                 types.StringValue(r.Cluster),
-		Store:                   types.StringValue(r.Store),
-		Prefix:                  tf.OptionalString(r.Prefix),
-		KMSKeyID:                tf.OptionalString(r.KMSKeyID),
-		Region:                  tf.OptionalString(r.Region),
-		KubernetesCA:            types.StringValue(r.KubernetesCA),
-		EtcdCA:                  types.StringValue(r.EtcdCA),
-		FrontProxyCA:            types.StringValue(r.FrontProxyCA),
-		ServiceAccountPublicKey: types.StringValue(r.ServiceAccountPublicKey),
-		Generations:             generationsValue(ctx, r.Generations),
-		Keys:                    keys,
-	})
-}
-
-// pkiRefFrom reads the argument `pki`. It returns false if part of it is unknown.
-func pkiRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (pki.Ref, bool) {
-	m, ok := pkiRef.Read(ctx, o, diags)
-	return m.ref(), ok && tf.AllKnown(o)
-}
-
-// lbRefModel is k8s_lb.x.ref and k8s_nlb.x.ref.
-type lbRefModel struct {
-	Cluster         types.String `tfsdk:"cluster"`
-	Controllers     types.Map    `tfsdk:"controllers"`
-	Endpoint        types.String `tfsdk:"endpoint"`
-	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
-	Names           types.List   `tfsdk:"names"`
-	Machines        types.Map    `tfsdk:"machines"`
-	NoticeSeconds   types.Int64  `tfsdk:"notice_seconds"`
-}
-
-var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
-	"cluster": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. Default: not checked."},
-	"controllers": schema.MapAttribute{
-		Optional: true, ElementType: types.StringType,
-		MarkdownDescription: "Private addresses of the machines behind it, by name. They must be the hosts of the control plane. Default: not checked.",
-	},
-	"endpoint":         required(publicEndpoint),
-	"private_endpoint": required(privateEndpoint),
-	"names": schema.ListAttribute{
-		Required: true, ElementType: types.StringType, MarkdownDescription: "Names and addresses in the endpoints' URLs. They are in the API servers' certificates.",
-	},
-	"machines": schema.MapAttribute{
-		Optional: true, ElementType: types.StringType,
-		MarkdownDescription: "Private addresses of its own machines, by name. `allowed_cidrs` of the control plane must have them. Default: not checked.",
-	},
-	"notice_seconds": schema.Int64Attribute{
-		Optional: true, MarkdownDescription: "Seconds within which the load balancer notices that an API server is not ready. So long does an API server still serve when it is stopped. Default: 3.",
-		Validators: []validator.Int64{int64validator.Between(1, maxNotice)},
-	},
-})
-
-// maxNotice is how long an API server may still serve when it is stopped: systemd kills it after 90 seconds, and
-// the requests under way get up to 60.
-const maxNotice = 25
-
-// lbRefFrom reads the argument `lb`. If the argument is unknown, all of its attributes are.
-func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbRefModel {
-	m, ok := lbRef.Read(ctx, o, diags)
-	if !ok {
-		unknown := types.StringUnknown()
-		return lbRefModel{unknown, types.MapUnknown(types.StringType), unknown, unknown, types.ListUnknown(types.StringType), types.MapUnknown(types.StringType), types.Int64Unknown()}
-	}
-	return m
-}
-
-// backends returns the addresses of the controllers by name, zero where they are unknown; nil if
-// nothing is known of them.
-func (m lbRefModel) backends() map[string]netip.Addr {
-	return addressesByName(m.Controllers)
-}
-
-// machines returns the load balancer's own machines, as far as they are known.
-func (m lbRefModel) machines() (out []component.Host) {
-	byName := addressesByName(m.Machines)
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		out = append(out, component.Host{Node: component.Node{Name: name, PrivateIP: byName[name]}})
-	}
-	return out
-}
-
-func addressesByName(m types.Map) map[string]netip.Addr {
-	if m.IsNull() || m.IsUnknown() {
-		return nil
-	}
-	out := map[string]netip.Addr{}
-	for name, v := range m.Elements() {
-		ip, _ := v.(types.String)
-		out[name], _ = netip.ParseAddr(ip.ValueString())
-	}
-	return out
 }
 
 // etcdRefModel is k8s_etcd_cluster.x.ref.
@@ -324,4 +162,31 @@ func clusterAttribute() schema.StringAttribute {
 	a := required("Name of the cluster.")
 	a.Validators = []validator.String{clusterName()}
 	return a
+}
+
+// podRoutesFrom returns addresses by network, or nil unless all of them are known. An empty map is not nil.
+func podRoutesFrom(v types.Map) map[netip.Prefix]netip.Addr {
+	if v.IsNull() || !tf.AllKnown(v) {
+		return nil
+	}
+	out := map[netip.Prefix]netip.Addr{}
+	for network, a := range v.Elements() {
+		pods, err := netip.ParsePrefix(network)
+		if ip, ok := a.(iptypes.IPv4Address); ok && err == nil {
+			out[pods] = tf.Addr(ip)
+		}
+	}
+	return out
+}
+
+// podRoutesValue is the inverse of podRoutesFrom.
+func podRoutesValue(m map[netip.Prefix]netip.Addr) types.Map {
+	if m == nil {
+		return types.MapNull(iptypes.IPv4AddressType{})
+	}
+	out := map[string]attr.Value{}
+	for network, a := range m {
+		out[network.String()] = tf.OptionalAddr(a)
+	}
+	return types.MapValueMust(iptypes.IPv4AddressType{}, out)
 }

@@ -21,7 +21,7 @@ func TestRefusalIsLogged(t *testing.T) {
 	m := providerModel{Region: types.StringValue("us-east-1"), AccessKey: types.StringValue(account.AccessKey), SecretKey: types.StringValue(account.SecretKey)}
 	var d providerData
 	var diags diag.Diagnostics
-	d.configureAWS(t.Context(), "test", m, &diags)
+	configureAWS(t.Context(), &d, "test", m, &diags)
 	client, err := d.loadAWS()
 	if err != nil || diags.HasError() {
 		t.Fatal(err, diags)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
@@ -51,7 +50,7 @@ func readFromWorkers(ctx context.Context, d *providerData, m *controlPlaneModel,
 		return
 	}
 	hosts, _ := hostsFrom(ctx, m.Hosts, diags)
-	cluster, err := d.readClusterFromWorker(ctx, hosts, found.Spec.Cluster)
+	cluster, err := readClusterFromWorker(ctx, d, hosts, found.Spec.Cluster)
 	if err != nil {
 		diags.AddWarning("The import could not read all arguments of this control plane", remote.Redact(err.Error())+
 			"\n\nnode_cidrs and dns_ip cannot be read from controllers. If the import id does not contain them, the next apply takes them from the configuration; it restarts nothing.")
@@ -60,11 +59,11 @@ func readFromWorkers(ctx context.Context, d *providerData, m *controlPlaneModel,
 }
 
 // readClusterFromWorker completes a cluster with what one of its workers knows about it.
-func (d *providerData) readClusterFromWorker(ctx context.Context, controllers []hostModel, c component.Cluster) (component.Cluster, error) {
+func readClusterFromWorker(ctx context.Context, d *providerData, controllers []hostModel, c component.Cluster) (component.Cluster, error) {
 	if controllers[0].InstanceID.ValueString() == "" {
 		return c, errors.New("workers that are not EC2 instances cannot be found")
 	}
-	workers, err := d.runningMachines(ctx, c.Name, infraaws.RoleWorker)
+	workers, err := runningMachines(ctx, d, c.Name, infraaws.RoleWorker)
 	switch {
 	case err != nil:
 		return c, err
@@ -197,19 +196,10 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 	return out, nil
 }
 
-// hostOfMachine returns an EC2 machine as k8s_machine.x.host.
-func hostOfMachine(ctx context.Context, found awsmachine.Machine) hostModel {
-	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User), Role: types.StringValue(string(found.Role)),
-		PowerState: types.StringValue(running), Spot: spotValue(found.Spot)}
-	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
-	m.fill(ctx, found)
-	return m.host()
-}
-
 // hostArgument returns an EC2 machine as a host in the JSON of an import id.
 func hostArgument(ctx context.Context, found awsmachine.Machine) map[string]any {
 	out := map[string]any{}
-	for name, v := range hostRef.Value(ctx, hostOfMachine(ctx, found)).Attributes() {
+	for name, v := range hostRef.Value(ctx, hostOfMachine(found)).Attributes() {
 		switch v := v.(type) {
 		case types.Int64:
 			out[name] = v.ValueInt64()

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -26,15 +25,6 @@ import (
 func earlyRenewalAttribute() schema.StringAttribute {
 	return tf.DurationAttribute(fmt.Sprintf("How long before its expiry a certificate is renewed, in place, by the next apply, as a duration such as `720h`. Default: `%s`.",
 		tf.ShortDuration(pki.DefaultEarlyRenewal)))
-}
-
-// clusterOf returns the cluster's name in the argument `pki`, unknown if that is unknown.
-func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) types.String {
-	m, ok := pkiRef.Read(ctx, o, diags)
-	if !ok {
-		return types.StringUnknown()
-	}
-	return m.Cluster
 }
 
 // checkUpgrade adds an error to the attribute version if check refuses the change of release.
@@ -87,16 +77,6 @@ func checkDownloads(err error, diags *diag.Diagnostics) {
 	if err != nil && !errors.Is(err, artifact.ErrUnknownChecksum) {
 		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
 	}
-}
-
-// targetsFrom returns the known hosts as the library's targets.
-func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag.Diagnostics) []fleet.Target {
-	hosts, _ := hostsFrom(ctx, l, diags)
-	var out []fleet.Target
-	for _, h := range hosts {
-		out = append(out, fleet.Target{Host: h.remote(d), Node: h.node(), ID: h.InstanceID.ValueString()})
-	}
-	return out
 }
 
 // archsOf returns the architectures of machines, sorted; that of no machines is the default.

@@ -22,7 +22,7 @@ import (
 // nothing has to be removed from them. If EC2 cannot be asked, all stay. Those of another account or
 // region than the provider's stay too: EC2 does not find them here. Where a machine is, is recorded
 // when it is seen here for the first time.
-func (d *providerData) forgetTerminated(ctx context.Context, rec *roleRecord) {
+func forgetTerminated(ctx context.Context, d *providerData, rec *roleRecord) {
 	places := map[string]place{}
 	for name, l := range rec.Record.Left {
 		if l.Target.ID == "" {

@@ -43,7 +43,7 @@ func (r roleRecord) addChecksums(as []artifact.Artifact) bool {
 
 // pinChecksums sets the checksums of downloads, from the record or else by looking them up, and
 // keeps them in the record.
-func (d *providerData) pinChecksums(ctx context.Context, rec *roleRecord, downloads []artifact.Artifact, diags *diag.Diagnostics) {
+func pinChecksums(ctx context.Context, d *providerData, rec *roleRecord, downloads []artifact.Artifact, diags *diag.Diagnostics) {
 	if !rec.addChecksums(downloads) {
 		if err := d.catalog.Resolve(ctx, downloads); err != nil {
 			addError(diags, "Cannot determine the checksum of a download", err)

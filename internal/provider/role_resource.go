@@ -343,11 +343,11 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	if diags.HasError() {
 		return acquired
 	}
-	if r.data.pinChecksums(ctx, rec, want.Definition().Artifacts, diags); diags.HasError() {
+	if pinChecksums(ctx, r.data, rec, want.Definition().Artifacts, diags); diags.HasError() {
 		return acquired
 	}
 	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
-	r.data.forgetTerminated(ctx, rec)
+	forgetTerminated(ctx, r.data, rec)
 	r.warnOfLeft(rec.Record.Left, diags)
 	if err != nil {
 		r.addError("apply", err, diags)
@@ -409,7 +409,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	report, err := rollout.Report{Record: rec.Record}, error(nil)
 	if !off && !leadsElsewhere(drift) {
-		r.data.forgetTerminated(ctx, &rec)
+		forgetTerminated(ctx, r.data, &rec)
 		report, err = r.data.engine(ctx).Observe(ctx, spec, rec.Record)
 	}
 	if err != nil {
@@ -465,7 +465,7 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 func (r *roleResource[M, S]) remove(ctx context.Context, spec S, rec roleRecord, diags *diag.Diagnostics) bool {
 	removal, err := r.data.engine(ctx).Remove(ctx, spec, rec.Record)
 	rec.Record.Left = removal.Left
-	r.data.forgetTerminated(ctx, &rec)
+	forgetTerminated(ctx, r.data, &rec)
 	r.warnOfAbandoned(rec.Record.Left, diags)
 	r.warnOfKept(removal.Kept, diags)
 	if err != nil {

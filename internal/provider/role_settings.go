@@ -205,30 +205,3 @@ func extraArgsSetting[M, S any](programs programList, join func(*M, *S) (*types.
 		},
 	}
 }
-
-// podRoutesFrom returns addresses by network, or nil unless all of them are known. An empty map is not nil.
-func podRoutesFrom(v types.Map) map[netip.Prefix]netip.Addr {
-	if v.IsNull() || !tf.AllKnown(v) {
-		return nil
-	}
-	out := map[netip.Prefix]netip.Addr{}
-	for network, a := range v.Elements() {
-		pods, err := netip.ParsePrefix(network)
-		if ip, ok := a.(iptypes.IPv4Address); ok && err == nil {
-			out[pods] = tf.Addr(ip)
-		}
-	}
-	return out
-}
-
-// podRoutesValue is the inverse of podRoutesFrom.
-func podRoutesValue(m map[netip.Prefix]netip.Addr) types.Map {
-	if m == nil {
-		return types.MapNull(iptypes.IPv4AddressType{})
-	}
-	out := map[string]attr.Value{}
-	for network, a := range m {
-		out[network.String()] = tf.OptionalAddr(a)
-	}
-	return types.MapValueMust(iptypes.IPv4AddressType{}, out)
-}

@@ -220,7 +220,7 @@ func TestImportedSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		state := tfsdk.State{Schema: described.Schema}
-		return state, (&providerData{}).readImportID(t.Context(), string(id), []string{"hosts", "control_plane", "pki"}, nil, &state)
+		return state, readImportID(t.Context(), (&providerData{}), string(id), []string{"hosts", "control_plane", "pki"}, nil, &state)
 	}
 	state, err := read(values{"kubelet_config": values{"maxPods": 80, "a": []any{"b"}}, "kube_proxy_config": nil, "extra_args": values{"kubelet": values{"v": "2"}}})
 	if err != nil {

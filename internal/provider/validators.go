@@ -1,18 +1,14 @@
 package provider
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"golang.org/x/crypto/ssh"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -43,16 +39,6 @@ func partName() validator.String { return tf.DNSLabel(63) }
 func zoneName() validator.String {
 	return stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`),
 		"a zone has at most 63 letters, digits, dots, hyphens and underscores, and begins and ends with a letter or digit")
-}
-
-// instanceTypeName accepts the name of an instance type that machines can have.
-func instanceTypeName() validator.String {
-	return tf.Check("an EC2 instance type", func(s string) error { return awsmachine.CheckInstanceType(s).Err() })
-}
-
-// accountID accepts the id of an AWS account.
-func accountID() validator.String {
-	return stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9]{12}$`), "the id of an AWS account has 12 digits")
 }
 
 // keyStore accepts the name of a key store.
@@ -101,93 +87,9 @@ func hostKey() validator.String {
 	})
 }
 
-func privateKey() validator.String {
-	return tf.Check("an SSH private key without a passphrase", func(s string) error {
-		if _, err := ssh.ParsePrivateKey([]byte(strings.TrimSpace(s) + "\n")); err != nil {
-			return errors.New(keyProblem(err))
-		}
-		return nil
-	})
-}
-
-var sha256Fingerprint = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
-
-// agentKey accepts what can name a key of an SSH agent. It never quotes a private key.
-func agentKey() validator.String {
-	return tf.Check("the comment, the SHA256 fingerprint or the public key of a key of the SSH agent", func(s string) error {
-		s = strings.TrimSpace(s)
-		_, _, _, _, public := ssh.ParseAuthorizedKey([]byte(s))
-		switch {
-		case s == "":
-			return errors.New("it names no key: remove it, or write what ssh-add -l prints for the key")
-		case strings.Contains(s, "PRIVATE KEY"):
-			return errors.New("this is a private key; write the public key, the fingerprint or the comment, or use ssh.private_key")
-		case strings.Contains(s, "\n"):
-			return errors.New("it has several lines, and one key is used")
-		case strings.HasPrefix(s, "SHA256:") && !sha256Fingerprint.MatchString(s):
-			return fmt.Errorf("%q is not a SHA256 fingerprint: copy it from ssh-add -l", s)
-		case strings.HasPrefix(s, "MD5:"):
-			return errors.New("MD5 fingerprints are not unique: write the SHA256 fingerprint, as ssh-add -l prints it")
-		case public != nil && strings.Contains(s, " AAAA"):
-			return fmt.Errorf("not an SSH public key: %w", public)
-		}
-		return nil
-	})
-}
-
-// keyProblem says what is wrong with a private key, without quoting any of it.
-func keyProblem(err error) string {
-	var passphrase *ssh.PassphraseMissingError
-	if errors.As(err, &passphrase) {
-		return "The key has a passphrase. Use an SSH agent (ssh.agent), or a key without a passphrase."
-	}
-	return "The value is not a private key in PEM or OpenSSH format. A common reason is a line break that was lost or indented, for example in an environment variable."
-}
-
-// maxTags is how many tags an object may have besides the provider's own: EC2 allows 50, and a
-// machine has 12 of the provider.
-const maxTags = 38
-
-// tagValidators check EC2's limits on tags, and refuse the keys that the library sets itself.
-// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html
-func tagValidators() []validator.Map {
-	return []validator.Map{
-		mapvalidator.SizeAtMost(maxTags),
-		mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 128), tf.Check("a tag key that the provider does not use itself", func(s string) error {
-			if infraaws.ReservedTag(s) {
-				return fmt.Errorf("the provider sets %q itself", s)
-			}
-			return nil
-		})),
-		mapvalidator.ValueStringsAre(stringvalidator.LengthAtMost(256)),
-	}
-}
-
 var amiID = regexp.MustCompile(`^ami-[0-9a-f]{8,17}$`)
 
-func amiReference() validator.String {
-	return tf.Check("an AMI id or resolve:ssm:<parameter>", func(s string) error {
-		if amiID.MatchString(s) || strings.HasPrefix(s, "resolve:ssm:/") {
-			return nil
-		}
-		return fmt.Errorf("%q is neither an AMI id, such as ami-0123456789abcdef0, nor resolve:ssm:/some/parameter", s)
-	})
-}
-
 var parameterName = regexp.MustCompile(`^(/[a-zA-Z0-9_.-]+)+/$`)
-
-// parameterPrefix accepts a path of SSM parameters.
-func parameterPrefix() validator.String {
-	return tf.Check("a parameter path such as /k8s/demo/pki/", func(s string) error {
-		switch {
-		case !parameterName.MatchString(s):
-			return fmt.Errorf("%q must begin and end with a slash, and hold letters, digits and _.- between slashes", s)
-		case strings.HasPrefix(s, "/aws") || strings.HasPrefix(s, "/ssm"):
-			return errors.New("AWS reserves names that begin with aws or ssm; choose another prefix")
-		}
-		return nil
-	})
-}
 
 // https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 var bucketNames = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)

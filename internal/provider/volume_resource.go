@@ -234,13 +234,13 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 		err = fmt.Errorf("volume %s is volume %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
 	}
 	var h holding
-	var network networkModel
-	var n awsnetwork.Network
+	var ref types.Object
+	var network awsnetwork.Network
 	if err == nil {
 		h, err = r.data.imported(ctx, client, found.Claim)
 	}
 	if err == nil {
-		network, n, err = findNetwork(ctx, client, found.Cluster)
+		ref, network, err = findNetwork(ctx, client, found.Cluster)
 	}
 	if err != nil {
 		fail(err)
@@ -249,9 +249,9 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 	var m volumeModel
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
-	m.Name, m.Network, m.Type = types.StringValue(found.Name), network.Ref, types.StringValue(found.Type)
+	m.Name, m.Network, m.Type = types.StringValue(found.Name), ref, types.StringValue(found.Type)
 	m.KMSKeyID = tf.OptionalString(found.KMSKeyID)
-	for k, s := range n.Subnets {
+	for k, s := range network.Subnets {
 		if s.AvailabilityZone == found.AvailabilityZone {
 			if k > 0 { // the first one is the default
 				m.SubnetID = types.StringValue(s.ID)

@@ -74,43 +74,6 @@ func lostEtcdData(seen knownContents) string {
 		"To keep a copy, take a snapshot into S3 first: with k8s_etcd_backup, an apply with another trigger takes one, and restore_from makes a cluster of it. To have such plans refused, set deletion_protection = true."
 }
 
-// warnOfLostKeys says in the plan what ends with the keys of a cluster, and refuses to plan the end
-// of keys that are protected.
-func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	what := objectName(ctx, "pki", "cluster", req.State, resp.Plan)
-	end := plannedEnd(ctx, what, req, resp)
-	switch {
-	case req.State.Raw.IsNull() && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, livesKey, &resp.Diagnostics):
-		resp.Diagnostics.AddAttributeError(path.Root("cluster"), "This plan replaces the keys of a cluster",
-			"-replace or replace_triggered_by asks for it. All keys would be deleted before anything of the cluster has others. No certificate of the cluster could be renewed then, and nobody "+
-				"could read the secrets in its etcd or in snapshots of it.\n\n"+
-				"To get other keys for a running cluster, rotate them with generations: the guide \"Rotate keys\" describes the steps. To start over with an empty cluster, destroy its resources first.")
-	case !req.State.Raw.IsNull() && !req.Plan.Raw.IsNull() && resp.Private != nil:
-		tf.WritePrivate(ctx, resp.Private, livesKey, end == stays, &resp.Diagnostics)
-	}
-	if end == stays {
-		return
-	}
-	var state pkiModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	private := 0
-	for _, name := range pki.Names(state.ref(ctx).Generations) {
-		if pki.Secret(name) {
-			private++
-		}
-	}
-	where := "in the Terraform state"
-	if state.KeyStore.ValueString() == pki.StoreSSM {
-		where = "in SSM below " + state.Prefix.ValueString()
-	}
-	resp.Diagnostics.AddWarning(fmt.Sprintf("This plan ends the keys of cluster %s", state.Cluster.ValueString()),
-		fmt.Sprintf("They are %s %s. Without them no certificate of the cluster can be renewed, and nobody can read the secrets in its etcd or in snapshots of it.\n\n"+
-			"To get other keys for a running cluster, rotate them with generations. To have such plans refused, set deletion_protection = true.", counted(int64(private), "private key"), where))
-}
-
 // checkKeysStay refuses a plan that makes other keys under a role that lives: nothing of the
 // cluster would trust what the new authorities issue, and the API servers could not read the
 // secrets in etcd. A rotation changes the generations; new keys in place of the same generations
@@ -144,12 +107,4 @@ func checkKeysStay(ctx context.Context, title string, req resource.ModifyPlanReq
 				"If the keys exist, and k8s_pki was only removed from the state, bring it back before the rest: import it, or apply it alone, with adopt = true and -target.", before.Cluster.ValueString(), title))
 		return
 	}
-}
-
-// counted returns a number and its noun: "1 object", "12345 objects".
-func counted(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
