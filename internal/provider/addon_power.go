@@ -6,13 +6,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // off reports whether the machines of the API servers are stopped on purpose: then nothing is
 // compared or applied.
 func (m *addonModel) off(ctx context.Context, diags *diag.Diagnostics) bool {
-	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
-	return cp.PowerState.ValueString() == stopped
+	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
+	return cp.PowerState.ValueString() == reference.Stopped
 }
 
 // checkPower refuses a new addon, and any other change of one, while the API servers are stopped.
@@ -24,5 +27,5 @@ func (m *addonModel) checkPower(ctx context.Context, req resource.ModifyPlanRequ
 		diags.AddAttributeError(path.Root("control_plane"), "The machines are stopped", "The addon cannot be applied while the API servers are stopped: resume first.")
 		return
 	}
-	refuseChanges(req, "the addon", "the API servers are", nil, diags)
+	argument.RefuseChanges(req, "the addon", "the API servers are", nil, diags)
 }

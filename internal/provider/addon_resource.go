@@ -30,10 +30,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-type addonResource struct{ base }
+type addonResource struct{ session.Base }
 
 var (
 	_ resource.ResourceWithConfigure   = (*addonResource)(nil)
@@ -41,7 +44,7 @@ var (
 	_ resource.ResourceWithImportState = (*addonResource)(nil)
 )
 
-func newAddonResource() resource.Resource { return &addonResource{} }
+func NewResource() resource.Resource { return &addonResource{} }
 
 type addonModel struct {
 	ID           types.String `tfsdk:"id"`
@@ -69,7 +72,7 @@ var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstruct
 	},
 }
 
-var addonDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: roleTimeout, Delete: pkiTimeout, Waits: true}
+var addonDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.ReadTimeout, Update: argument.RoleTimeout, Delete: argument.PKITimeout, Waits: true}
 
 // addonImportNeeds are the arguments that an import id must contain.
 var addonImportNeeds = []string{"name", "control_plane", "pki"}
@@ -94,7 +97,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Objects in the cluster that belong together: applied by server-side apply, compared with the cluster on every plan, " +
 			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
-			importDescription(addonImportNeeds) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
+			reference.ImportDescription(addonImportNeeds) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
 			"The objects in `manifests` that exist in the cluster belong to the addon from then on; an object that left `manifests` earlier is not found.\n\n" +
 			"Two addons may have the same object, such as a `Namespace`. The one that was applied last owns it. That is no drift of the other one. If the owner deletes it, the next plan of the other one shows that it is missing.",
 		Attributes: map[string]schema.Attribute{
@@ -105,11 +108,11 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			"name": schema.StringAttribute{
 				Required:            true,
 				MarkdownDescription: "Name of the addon. Without `manifests` it must be a built-in addon: `coredns` or `metrics-server`. A change replaces the addon.",
-				Validators:          []validator.String{partName()},
+				Validators:          []validator.String{argument.PartName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"pki":           pkiRef.Input(pkiRefDescription),
-			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
+			"pki":           reference.OfPKI.Input(reference.PKIDescription),
+			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Kubernetes objects in YAML or JSON. One string may contain several documents. Changed in place; an object that is no longer listed is deleted. " +
@@ -129,7 +132,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available. The wait ends early if a pod of theirs, or of " +
 					"a Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
 			},
-			"claim": claimAttribute("the annotation `k8s-from-scratch/claim` of every object", guardsRemoval),
+			"claim": argument.ClaimAttribute("the annotation `k8s-from-scratch/claim` of every object", argument.GuardsRemoval),
 			"drift": tf.DriftAttribute(),
 			"objects": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
@@ -142,8 +145,8 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 
 // addon turns the model into the library's addon.
 func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.Addon {
-	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
+	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
+	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
 	out := addon.Addon{
 		API:  fleet.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
 		Name: m.Name.ValueString(),
@@ -156,7 +159,7 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.A
 				fmt.Sprintf("%q is not built in (coredns and metrics-server are): set manifests.", out.Name))
 			return out
 		}
-		objects, err := build(cp.cluster(ref))
+		objects, err := build(cp.Spec(ref))
 		if err != nil {
 			diags.AddError("The addon cannot be built", err.Error())
 		}
@@ -202,7 +205,7 @@ func sameManifests(a, b []string) bool {
 
 // complete sets the attributes that are computed from the objects.
 func (m *addonModel) complete(ctx context.Context, a addon.Addon, diags *diag.Diagnostics) {
-	m.ID = types.StringValue(clusterOf(ctx, m.PKI, diags).ValueString() + "/" + a.Name)
+	m.ID = types.StringValue(reference.ClusterOf(ctx, m.PKI, diags).ValueString() + "/" + a.Name)
 	digests := map[string]string{}
 	for _, o := range a.Objects {
 		b, err := o.MarshalJSON()
@@ -225,12 +228,12 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	}
 	var plan addonModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	checkRotationFinished(ctx, req, &resp.Diagnostics)
+	reference.CheckRotationFinished(ctx, req, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	plan.checkPower(ctx, req, &resp.Diagnostics)
-	addFieldErrors(ctx, req.Plan, plan.check(ctx, &resp.Diagnostics), &resp.Diagnostics)
+	session.AddFieldErrors(ctx, req.Plan, plan.check(ctx, &resp.Diagnostics), &resp.Diagnostics)
 	// Broken manifests are errors also while other arguments are not known yet.
 	a := addon.Addon{Name: plan.Name.ValueString()}
 	if known := req.Config.Raw.IsFullyKnown(); known || !plan.builtIn() || builtinAddons[a.Name] == nil && !plan.Name.IsUnknown() {
@@ -250,9 +253,9 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 
 // check checks that the addon's references belong together.
 func (m *addonModel) check(ctx context.Context, diags *diag.Diagnostics) invalid.Fields {
-	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
+	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
 	return component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
-		component.Part{Field: "pki", Cluster: clusterOf(ctx, m.PKI, diags).ValueString()})
+		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, m.PKI, diags).ValueString()})
 }
 
 // Create implements resource.Resource. Applying is idempotent: after a failure the next create
@@ -263,7 +266,7 @@ func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	rec := r.apply(ctx, &plan, addonRecord{}, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -282,7 +285,7 @@ func (r *addonResource) Update(ctx context.Context, req resource.UpdateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	rec = r.apply(ctx, &plan, rec, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
@@ -298,12 +301,12 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecor
 		return rec
 	}
 	var err error
-	if rec.Claim, err = r.data.claimID(rec.Claim, m.Claim.ValueString()); err == nil && !m.off(ctx, diags) {
+	if rec.Claim, err = r.Session.ClaimID(rec.Claim, m.Claim.ValueString()); err == nil && !m.off(ctx, diags) {
 		a.Claim = rec.Claim
-		rec.Objects, err = a.Apply(ctx, r.data.fleet(ctx), rec.Objects)
+		rec.Objects, err = a.Apply(ctx, r.Session.Fleet(ctx), rec.Objects)
 	}
 	if err != nil {
-		addError(diags, "Cannot apply the addon "+a.Name, err)
+		session.AddError(diags, "Cannot apply the addon "+a.Name, err)
 		return rec
 	}
 	m.Drift = tf.NoDrift()
@@ -321,7 +324,7 @@ func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.P
 	}
 	a := state.addon(ctx, diags)
 	a.Claim = cmp.Or(rec.Claim, state.Claim.ValueString())
-	if rec.Objects == nil { // the private state was lost, see readHolding
+	if rec.Objects == nil { // the private state was lost, see ReadHolding
 		rec.Objects = kube.RefsOf(a.Objects)
 	}
 	return state, a, rec
@@ -333,20 +336,20 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	if state.off(ctx, &resp.Diagnostics) {
 		return
 	}
-	drift, unjudged, err := a.Observe(ctx, r.data.fleet(ctx), rec.Objects)
+	drift, unjudged, err := a.Observe(ctx, r.Session.Fleet(ctx), rec.Objects)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
+		session.AddError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
 		return
 	}
 	for _, f := range unjudged {
 		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", remote.Redact(f.String()))
 	}
-	state.Claim, state.Drift = tf.OptionalString(a.Claim), driftValue(drift)
+	state.Claim, state.Drift = tf.OptionalString(a.Claim), argument.DriftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 
@@ -357,14 +360,14 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	if state.off(ctx, &resp.Diagnostics) {
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
 			"The machines of the API servers are stopped. If the cluster is destroyed as well, the objects are gone with it. Otherwise delete them with kubectl, when it runs again.")
 		return
 	}
-	kept, err := a.Remove(ctx, r.data.fleet(ctx), rec.Objects)
+	kept, err := a.Remove(ctx, r.Session.Fleet(ctx), rec.Objects)
 	if len(kept) > 0 {
 		resp.Diagnostics.AddWarning(fmt.Sprintf("%d objects of addon %s were kept", len(kept), a.Name),
 			fmt.Sprintf("Another k8s_addon has applied them since: the one that replaces this one, if its lifecycle block says create_before_destroy, or one to which their manifests "+
@@ -377,14 +380,14 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
 			"The API server cannot be reached: "+remote.Redact(err.Error())+"\n\nIf the cluster is destroyed as well, they are gone with it. Otherwise delete them with kubectl.")
 	default:
-		addError(&resp.Diagnostics, "Cannot delete the addon "+a.Name, err)
+		session.AddError(&resp.Diagnostics, "Cannot delete the addon "+a.Name, err)
 	}
 }
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import this addon", err) }
-	if err := readImportID(ctx, r.data, req.ID, addonImportNeeds, nil, &resp.State); err != nil {
+	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot import this addon", err) }
+	if err := reference.ReadImportID(ctx, r.Session, req.ID, addonImportNeeds, nil, &resp.State); err != nil {
 		fail(err)
 		return
 	}
@@ -399,11 +402,11 @@ func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStat
 	}
 	var rec addonRecord
 	var err error
-	if rec.Objects, rec.Claim, err = a.Find(ctx, r.data.fleet(ctx)); err != nil {
+	if rec.Objects, rec.Claim, err = a.Find(ctx, r.Session.Fleet(ctx)); err != nil {
 		fail(err)
 		return
 	}
-	if rec.Claim, err = r.data.claimID(rec.Claim); err != nil {
+	if rec.Claim, err = r.Session.ClaimID(rec.Claim); err != nil {
 		fail(err)
 		return
 	}

@@ -27,6 +27,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	labcloud "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // TestMain removes everything from the environment that the provider would read.
@@ -59,7 +61,7 @@ type cloud struct {
 	*core
 	account *account.Account
 	client  *infraaws.Client
-	duty    *findDutyFunc // what machines are found to do; nothing at first
+	duty    *session.FindDuty // what machines are found to do; nothing at first
 
 	provider *Provider
 	machines *account.Machines
@@ -83,7 +85,7 @@ func newCloud(t *testing.T, change ...func(*labcloud.Config)) cloud {
 		t.Fatal(err)
 	}
 	c := cloud{account: a, client: client, machines: account.NewMachines(t, client), key: sshKey(t)}
-	var duty findDutyFunc = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
+	var duty session.FindDuty = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
 	c.duty = &duty
 	return c.process(t)
 }
@@ -461,8 +463,8 @@ func claimOf(t *testing.T, i *instance) infraaws.Claim {
 	if err := json.Unmarshal(i.private, &entries); err != nil {
 		t.Fatal(err)
 	}
-	var h holding
-	if err := json.Unmarshal(entries[holdingKey], &h); err != nil {
+	var h session.Holding
+	if err := json.Unmarshal(entries[session.HoldingKey], &h); err != nil {
 		t.Fatal(err)
 	}
 	return h.Claim
@@ -476,7 +478,7 @@ func TestMostTags(t *testing.T) {
 	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
 	network.must(networkConfig())
 	tags := values{}
-	for n := range maxTags - 1 { // default_tags has one
+	for n := range argument.MaxTags - 1 { // default_tags has one
 		tags[fmt.Sprint("tag", n)] = "x"
 	}
 	worker.must(with(workerConfig(network), values{"tags": tags}))
@@ -485,8 +487,8 @@ func TestMostTags(t *testing.T) {
 	if err != nil || m.Tags[infraaws.TagHostKey] == "" || m.Tags[infraaws.TagSettled] == "" {
 		t.Errorf("tags %v: %v", m.Tags, err)
 	}
-	if own := len(m.Tags) - maxTags; own+maxTags != 50 {
-		t.Errorf("the provider sets %d tags itself, and allows %d others: EC2 takes 50 together", own, maxTags)
+	if own := len(m.Tags) - argument.MaxTags; own+argument.MaxTags != 50 {
+		t.Errorf("the provider sets %d tags itself, and allows %d others: EC2 takes 50 together", own, argument.MaxTags)
 	}
 	worker = c.taken(worker)
 	worker.settled(with(workerConfig(network), values{"tags": tags}))

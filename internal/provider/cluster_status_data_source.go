@@ -11,13 +11,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-type clusterStatusDataSource struct{ base }
+type clusterStatusDataSource struct{ session.Base }
 
 var _ datasource.DataSourceWithConfigure = (*clusterStatusDataSource)(nil)
 
-func newClusterStatusDataSource() datasource.DataSource { return &clusterStatusDataSource{} }
+func NewDataSource() datasource.DataSource { return &clusterStatusDataSource{} }
 
 // statusTimeout limits a query of a cluster in which nothing answers.
 const statusTimeout = time.Minute
@@ -99,13 +101,13 @@ func (s *clusterStatusDataSource) Metadata(_ context.Context, req datasource.Met
 
 // Configure implements datasource.DataSourceWithConfigure.
 func (s *clusterStatusDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	s.configure(req.ProviderData)
+	s.Receive(req.ProviderData)
 }
 
 // Schema implements datasource.DataSource.
 func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	hosts := func(description string) schema.ListAttribute {
-		return schema.ListAttribute{Optional: true, ElementType: hostRef.Type(), MarkdownDescription: description}
+		return schema.ListAttribute{Optional: true, ElementType: reference.OfHost.Type(), MarkdownDescription: description}
 	}
 	text := func(description string) schema.StringAttribute {
 		return schema.StringAttribute{Computed: true, MarkdownDescription: description}
@@ -123,8 +125,8 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` and `alarms` say why. " +
 			"Nothing is asked of a cluster that is paused: it is not healthy, and `problems` says that.",
 		Attributes: map[string]schema.Attribute{
-			"pki":           schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
-			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: controlPlaneRef.Type().AttrTypes, MarkdownDescription: controlPlaneRefDescription},
+			"pki":           schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfPKI.Type().AttrTypes, MarkdownDescription: reference.PKIDescription},
+			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfControlPlane.Type().AttrTypes, MarkdownDescription: reference.ControlPlaneDescription},
 			"controllers":   hosts("Machines of the API servers, which are asked directly. Default: none."),
 			"etcd_hosts":    hosts("Machines of the etcd members, which are asked directly. Default: `controllers`."),
 			"workers":       hosts("Machines of the workers, whose certificates are read. Default: none."),
@@ -186,7 +188,7 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 				"issuer":    text("Common name of the certificate authority that issued it."),
 				"not_after": text("Expiry of the certificate, in RFC 3339."),
 			}),
-			"newest_snapshot": schema.ObjectAttribute{Computed: true, AttributeTypes: snapshotRef.Type().AttrTypes,
+			"newest_snapshot": schema.ObjectAttribute{Computed: true, AttributeTypes: reference.OfSnapshot.Type().AttrTypes,
 				MarkdownDescription: "The newest good snapshot of etcd, with the attributes of `newest` of `k8s_etcd_backup`. Null if the members keep none, or none of them knows."},
 			"problems": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What is unhealthy or could not be asked, and why, one sentence each."},
 		},
@@ -200,13 +202,13 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ref, _ := pkiRefFrom(ctx, m.PKI, &resp.Diagnostics)
-	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, &resp.Diagnostics)
+	ref, _ := reference.PKIFrom(ctx, m.PKI, &resp.Diagnostics)
+	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, &resp.Diagnostics)
 	query := status.Query{
 		API:         fleet.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
-		Controllers: targetsFrom(ctx, s.data, m.Controllers, &resp.Diagnostics),
-		Etcd:        targetsFrom(ctx, s.data, m.EtcdHosts, &resp.Diagnostics),
-		Workers:     targetsFrom(ctx, s.data, m.Workers, &resp.Diagnostics),
+		Controllers: reference.TargetsFrom(ctx, s.Session, m.Controllers, &resp.Diagnostics),
+		Etcd:        reference.TargetsFrom(ctx, s.Session, m.EtcdHosts, &resp.Diagnostics),
+		Workers:     reference.TargetsFrom(ctx, s.Session, m.Workers, &resp.Diagnostics),
 	}
 	if m.EtcdHosts.IsNull() {
 		query.Etcd = query.Controllers
@@ -217,10 +219,10 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	seen := status.Cluster{Problems: []string{"The machines of the API servers are stopped on purpose, so nothing was asked."}}
-	if cp.PowerState.ValueString() != stopped {
-		seen = status.Of(ctx, s.data.fleet(ctx), query)
+	if cp.PowerState.ValueString() != reference.Stopped {
+		seen = status.Of(ctx, s.Session.Fleet(ctx), query)
 	}
-	m.fill(ctx, seen, s.data.now())
+	m.fill(ctx, seen, s.Session.Now())
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -229,7 +231,7 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 // of etcd's databases, the speed of disks and the age of the newest snapshot are not, so they are in
 // attributes of their own.
 func (m *clusterStatusModel) fill(ctx context.Context, st status.Cluster, now time.Time) {
-	m.Snapshot = snapshotValue(ctx, st.Snapshot, now)
+	m.Snapshot = reference.SnapshotValue(ctx, st.Snapshot, now)
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
 	m.Problems = append([]string{}, st.Problems...)
 	m.Nodes, m.APIServers, m.Etcd, m.Certificates = []nodeStatus{}, []apiServerStatus{}, []etcdStatus{}, []certificateStatus{}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // TestStatusAttributes puts a status with an alarm, and an empty one, into the attributes of
@@ -21,11 +22,11 @@ import (
 func TestStatusAttributes(t *testing.T) {
 	t.Parallel()
 	var described datasource.SchemaResponse
-	newClusterStatusDataSource().Schema(t.Context(), datasource.SchemaRequest{}, &described)
+	NewDataSource().Schema(t.Context(), datasource.SchemaRequest{}, &described)
 	set := func(st status.Cluster) tfsdk.State {
 		t.Helper()
-		hosts := types.ListNull(hostRef.Type())
-		m := clusterStatusModel{PKI: types.ObjectNull(pkiRef.Type().AttrTypes), ControlPlane: types.ObjectNull(controlPlaneRef.Type().AttrTypes),
+		hosts := types.ListNull(reference.OfHost.Type())
+		m := clusterStatusModel{PKI: types.ObjectNull(reference.OfPKI.Type().AttrTypes), ControlPlane: types.ObjectNull(reference.OfControlPlane.Type().AttrTypes),
 			Controllers: hosts, EtcdHosts: hosts, Workers: hosts}
 		m.fill(t.Context(), st, time.Now())
 		state := tfsdk.State{Schema: described.Schema, Raw: tftypes.NewValue(described.Schema.Type().TerraformType(t.Context()), nil)}

@@ -31,7 +31,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -61,7 +64,7 @@ type controlPlaneModel struct {
 // controlPlanePrograms are the programs on a controller, without etcd.
 var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeControllerManager, artifact.KubeScheduler}
 
-func newControlPlaneResource() resource.Resource {
+func NewControlPlane() resource.Resource {
 	return &roleResource[controlPlaneModel, controlplane.ControlPlane]{role: role[controlPlaneModel, controlplane.ControlPlane]{
 		name:  "control_plane",
 		title: "control plane",
@@ -72,11 +75,11 @@ func newControlPlaneResource() resource.Resource {
 			"replaces all API servers before the first controller manager.",
 		settings: controlPlaneSettings(),
 		attributes: map[string]schema.Attribute{
-			"hosts": hostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
+			"hosts": reference.HostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
 			"pki":   pkiAttribute(),
-			"etcd":  etcdRef.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time."),
+			"etcd":  reference.OfEtcd.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time."),
 			"lb":    balancerAttribute(),
-			"ref":   controlPlaneRef.Output("Reference: the value for `control_plane` of other resources."),
+			"ref":   reference.OfControlPlane.Output("Reference: the value for `control_plane` of other resources."),
 		},
 		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
 		check:      checkControlPlane,
@@ -109,7 +112,7 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 			Required: true,
 			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time. An upgrade goes one minor release at a time, and never back to " +
 				"an earlier one.",
-			Validators: []validator.String{kubernetesVersion()},
+			Validators: []validator.String{argument.KubernetesVersion()},
 		}, text, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
@@ -213,9 +216,9 @@ func replaceIfInState(_ context.Context, req planmodifier.StringRequest, resp *s
 
 func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s controlplane.ControlPlane, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
-	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
+	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)
-		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
+		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
 	}
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
 	if prior != nil {
@@ -237,17 +240,17 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s co
 
 // checkControlPlaneParts checks that the parts of a control plane belong together.
 func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags *diag.Diagnostics) invalid.Fields {
-	lb, _ := lbRef.Read(ctx, plan.LB, diags)
-	etcd, _ := etcdRef.Read(ctx, plan.Etcd, diags)
-	errs := component.CheckSameCluster(component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()},
+	lb, _ := reference.OfLB.Read(ctx, plan.LB, diags)
+	etcd, _ := reference.OfEtcd.Read(ctx, plan.Etcd, diags)
+	errs := component.CheckSameCluster(component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()},
 		component.Part{Field: "etcd", Cluster: etcd.Cluster.ValueString()}, component.Part{Field: "lb", Cluster: lb.Cluster.ValueString()})
-	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
+	hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags)
 	if known {
-		errs = append(errs, component.CheckBalanced(lb.backends(), componentHosts(hosts))...)
-		errs = append(errs, component.CheckAllowed("etcd", allPrefixes(etcd.AllowedCIDRs), componentHosts(hosts), "its API server needs etcd (allowed_cidrs of k8s_etcd_cluster)")...)
+		errs = append(errs, component.CheckBalanced(lb.Backends(), reference.ComponentHosts(hosts))...)
+		errs = append(errs, component.CheckAllowed("etcd", allPrefixes(etcd.AllowedCIDRs), reference.ComponentHosts(hosts), "its API server needs etcd (allowed_cidrs of k8s_etcd_cluster)")...)
 	}
-	others := slices.DeleteFunc(lb.machines(), func(m component.Host) bool { // a machine always reaches itself
-		return known && len(hosts) == 1 && m.PrivateIP == hosts[0].node().PrivateIP
+	others := slices.DeleteFunc(lb.KnownMachines(), func(m component.Host) bool { // a machine always reaches itself
+		return known && len(hosts) == 1 && m.PrivateIP == hosts[0].Node().PrivateIP
 	})
 	errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), others, "the load balancer there reaches the API servers")...)
 	if !plan.Hosts.IsUnknown() {
@@ -258,7 +261,7 @@ func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags 
 
 // balancerAttribute is the argument lb.
 func balancerAttribute() schema.SingleNestedAttribute {
-	a := lbRef.Input("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Its names and addresses are in the API servers' certificates. Several hosts need one. " +
+	a := reference.OfLB.Input("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Its names and addresses are in the API servers' certificates. Several hosts need one. " +
 		"Default: none; the address of the only host is then the cluster's, and changes when the host gets another one. A change of it changes the workers' kubeconfigs, one machine at a time. " +
 		"The guide on load balancers shows how a running cluster moves to another one.")
 	a.Required, a.Optional = false, true
@@ -266,17 +269,17 @@ func balancerAttribute() schema.SingleNestedAttribute {
 }
 
 // balancer returns the argument lb. Without one, the only controller is the address of the cluster.
-func (m *controlPlaneModel) balancer(ctx context.Context, diags *diag.Diagnostics) lbRefModel {
-	hosts, known := hostsFrom(ctx, m.Hosts, diags)
+func (m *controlPlaneModel) balancer(ctx context.Context, diags *diag.Diagnostics) reference.LB {
+	hosts, known := reference.HostsFrom(ctx, m.Hosts, diags)
 	if !m.LB.IsNull() || !known || len(hosts) != 1 {
-		return lbRefFrom(ctx, m.LB, diags)
+		return reference.LBFrom(ctx, m.LB, diags)
 	}
 	public, port := hosts[0].PublicIP.StringValue, types.Int64Value(component.APIServerPort)
 	if public.IsNull() {
 		public = hosts[0].Address
 	}
 	private := hosts[0].PrivateIP.StringValue
-	return lbRefModel{Names: namesValue(public, private), Endpoint: urlOf(public, port), PrivateEndpoint: urlOf(private, port)}
+	return reference.LB{Names: reference.NamesValue(public, private), Endpoint: reference.URLOf(public, port), PrivateEndpoint: reference.URLOf(private, port)}
 }
 
 // warnOfLostNames warns if the name by which workers reach the API leaves the certificates while their
@@ -306,12 +309,12 @@ func sameYAML(a, b string) bool {
 }
 
 func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {
-	m.ID = clusterOf(ctx, m.PKI, diags)
+	m.ID = reference.ClusterOf(ctx, m.PKI, diags)
 	if (m.DNSIP.IsNull() || m.DNSIP.IsUnknown()) && !m.ServiceCIDR.IsUnknown() {
 		m.DNSIP = tf.OptionalAddr(component.DefaultDNSIP(tf.Prefix(m.ServiceCIDR)))
 	}
 	lb := m.balancer(ctx, diags)
-	m.Ref = controlPlaneRef.Value(ctx, controlPlaneRefModel{
+	m.Ref = reference.OfControlPlane.Value(ctx, reference.ControlPlane{
 		Cluster: m.ID, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
 		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, PodRoutes: m.PodRoutes, DNSIP: m.DNSIP, Domain: m.Domain,
 		PowerState: apiPower(ctx, m.Hosts, diags),
@@ -320,23 +323,23 @@ func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.
 
 // apiPower returns the power state of an API: stopped if all of its machines are.
 func apiPower(ctx context.Context, l types.List, diags *diag.Diagnostics) types.String {
-	hosts, known := hostsFrom(ctx, l, diags)
-	if !known || slices.ContainsFunc(hosts, func(h hostModel) bool { return h.PowerState.IsUnknown() }) {
+	hosts, known := reference.HostsFrom(ctx, l, diags)
+	if !known || slices.ContainsFunc(hosts, func(h reference.Host) bool { return h.PowerState.IsUnknown() }) {
 		return types.StringUnknown()
 	}
 	if powerOf("hosts", hosts).allOff() {
-		return types.StringValue(stopped)
+		return types.StringValue(reference.Stopped)
 	}
-	return types.StringValue(running)
+	return types.StringValue(reference.Running)
 }
 
 // oneHost is the needed hosts of a role that works with a single one.
 func oneHost(int) int { return 1 }
 
-func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) controlplane.ControlPlane {
-	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+func controlPlaneSpec(ctx context.Context, d *session.Session, m *controlPlaneModel, diags *diag.Diagnostics) controlplane.ControlPlane {
+	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	lb := m.balancer(ctx, diags)
-	etcd, _ := etcdRef.Read(ctx, m.Etcd, diags)
+	etcd, _ := reference.OfEtcd.Read(ctx, m.Etcd, diags)
 	return controlplane.ControlPlane{
 		Spec: component.ControlPlaneSpec{
 			Cluster:       component.Cluster{Name: ref.Cluster, PKI: ref},
@@ -344,6 +347,6 @@ func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel
 			EtcdEndpoints: tf.Strings(etcd.Endpoints.Elements()),
 			ShutdownDelay: time.Duration(lb.NoticeSeconds.ValueInt64()) * time.Second,
 		},
-		Targets: targetsFrom(ctx, d, m.Hosts, diags),
+		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 )
 
 // byRequest plans as Terraform does for -replace: an ordinary plan, then the creation of a new
@@ -62,7 +64,7 @@ func TestDeletionProtection(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	network, worker, keys := c.instance("k8s_network"), c.instance("k8s_machine"), c.instance("k8s_pki")
-	on := values{protection: true}
+	on := values{argument.Protection: true}
 	network.must(with(networkConfig(), on))
 	worker.must(with(workerConfig(network), on))
 	keys.must(with(values{"cluster": "demo"}, on))
@@ -112,17 +114,17 @@ func TestProtectedAttributes(t *testing.T) {
 	c := newCloud(t)
 	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
 	network.must(networkConfig())
-	worker.must(with(workerConfig(network), values{protection: true}))
+	worker.must(with(workerConfig(network), values{argument.Protection: true}))
 	for name, other := range map[string]values{
 		"name": {"name": "worker-9"}, "role": {"role": "controller", "pod_cidr": nil}, "private_ip": {"private_ip": "10.240.0.30"},
 		"user": {"user": "ubuntu"}, "associate_public_ip_address": {"associate_public_ip_address": false},
 	} {
-		if got := worker.plan(with(with(workerConfig(network), values{protection: true}), other)).failure(); !strings.Contains(got, "is protected") {
+		if got := worker.plan(with(with(workerConfig(network), values{argument.Protection: true}), other)).failure(); !strings.Contains(got, "is protected") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	for name, other := range map[string]values{"instance_type": {"instance_type": "t3.large"}, "tags": {"tags": values{"a": "b"}}} {
-		if got := worker.plan(with(with(workerConfig(network), values{protection: true}), other)).failure(); got != "" {
+		if got := worker.plan(with(with(workerConfig(network), values{argument.Protection: true}), other)).failure(); got != "" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -159,7 +161,7 @@ func TestEndOfDataIsPlanned(t *testing.T) {
 		t.Errorf("a plan without changes warns: %q", got)
 	}
 
-	protected := r.applied("k8s_etcd_cluster", with(r.etcd, values{protection: true}))
+	protected := r.applied("k8s_etcd_cluster", with(r.etcd, values{argument.Protection: true}))
 	for what, ch := range map[string]change{
 		"destroy": protected.plan(nil), "-replace": protected.byRequest(r.etcd), "taint": protected.tainted(r.etcd),
 	} {
@@ -168,7 +170,7 @@ func TestEndOfDataIsPlanned(t *testing.T) {
 		}
 	}
 	protected.must(r.etcd) // no machine answers here
-	if protected.get(protection) != nil {
+	if protected.get(argument.Protection) != nil {
 		t.Error("it is still protected")
 	}
 }

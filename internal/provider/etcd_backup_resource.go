@@ -18,6 +18,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdbackup"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -41,7 +44,7 @@ type etcdBackupModel struct {
 	Newest        types.Object         `tfsdk:"newest"`
 }
 
-func newEtcdBackupResource() resource.Resource {
+func NewEtcdBackup() resource.Resource {
 	return &roleResource[etcdBackupModel, etcdbackup.Backup]{role: role[etcdBackupModel, etcdbackup.Backup]{
 		name:  "etcd_backup",
 		title: "etcd backup",
@@ -54,14 +57,14 @@ func newEtcdBackupResource() resource.Resource {
 			"A database of more than 5 GiB cannot be kept: S3 takes no larger object at once.",
 		settings: etcdBackupSettings(),
 		attributes: map[string]schema.Attribute{
-			"etcd": etcdRef.Input("etcd cluster: `k8s_etcd_cluster.<name>.ref`."),
-			"hosts": hostsAttribute("Machines of the members. The first one takes the snapshots, the others when it does not.",
+			"etcd": reference.OfEtcd.Input("etcd cluster: `k8s_etcd_cluster.<name>.ref`."),
+			"hosts": reference.HostsAttribute("Machines of the members. The first one takes the snapshots, the others when it does not.",
 				listvalidator.SizeBetween(1, 7)),
-			"pki":      pkiRef.Input(pkiRefDescription + " A snapshot names the generations of the encryption key that it needs."),
+			"pki":      reference.OfPKI.Input(reference.PKIDescription + " A snapshot names the generations of the encryption key that it needs."),
 			"trigger":  schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. A change takes a snapshot."},
 			"max_age":  tf.DurationAttribute("Age from which the newest snapshot is drift, such as `6h`. The apply takes one then. Default: two times `interval`, and a tenth of it for each member."),
 			"location": schema.StringAttribute{Computed: true, MarkdownDescription: "Where the snapshots are: `s3://<bucket>/<prefix>`."},
-			"newest":   snapshotRef.Output("The newest snapshot that counts, as of the last refresh."),
+			"newest":   reference.OfSnapshot.Output("The newest snapshot that counts, as of the last refresh."),
 		},
 		common:   func(m *etcdBackupModel) *roleModel { return &m.roleModel },
 		check:    checkEtcdBackup,
@@ -77,13 +80,13 @@ func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
 	return settings[etcdBackupModel, etcdbackup.Backup]{
 		"bucket": newSetting(schema.StringAttribute{
 			Required: true, MarkdownDescription: "Bucket for the snapshots. It may be another account's. A change takes a snapshot there, and leaves those in the old one.",
-			Validators: []validator.String{bucketName()},
+			Validators: []validator.String{argument.BucketName()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Bucket, &s.Spec.Bucket
 		}),
 		"prefix": newSetting(schema.StringAttribute{
 			Optional: true, MarkdownDescription: "What the keys of the objects begin with. A change takes a snapshot there, and leaves those of before. Default: `k8s/<cluster>/etcd/`.",
-			Validators: []validator.String{objectPrefix()},
+			Validators: []validator.String{argument.ObjectPrefix()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Prefix, &s.Spec.Prefix
 		}),
@@ -100,7 +103,7 @@ func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
 		}),
 		"kms_key_id": newSetting(schema.StringAttribute{
 			Optional: true, MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the snapshots (SSE-KMS). Without it they cannot be read. It needs curl 8.10 or later on the members, as in Debian 13; with an earlier one make the key the bucket's default. Default: as the bucket says.",
-			Validators: []validator.String{kmsKey()},
+			Validators: []validator.String{argument.KMSKey()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.KMSKeyID, &s.Spec.KMSKeyID
 		}),
@@ -137,18 +140,18 @@ var switchedOff = plainConversion(func(v types.Bool) bool { return !v.IsNull() &
 
 func checkEtcdBackup(ctx context.Context, plan, _ *etcdBackupModel, s etcdbackup.Backup, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
-	ref, _ := etcdRef.Read(ctx, plan.Etcd, diags)
+	ref, _ := reference.OfEtcd.Read(ctx, plan.Etcd, diags)
 	errs = append(errs, component.CheckSameCluster(
-		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()},
+		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()},
 		component.Part{Field: "etcd", Cluster: ref.Cluster.ValueString()})...)
-	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
+	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
 		var endpoints []string
 		if tf.AllKnown(ref.Endpoints) {
 			endpoints = tf.Strings(ref.Endpoints.Elements())
 		}
-		errs = append(errs, component.CheckMembersOf(endpoints, componentHosts(hosts))...)
+		errs = append(errs, component.CheckMembersOf(endpoints, reference.ComponentHosts(hosts))...)
 	}
-	if keys, known := pkiRefFrom(ctx, plan.PKI, diags); known && !plan.Region.IsUnknown() {
+	if keys, known := reference.PKIFrom(ctx, plan.PKI, diags); known && !plan.Region.IsUnknown() {
 		s.Spec.Cluster.PKI = keys
 		errs = append(errs, s.Spec.CheckRegion()...)
 	}
@@ -160,7 +163,7 @@ func checkEtcdBackup(ctx context.Context, plan, _ *etcdBackupModel, s etcdbackup
 }
 
 func etcdBackupOutputs(ctx context.Context, m *etcdBackupModel, diags *diag.Diagnostics) {
-	m.ID = clusterOf(ctx, m.PKI, diags)
+	m.ID = reference.ClusterOf(ctx, m.PKI, diags)
 	m.Location = types.StringUnknown()
 	if tf.AllKnown(m.ID, m.Bucket, m.Prefix) {
 		s := component.EtcdBackupSpec{Cluster: component.Cluster{Name: m.ID.ValueString()}, Bucket: m.Bucket.ValueString(), Prefix: m.Prefix.ValueString()}
@@ -168,26 +171,26 @@ func etcdBackupOutputs(ctx context.Context, m *etcdBackupModel, diags *diag.Diag
 	}
 }
 
-func etcdBackupSpec(ctx context.Context, d *providerData, m *etcdBackupModel, diags *diag.Diagnostics) etcdbackup.Backup {
-	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+func etcdBackupSpec(ctx context.Context, d *session.Session, m *etcdBackupModel, diags *diag.Diagnostics) etcdbackup.Backup {
+	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	return etcdbackup.Backup{
 		Spec:    component.EtcdBackupSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
-		Targets: targetsFrom(ctx, d, m.Hosts, diags),
+		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
 		MaxAge:  tf.Duration(m.MaxAge, 0),
 	}
 }
 
 // setNewestSnapshot sets what a refresh or an apply has seen of snapshots. What no machine knows
 // stays as it was.
-func setNewestSnapshot(ctx context.Context, d *providerData, m *etcdBackupModel, report *rollout.Report) {
+func setNewestSnapshot(ctx context.Context, d *session.Session, m *etcdBackupModel, report *rollout.Report) {
 	if report == nil {
-		m.Newest = snapshotRef.Unknown()
+		m.Newest = reference.OfSnapshot.Unknown()
 		return
 	}
 	switch newest, known := etcdbackup.Newest(*report); {
 	case known:
-		m.Newest = snapshotValue(ctx, newest, d.now())
+		m.Newest = reference.SnapshotValue(ctx, newest, d.Now())
 	case m.Newest.IsUnknown():
-		m.Newest = snapshotValue(ctx, nil, d.now())
+		m.Newest = reference.SnapshotValue(ctx, nil, d.Now())
 	}
 }

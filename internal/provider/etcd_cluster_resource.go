@@ -29,6 +29,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 type etcdModel struct {
@@ -47,7 +50,7 @@ type etcdModel struct {
 
 var etcdPrograms = programList{artifact.Etcd}
 
-func newEtcdClusterResource() resource.Resource {
+func NewEtcdCluster() resource.Resource {
 	return &roleResource[etcdModel, etcdcluster.Cluster]{role: role[etcdModel, etcdcluster.Cluster]{
 		name:  "etcd_cluster",
 		title: "etcd cluster",
@@ -62,12 +65,12 @@ func newEtcdClusterResource() resource.Resource {
 			"The alarm `CORRUPT` is left to you: the apply is refused and says what to do. Databases whose data near the quota, slow disks and too small disks are warnings.",
 		settings: etcdSettings(),
 		attributes: map[string]schema.Attribute{
-			"hosts": hostsAttribute("Machines of the members, with the role `etcd` or `controller`: an odd number, at most seven. Adding or removing hosts leaves the others running.",
+			"hosts": reference.HostsAttribute("Machines of the members, with the role `etcd` or `controller`: an odd number, at most seven. Adding or removing hosts leaves the others running.",
 				listvalidator.SizeBetween(1, 7)),
-			"pki":          pkiAttribute(),
-			protection:     protectionAttribute(),
-			"restore_from": etcdRestoreAttribute(),
-			"ref":          etcdRef.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
+			"pki":               pkiAttribute(),
+			argument.Protection: argument.ProtectionAttribute(),
+			"restore_from":      etcdRestoreAttribute(),
+			"ref":               reference.OfEtcd.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
 		},
 		common:  func(m *etcdModel) *roleModel { return &m.roleModel },
 		check:   checkEtcd,
@@ -94,7 +97,7 @@ func etcdSettings() settings[etcdModel, etcdcluster.Cluster] {
 			Required: true,
 			MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check. An upgrade goes one minor release at a " +
 				"time, and never back to an earlier one.",
-			Validators: []validator.String{etcdVersion()},
+			Validators: []validator.String{argument.EtcdVersion()},
 		}, text, func(m *etcdModel, s *etcdcluster.Cluster) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
@@ -123,15 +126,15 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s etcdcluster.Cluste
 	if !plan.Hosts.IsUnknown() {
 		errs = append(errs, component.CheckMembers(len(plan.Hosts.Elements()))...)
 	}
-	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
+	hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags)
 	if known {
-		errs = append(errs, component.CheckEtcdHosts("hosts", componentHosts(hosts))...)
-		errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), componentHosts(hosts), "members reach one another")...)
+		errs = append(errs, component.CheckEtcdHosts("hosts", reference.ComponentHosts(hosts))...)
+		errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), reference.ComponentHosts(hosts), "members reach one another")...)
 	}
 	errs = append(errs, checkEtcdRestore(ctx, plan, hosts, diags)...)
 	if prior == nil {
 		warnOfUnknownRelease(types.StringNull(), plan.Version, version.EtcdNotKnown, diags)
-		warnOfRestore(etcdRestore(ctx, plan.RestoreFrom, "", diags), clusterOf(ctx, plan.PKI, diags).ValueString(), diags)
+		warnOfRestore(etcdRestore(ctx, plan.RestoreFrom, "", diags), reference.ClusterOf(ctx, plan.PKI, diags).ValueString(), diags)
 		return errs
 	}
 	warnOfUnknownRelease(prior.Version, plan.Version, version.EtcdNotKnown, diags)
@@ -144,10 +147,10 @@ func guardEtcd(ctx context.Context, plan, prior *etcdModel, known knowledge, dia
 	if prior == nil {
 		return
 	}
-	before, _ := hostsFrom(ctx, prior.Hosts, diags)
-	hosts, all := hostsFrom(ctx, plan.Hosts, diags)
+	before, _ := reference.HostsFrom(ctx, prior.Hosts, diags)
+	hosts, all := reference.HostsFrom(ctx, plan.Hosts, diags)
 	if r, planned := restores(ctx, plan, prior, diags); planned {
-		guardEtcdRestore(r, clusterOf(ctx, prior.PKI, diags).ValueString(), known.contents, diags)
+		guardEtcdRestore(r, reference.ClusterOf(ctx, prior.PKI, diags).ValueString(), known.contents, diags)
 		if all {
 			checkRestoredMachines(r, before, hosts, known.gone, diags)
 		}
@@ -159,11 +162,11 @@ func guardEtcd(ctx context.Context, plan, prior *etcdModel, known knowledge, dia
 }
 
 // membersOf returns hosts as members of etcd.
-func membersOf(hosts []hostModel) []maintenance.Member {
+func membersOf(hosts []reference.Host) []maintenance.Member {
 	var out []maintenance.Member
 	for _, h := range hosts {
 		out = append(out, maintenance.Member{
-			Name: h.Name.ValueString(), Instance: h.InstanceID.ValueString(), Unmade: h.InstanceID.IsUnknown(), Stopped: h.PowerState.ValueString() == stopped,
+			Name: h.Name.ValueString(), Instance: h.InstanceID.ValueString(), Unmade: h.InstanceID.IsUnknown(), Stopped: h.PowerState.ValueString() == reference.Stopped,
 		})
 	}
 	return out
@@ -171,7 +174,7 @@ func membersOf(hosts []hostModel) []maintenance.Member {
 
 // checkQuorum refuses a plan that replaces so many members' machines that the rest is no quorum. Whether a
 // plan that drops members also deletes their machines is not known here, so it adds a warning.
-func checkQuorum(at path.Path, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
+func checkQuorum(at path.Path, before, now []reference.Host, gone func(instance string) bool, diags *diag.Diagnostics) {
 	c := maintenance.CheckQuorum(membersOf(before), membersOf(now), gone)
 	lost, dropped := strings.Join(slices.Concat(c.Replaced, c.Dropped), ", "), strings.Join(c.Dropped, ", ")
 	left := "left"
@@ -206,9 +209,9 @@ func checkQuorum(at path.Path, before, now []hostModel, gone func(instance strin
 }
 
 func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
-	m.ID = clusterOf(ctx, m.PKI, diags)
+	m.ID = reference.ClusterOf(ctx, m.PKI, diags)
 	endpoints := types.ListUnknown(types.StringType)
-	if hosts, known := hostsFrom(ctx, m.Hosts, diags); known {
+	if hosts, known := reference.HostsFrom(ctx, m.Hosts, diags); known {
 		var urls []attr.Value
 		for _, h := range hosts {
 			url := types.StringUnknown()
@@ -219,20 +222,20 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 		}
 		endpoints = types.ListValueMust(types.StringType, urls)
 	}
-	m.Ref = etcdRef.Value(ctx, etcdRefModel{Cluster: m.ID, Version: m.Version, Endpoints: endpoints, AllowedCIDRs: m.AllowedCIDRs})
+	m.Ref = reference.OfEtcd.Value(ctx, reference.Etcd{Cluster: m.ID, Version: m.Version, Endpoints: endpoints, AllowedCIDRs: m.AllowedCIDRs})
 }
 
-func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) etcdcluster.Cluster {
-	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+func etcdSpec(ctx context.Context, d *session.Session, m *etcdModel, diags *diag.Diagnostics) etcdcluster.Cluster {
+	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	out := etcdcluster.Cluster{
 		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
-		Targets: targetsFrom(ctx, d, m.Hosts, diags),
+		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
 		Restore: etcdRestore(ctx, m.RestoreFrom, ref.Region, diags),
 	}
 	// Whether all API servers are on these hosts is not known: a host may have no role, and only some of the
 	// controllers may have members.
 	out.Controllers = func(ctx context.Context) ([]fleet.Target, error) {
-		return runningMachines(ctx, d, ref.Cluster, infraaws.RoleController)
+		return reference.RunningMachines(ctx, d, ref.Cluster, infraaws.RoleController)
 	}
 	return out
 }

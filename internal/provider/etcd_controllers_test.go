@@ -14,7 +14,7 @@ func TestEtcdFindsControllers(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
 	var described resource.SchemaResponse
-	newEtcdClusterResource().Schema(t.Context(), resource.SchemaRequest{}, &described)
+	NewEtcdCluster().Schema(t.Context(), resource.SchemaRequest{}, &described)
 	for _, role := range []any{nil, "controller", "etcd"} {
 		host := with(c.etcd["hosts"].([]any)[0].(values), values{"role": role})
 		state := tfsdk.State{Schema: described.Schema, Raw: buildObject(t, described, with(c.etcd, values{"hosts": []any{host}}))}

@@ -20,6 +20,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -58,9 +60,9 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 		Attributes: map[string]schema.Attribute{
 			"bucket": schema.StringAttribute{
 				Optional: true, MarkdownDescription: "Bucket of the snapshots, as of `k8s_etcd_backup`. The members read it with the credentials of their instance profile.",
-				Validators: []validator.String{bucketName(), stringvalidator.ExactlyOneOf(path.MatchRelative().AtParent().AtName("member"))},
+				Validators: []validator.String{argument.BucketName(), stringvalidator.ExactlyOneOf(path.MatchRelative().AtParent().AtName("member"))},
 			},
-			"prefix": inBucket("What the keys of the objects begin with. Default: `k8s/<cluster>/etcd/`.", objectPrefix()),
+			"prefix": inBucket("What the keys of the objects begin with. Default: `k8s/<cluster>/etcd/`.", argument.ObjectPrefix()),
 			"snapshot": inBucket("Name of the snapshot, such as `20260102T030405Z-1234`: the key of its objects without prefix and suffix. Default: the newest one.",
 				tf.Check("the name of a snapshot", func(s string) error {
 					_, err := snapshot.Time(s)
@@ -68,12 +70,12 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 				})),
 			"region":   inBucket("AWS region of the bucket. Default: the region of the key store."),
 			"endpoint": inBucket("URL at which the members reach S3, to which `/<bucket>/<key>` is appended. Default: `https://s3.<region>.amazonaws.com`.", tf.HTTPURL()),
-			"cluster":  inBucket("Name of the cluster whose snapshot it is. The snapshot of a cluster with another name is refused. Default: this cluster's name.", clusterName()),
+			"cluster":  inBucket("Name of the cluster whose snapshot it is. The snapshot of a cluster with another name is refused. Default: this cluster's name.", argument.ClusterName()),
 			"member": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Name of the machine whose data are used, for a cluster that has lost its quorum for good. It alone forms the new cluster, and the others join it. Its present data stay on it, in `" +
 					"/var/lib/etcd/replaced-<time>`. Writes of the last moment that it had not learned to be committed are lost.",
-				Validators: []validator.String{machineName()},
+				Validators: []validator.String{argument.MachineName()},
 			},
 			"replace_data": schema.BoolAttribute{
 				Optional: true, MarkdownDescription: "Whether data that members still have may be replaced: to go back to a snapshot while the cluster works, or when the data that are left are of no use. They are kept in " +
@@ -112,16 +114,16 @@ func restores(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnosti
 	if prior == nil {
 		return now, now.Wanted()
 	}
-	return now, now.Another(etcdRestore(ctx, prior.RestoreFrom, "", diags), clusterOf(ctx, prior.PKI, diags).ValueString())
+	return now, now.Another(etcdRestore(ctx, prior.RestoreFrom, "", diags), reference.ClusterOf(ctx, prior.PKI, diags).ValueString())
 }
 
 // checkEtcdRestore checks restore_from as far as it is known.
-func checkEtcdRestore(ctx context.Context, plan *etcdModel, hosts []hostModel, diags *diag.Diagnostics) (errs invalid.Fields) {
+func checkEtcdRestore(ctx context.Context, plan *etcdModel, hosts []reference.Host, diags *diag.Diagnostics) (errs invalid.Fields) {
 	r := etcdRestore(ctx, plan.RestoreFrom, "", diags)
-	if r.Member != "" && hosts != nil && !slices.ContainsFunc(hosts, func(h hostModel) bool { return h.Name.IsUnknown() || h.Name.ValueString() == r.Member }) {
+	if r.Member != "" && hosts != nil && !slices.ContainsFunc(hosts, func(h reference.Host) bool { return h.Name.IsUnknown() || h.Name.ValueString() == r.Member }) {
 		errs.Say("restore_from", "Unknown member", "restore_from.member: %s is none of hosts.", r.Member)
 	}
-	if keys, known := pkiRef.Read(ctx, plan.PKI, diags); r.Bucket != "" && known && keys.Region.IsNull() {
+	if keys, known := reference.OfPKI.Read(ctx, plan.PKI, diags); r.Bucket != "" && known && keys.Region.IsNull() {
 		if m, _ := tf.Object[etcdRestoreModel](ctx, plan.RestoreFrom, diags); m.Region.IsNull() {
 			errs.Say("restore_from", "Missing region", "The key store of the cluster is not in AWS, so there is no default: set restore_from.region to the region of the bucket.")
 		}
@@ -137,7 +139,7 @@ func guardEtcdRestore(r etcdcluster.Restore, cluster string, seen knownContents,
 		diags.AddAttributeError(at, "The etcd cluster has its data",
 			fmt.Sprintf("At the refresh, %s, the cluster answered, with %s. A restore from %s would replace them.\n\n"+
 				"To go back to the snapshot nevertheless, set restore_from.replace_data = true. Otherwise remove restore_from, or write it as it was.",
-				seen.Seen.Format(time.RFC3339), counted(seen.Contents.Keys, "object"), r.Source(cluster)))
+				seen.Seen.Format(time.RFC3339), argument.Counted(seen.Contents.Keys, "object"), r.Source(cluster)))
 		return
 	}
 	warnOfRestore(r, cluster, diags)
@@ -165,7 +167,7 @@ func otherData(r etcdcluster.Restore) string {
 // checkRestoredMachines refuses a plan that restores, and that also deletes data unasked: those of a
 // machine that it replaces, or of a member that leaves. Terraform deletes machines first. A member
 // that leaves and is off keeps its data: the plan says what they can still do.
-func checkRestoredMachines(r etcdcluster.Restore, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
+func checkRestoredMachines(r etcdcluster.Restore, before, now []reference.Host, gone func(instance string) bool, diags *diag.Diagnostics) {
 	var lost, leave []string
 	for _, m := range maintenance.LostMembers(membersOf(before), membersOf(now), gone) {
 		switch {

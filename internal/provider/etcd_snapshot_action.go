@@ -9,15 +9,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdbackup"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // etcdSnapshotAction takes a snapshot when Terraform (1.14 or later) is asked to.
-type etcdSnapshotAction struct{ base }
+type etcdSnapshotAction struct{ session.Base }
 
 var _ action.ActionWithConfigure = (*etcdSnapshotAction)(nil)
 
-func newEtcdSnapshotAction() action.Action { return &etcdSnapshotAction{} }
+func NewEtcdSnapshot() action.Action { return &etcdSnapshotAction{} }
 
 type etcdSnapshotModel struct {
 	Hosts types.List `tfsdk:"hosts"`
@@ -30,7 +32,7 @@ func (a *etcdSnapshotAction) Metadata(_ context.Context, req action.MetadataRequ
 
 // Configure implements action.ActionWithConfigure.
 func (a *etcdSnapshotAction) Configure(_ context.Context, req action.ConfigureRequest, _ *action.ConfigureResponse) {
-	a.configure(req.ProviderData)
+	a.Receive(req.ProviderData)
 }
 
 // Schema implements action.Action.
@@ -38,7 +40,7 @@ func (a *etcdSnapshotAction) Schema(_ context.Context, _ action.SchemaRequest, r
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Takes a snapshot of etcd now, with what `k8s_etcd_backup` has put on the members. It fails unless the snapshot was verified and is in the bucket. Needs Terraform 1.14 or later.",
 		Attributes: map[string]schema.Attribute{
-			"hosts": schema.ListAttribute{Required: true, ElementType: hostRef.Type(),
+			"hosts": schema.ListAttribute{Required: true, ElementType: reference.OfHost.Type(),
 				MarkdownDescription: "Machines of the members: `k8s_etcd_backup.<name>.hosts`. The first one that can takes the snapshot."},
 		},
 	}
@@ -48,7 +50,7 @@ func (a *etcdSnapshotAction) Schema(_ context.Context, _ action.SchemaRequest, r
 func (a *etcdSnapshotAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *action.InvokeResponse) {
 	var m etcdSnapshotModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	targets := targetsFrom(ctx, a.data, m.Hosts, &resp.Diagnostics)
+	targets := reference.TargetsFrom(ctx, a.Session, m.Hosts, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -56,9 +58,9 @@ func (a *etcdSnapshotAction) Invoke(ctx context.Context, req action.InvokeReques
 		resp.Diagnostics.AddAttributeError(tf.Path("hosts"), "Missing hosts", "A snapshot is taken on a machine of an etcd member: name at least one.")
 		return
 	}
-	taken, err := etcdbackup.TakeSnapshot(ctx, a.data.fleet(ctx).Machines(targets))
+	taken, err := etcdbackup.TakeSnapshot(ctx, a.Session.Fleet(ctx).Machines(targets))
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot take a snapshot of etcd", err)
+		session.AddError(&resp.Diagnostics, "Cannot take a snapshot of etcd", err)
 		return
 	}
 	resp.SendProgress(action.InvokeProgressEvent{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // programList is a list of programs whose flags `extra_args` takes.
@@ -107,7 +108,7 @@ func (f flagNames) ValidateObject(_ context.Context, req validator.ObjectRequest
 			}
 		}
 		for _, e := range component.CheckArgs(program, extraArgs(req.ConfigValue, program)) {
-			at, detail := fieldPath(e.Field, e.Err.Error())
+			at, detail := session.FieldPath(e.Field, e.Err.Error())
 			resp.Diagnostics.AddAttributeError(at, e.Problem, detail)
 		}
 	}

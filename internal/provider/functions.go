@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// functions returns the provider's functions. They compute from their arguments alone: what must be known
+// All returns the provider's functions. They compute from their arguments alone: what must be known
 // at plan time must be given to them as variables.
-func functions() []func() function.Function {
+func All() []func() function.Function {
 	out := make([]func() function.Function, len(allFunctions))
 	for i, f := range allFunctions {
 		out[i] = func() function.Function { return f }

@@ -13,24 +13,25 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // identities returns the role's hosts in a plan or a state as targets, as far as they are known, without how
 // to reach them.
 func (r *roleResource[M, S]) identities(ctx context.Context, from attributes, diags *diag.Diagnostics) (out []fleet.Target) {
-	var hosts []hostModel
+	var hosts []reference.Host
 	for name := range r.role.attributes {
 		switch name {
 		case "host":
 			var one types.Object
 			diags.Append(from.GetAttribute(ctx, path.Root(name), &one)...)
-			if h, known := hostRef.Read(ctx, one, diags); known {
+			if h, known := reference.OfHost.Read(ctx, one, diags); known {
 				hosts = append(hosts, h)
 			}
 		case "hosts", "standbys":
 			var list types.List
 			diags.Append(from.GetAttribute(ctx, path.Root(name), &list)...)
-			known, _ := hostsFrom(ctx, list, diags)
+			known, _ := reference.HostsFrom(ctx, list, diags)
 			hosts = append(hosts, known...)
 		}
 	}
@@ -38,7 +39,7 @@ func (r *roleResource[M, S]) identities(ctx context.Context, from attributes, di
 		if h.InstanceID.IsUnknown() { // an instance that will be made
 			continue
 		}
-		out = append(out, fleet.Target{ID: h.InstanceID.ValueString(), Node: h.node(),
+		out = append(out, fleet.Target{ID: h.InstanceID.ValueString(), Node: h.Node(),
 			Host: remote.Host{Address: h.Address.ValueString(), Port: int(h.Port.ValueInt64()), HostKeys: []string{h.HostKey.ValueString()}}})
 	}
 	return out

@@ -13,30 +13,31 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 func TestCompleteHost(t *testing.T) {
 	check := func(o types.Object) string {
 		var resp validator.ObjectResponse
-		completeHost{}.ValidateObject(context.Background(), validator.ObjectRequest{Path: path.Root("hosts").AtListIndex(1), ConfigValue: o}, &resp)
+		reference.CompleteHost{}.ValidateObject(context.Background(), validator.ObjectRequest{Path: path.Root("hosts").AtListIndex(1), ConfigValue: o}, &resp)
 		var said []string
 		for _, d := range resp.Diagnostics {
 			said = append(said, d.Detail())
 		}
 		return strings.Join(said, " ")
 	}
-	h := hostModel{
+	h := reference.Host{
 		Name: types.StringValue("a"), Address: types.StringUnknown(), PrivateIP: iptypes.NewIPv4AddressValue("10.0.0.1"),
 		HostKey: types.StringUnknown(),
 	}
-	if said := check(hostRef.Value(t.Context(), h)); said != "" {
+	if said := check(reference.OfHost.Value(t.Context(), h)); said != "" {
 		t.Errorf("a host of which something is not known yet: %s", said)
 	}
-	if said := check(hostRef.Unknown()); said != "" {
+	if said := check(reference.OfHost.Unknown()); said != "" {
 		t.Errorf("a host of which nothing is known yet: %s", said)
 	}
 	h.HostKey, h.Address = types.StringNull(), types.StringNull()
-	if said := check(hostRef.Value(t.Context(), h)); said != "A host needs address. A host needs host_key." {
+	if said := check(reference.OfHost.Value(t.Context(), h)); said != "A host needs address. A host needs host_key." {
 		t.Errorf("an incomplete host: %q", said)
 	}
 }
@@ -81,30 +82,30 @@ func TestHostErrors(t *testing.T) {
 // TestCheckRestoredMachines covers plans that restore, and delete the data of machines too.
 func TestCheckRestoredMachines(t *testing.T) {
 	t.Parallel()
-	host := func(name, id string) hostModel {
-		h := hostModel{Name: types.StringValue(name), InstanceID: types.StringValue(id)}
+	host := func(name, id string) reference.Host {
+		h := reference.Host{Name: types.StringValue(name), InstanceID: types.StringValue(id)}
 		if id == "?" {
 			h.InstanceID = types.StringUnknown()
 		}
 		return h
 	}
-	before := []hostModel{host("a", "i-1"), host("b", "i-2"), host("c", "i-3")}
+	before := []reference.Host{host("a", "i-1"), host("b", "i-2"), host("c", "i-3")}
 	s3, one := etcdcluster.Restore{Bucket: "b"}, etcdcluster.Restore{Member: "a"}
 	force := func(r etcdcluster.Restore) etcdcluster.Restore { r.ReplaceData = true; return r }
 	for name, test := range map[string]struct {
 		restore etcdcluster.Restore
-		now     []hostModel
+		now     []reference.Host
 		gone    string
 		want    string // names in the error
 	}{
 		"in place":                      {s3, before, "", ""},
-		"the others are gone":           {one, []hostModel{before[0], host("b", "?"), host("c", "?")}, "i-2 i-3", ""},
-		"all have been replaced":        {s3, []hostModel{host("a", "i-7"), host("b", "i-8"), host("c", "i-9")}, "", ""},
-		"one is replaced":               {s3, []hostModel{before[0], host("b", "?"), before[2]}, "", "of b are"},
+		"the others are gone":           {one, []reference.Host{before[0], host("b", "?"), host("c", "?")}, "i-2 i-3", ""},
+		"all have been replaced":        {s3, []reference.Host{host("a", "i-7"), host("b", "i-8"), host("c", "i-9")}, "", ""},
+		"one is replaced":               {s3, []reference.Host{before[0], host("b", "?"), before[2]}, "", "of b are"},
 		"one leaves":                    {s3, before[:2], "", "of c are"},
 		"one leaves, and that is meant": {force(s3), before[:2], "", "data of c are put aside"},
 		"one leaves, and is gone":       {force(s3), before[:2], "i-3", ""},
-		"the source is replaced":        {force(one), []hostModel{host("a", "?"), before[1], before[2]}, "", "of a are"},
+		"the source is replaced":        {force(one), []reference.Host{host("a", "?"), before[1], before[2]}, "", "of a are"},
 	} {
 		var diags diag.Diagnostics
 		checkRestoredMachines(test.restore, before, test.now, func(id string) bool { return id != "" && strings.Contains(test.gone, id) }, &diags)
@@ -117,10 +118,10 @@ func TestCheckRestoredMachines(t *testing.T) {
 // TestCheckQuorum covers plans that delete machines before their members can be replaced.
 func TestCheckQuorum(t *testing.T) {
 	t.Parallel()
-	members := func(ids ...string) []hostModel {
-		var out []hostModel
+	members := func(ids ...string) []reference.Host {
+		var out []reference.Host
 		for i, id := range ids {
-			h := hostModel{Name: types.StringValue(fmt.Sprintf("controller-%d", i)), InstanceID: types.StringValue(id)}
+			h := reference.Host{Name: types.StringValue(fmt.Sprintf("controller-%d", i)), InstanceID: types.StringValue(id)}
 			switch id {
 			case "":
 				h.InstanceID = types.StringNull()
@@ -134,7 +135,7 @@ func TestCheckQuorum(t *testing.T) {
 		}
 		return out
 	}
-	renamed := func(hosts []hostModel) []hostModel {
+	renamed := func(hosts []reference.Host) []reference.Host {
 		for i := range hosts {
 			hosts[i].Name = types.StringValue(fmt.Sprintf("etcd-%d", i))
 		}
@@ -142,7 +143,7 @@ func TestCheckQuorum(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name        string
-		before, now []hostModel
+		before, now []reference.Host
 		gone        string // ids of instances that are gone
 		want        string // part of the error or warning
 		severity    diag.Severity
@@ -157,7 +158,7 @@ func TestCheckQuorum(t *testing.T) {
 		{"five become three", members("a", "b", "c", "d", "e"), members("a", "b", "c"), "", "", 0},
 		{"three become one", members("a", "b", "c"), members("a"), "", "controller-1, controller-2 leave", diag.SeverityWarning},
 		{"machines of one's own", members("", "", ""), members("", "", ""), "", "", 0},
-		{"the only one becomes another", members("a"), []hostModel{{Name: types.StringValue("other"), InstanceID: types.StringValue("b")}}, "", "None of the present members (controller-0)", diag.SeverityError},
+		{"the only one becomes another", members("a"), []reference.Host{{Name: types.StringValue("other"), InstanceID: types.StringValue("b")}}, "", "None of the present members (controller-0)", diag.SeverityError},
 		{"all leave for others", members("a", "b", "c"), renamed(members("d", "e", "f")), "", "Exchange one member an apply", diag.SeverityError},
 		{"the only one is joined by two others", members("a"), members("a", "b", "c"), "", "", 0},
 		{"of three the second one stays", members("a", "b", "c"), members("a", "b", "c")[1:2], "", "controller-0, controller-2 leave", diag.SeverityWarning},
@@ -176,7 +177,7 @@ func TestCheckQuorum(t *testing.T) {
 		{"one is stopped, and two are replaced", members("a", "b", "c stopped"), members("?", "?", "c stopped"), "", "data would be lost", diag.SeverityError},
 		{"one is stopped, another gone", members("a", "b", "c stopped"), members("a", "?", "c stopped"), "b", "Of 3 members 1 would be left running, since controller-2 is stopped", diag.SeverityWarning},
 		{"one is stopped, another has been replaced", members("a", "b", "c stopped"), members("a", "d", "c stopped"), "", "once they run", diag.SeverityWarning},
-		{"one is stopped, and another leaves", members("a", "b", "c stopped"), []hostModel{members("a")[0], members("", "", "c stopped")[2]}, "", "controller-1 leave", diag.SeverityWarning},
+		{"one is stopped, and another leaves", members("a", "b", "c stopped"), []reference.Host{members("a")[0], members("", "", "c stopped")[2]}, "", "controller-1 leave", diag.SeverityWarning},
 		{"paused, and one is replaced", members("a paused", "b paused", "c paused"), members("a paused", "?", "c paused"), "", "", 0},
 	} {
 		var diags diag.Diagnostics

@@ -18,6 +18,7 @@ import (
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // policyFile is a policy of examples/iam.
@@ -376,7 +377,7 @@ func said(err error) string {
 	if err == nil {
 		return ""
 	}
-	return errorText(err)
+	return session.ErrorText(err)
 }
 
 // damage is done by somebody with all rights.

@@ -9,14 +9,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-type kubeconfigEphemeral struct{ base }
+type kubeconfigEphemeral struct{ session.Base }
 
 var _ ephemeral.EphemeralResourceWithConfigure = (*kubeconfigEphemeral)(nil)
 
-func newKubeconfigEphemeral() ephemeral.EphemeralResource { return &kubeconfigEphemeral{} }
+func NewEphemeralKubeconfig() ephemeral.EphemeralResource { return &kubeconfigEphemeral{} }
 
 // Metadata implements ephemeral.EphemeralResource.
 func (e *kubeconfigEphemeral) Metadata(_ context.Context, req ephemeral.MetadataRequest, resp *ephemeral.MetadataResponse) {
@@ -25,7 +27,7 @@ func (e *kubeconfigEphemeral) Metadata(_ context.Context, req ephemeral.Metadata
 
 // Configure implements ephemeral.EphemeralResourceWithConfigure.
 func (e *kubeconfigEphemeral) Configure(_ context.Context, req ephemeral.ConfigureRequest, _ *ephemeral.ConfigureResponse) {
-	e.configure(req.ProviderData)
+	e.Receive(req.ProviderData)
 }
 
 // Schema implements ephemeral.EphemeralResource.
@@ -34,7 +36,7 @@ func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaReques
 		MarkdownDescription: "A short-lived client certificate for the Kubernetes API, issued again for every plan and apply and stored in no state. The attributes are named like " +
 			"the arguments of the kubernetes provider.",
 		Attributes: map[string]schema.Attribute{
-			"pki":                    schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
+			"pki":                    schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfPKI.Type().AttrTypes, MarkdownDescription: reference.PKIDescription},
 			"endpoint":               schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
 			"proxy_url":              schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
 			"user":                   schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
@@ -57,7 +59,7 @@ func (e *kubeconfigEphemeral) Open(ctx context.Context, req ephemeral.OpenReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	m.issue(ctx, e.data, &resp.Diagnostics)
+	m.issue(ctx, e.Session, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -51,8 +53,8 @@ func proxyURL() validator.String {
 }
 
 // issue issues the certificate and sets the computed attributes.
-func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *diag.Diagnostics) {
-	ref, known := pkiRefFrom(ctx, m.PKI, diags)
+func (m *kubeconfigModel) issue(ctx context.Context, d *session.Session, diags *diag.Diagnostics) {
+	ref, known := reference.PKIFrom(ctx, m.PKI, diags)
 	if diags.HasError() {
 		return
 	}
@@ -60,9 +62,9 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *dia
 		diags.AddAttributeError(path.Root("pki"), "PKI not known yet", "The certificate cannot be issued before the PKI exists. Apply k8s_pki first, with -target.")
 		return
 	}
-	store, err := d.store(ref)
+	store, err := d.Store(ref)
 	if err != nil {
-		addError(diags, "Cannot open the key store", err)
+		session.AddError(diags, "Cannot open the key store", err)
 		return
 	}
 	c, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
@@ -71,14 +73,14 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *dia
 		User:     m.User.ValueString(),
 		Groups:   tf.Strings(m.Groups.Elements()),
 		TTL:      tf.Duration(m.TTL, 0),
-	}, d.now(), d.rand)
+	}, d.Now(), d.Rand)
 	if err != nil {
-		addError(diags, "Cannot make a client certificate", err)
+		session.AddError(diags, "Cannot make a client certificate", err)
 		return
 	}
 	text, err := c.YAML()
 	if err != nil {
-		addError(diags, "Cannot write the kubeconfig", err)
+		session.AddError(diags, "Cannot write the kubeconfig", err)
 		return
 	}
 	m.Host = m.Endpoint

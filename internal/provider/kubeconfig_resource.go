@@ -17,10 +17,12 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-type kubeconfigResource struct{ base }
+type kubeconfigResource struct{ session.Base }
 
 var (
 	_ resource.ResourceWithConfigure   = (*kubeconfigResource)(nil)
@@ -35,7 +37,7 @@ type managedKubeconfigModel struct {
 	RenewalDue   types.Bool           `tfsdk:"renewal_due"`
 }
 
-func newKubeconfigResource() resource.Resource { return &kubeconfigResource{} }
+func NewKubeconfig() resource.Resource { return &kubeconfigResource{} }
 
 // Metadata implements resource.Resource.
 func (r *kubeconfigResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -53,7 +55,7 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"It cannot be imported, since its private key is only in the state. Without the state, an apply issues a new certificate.",
 		Attributes: map[string]schema.Attribute{
 			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<cluster>/<user>`.", PlanModifiers: kept},
-			"pki":           pkiRef.Input(pkiRefDescription),
+			"pki":           reference.OfPKI.Input(reference.PKIDescription),
 			"endpoint":      schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
 			"proxy_url":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
 			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
@@ -123,7 +125,7 @@ func (m *managedKubeconfigModel) setComputed(ctx context.Context, diags *diag.Di
 	if user == "" {
 		user = kubeconfig.DefaultUser
 	}
-	m.ID = types.StringValue(clusterOf(ctx, m.PKI, diags).ValueString() + "/" + user)
+	m.ID = types.StringValue(reference.ClusterOf(ctx, m.PKI, diags).ValueString() + "/" + user)
 	m.RenewalDue = types.BoolValue(false)
 }
 
@@ -134,7 +136,7 @@ func (r *kubeconfigResource) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	m.issue(ctx, r.data, &resp.Diagnostics)
+	m.issue(ctx, r.Session, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -149,7 +151,7 @@ func (r *kubeconfigResource) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	m.RenewalDue = types.BoolValue(m.due(r.data.now()))
+	m.RenewalDue = types.BoolValue(m.due(r.Session.Now()))
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -161,7 +163,7 @@ func (r *kubeconfigResource) Update(ctx context.Context, req resource.UpdateRequ
 		return
 	}
 	if m.ClientKey.IsUnknown() {
-		m.issue(ctx, r.data, &resp.Diagnostics)
+		m.issue(ctx, r.Session, &resp.Diagnostics)
 	}
 	if resp.Diagnostics.HasError() {
 		return

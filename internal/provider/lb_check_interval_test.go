@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // TestCheckInterval checks that a change of the interval is made in place, and that the control plane learns how long
@@ -28,8 +29,8 @@ func TestCheckInterval(t *testing.T) {
 			t.Errorf("with checks every %s an API server serves on for %v seconds; %v %v %v", every, got, ch.errors, ch.warnings, ch.replace)
 		}
 	}
-	if longest := (component.LoadBalancerSpec{CheckInterval: component.MaxCheckInterval}).Notice(); longest > maxNotice*time.Second {
-		t.Errorf("an API server would have to serve on for %s, and may for %d seconds", longest, maxNotice)
+	if longest := (component.LoadBalancerSpec{CheckInterval: component.MaxCheckInterval}).Notice(); longest > reference.MaxNotice*time.Second {
+		t.Errorf("an API server would have to serve on for %s, and may for %d seconds", longest, reference.MaxNotice)
 	}
 	for every, want := range map[string]string{"8001ms": "checks are at most 8s apart", "500ms": "checks are at least 1s apart", "1000500us": "counts in milliseconds", "often": "check_interval"} {
 		if got := lb.plan(with(config, values{"check_interval": every})).failure(); !strings.Contains(got, want) {

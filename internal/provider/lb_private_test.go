@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // TestPrivateEndpoint makes the endpoint private and public again. The Elastic IP comes and goes with it,
@@ -72,7 +73,7 @@ func TestPrivateEndpointThroughBastion(t *testing.T) {
 	p := New("test")
 	newCore(t, p, values{"ssh": values{"private_key": sshKey(t), "bastion": values{
 		"address": bastion.Host.Address, "port": bastion.Host.Port, "user": "admin", "host_keys": []any{bastion.Host.HostKeys[0]}}}})
-	dial := p.data[0].fleet(t.Context()).Dial("demo")
+	dial := p.data[0].Fleet(t.Context()).Dial("demo")
 	_, err := dial(t.Context(), "tcp", "10.240.0.4:6443")
 	if mention(t, fmt.Sprint(err), "bastion", "connect to 10.240.0.4:6443", "Connection refused"); <-asked != "10.240.0.4:6443" {
 		t.Error("it was not dialled through the bastion")
@@ -95,9 +96,9 @@ func TestPrivateEndpointUnreached(t *testing.T) {
 	failed := func(ip string) error {
 		return fmt.Errorf("asking: %w", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 6443}, Err: os.ErrDeadlineExceeded})
 	}
-	mention(t, advice(failed("10.240.0.4")), "10.240.0.4:6443 is a private address", "ssh.bastion")
-	mention(t, advice(failed("100.64.7.4")), "100.64.7.4:6443 is a private address")
-	if said := advice(failed("203.0.113.4")); strings.Contains(said, "bastion") {
+	mention(t, session.Advice(failed("10.240.0.4")), "10.240.0.4:6443 is a private address", "ssh.bastion")
+	mention(t, session.Advice(failed("100.64.7.4")), "100.64.7.4:6443 is a private address")
+	if said := session.Advice(failed("203.0.113.4")); strings.Contains(said, "bastion") {
 		t.Error(said)
 	}
 }

@@ -28,6 +28,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -54,7 +57,7 @@ type lbModel struct {
 	Ref             types.Object         `tfsdk:"ref"`
 }
 
-func newLBResource() resource.Resource {
+func NewLB() resource.Resource {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	return &roleResource[lbModel, loadbalancer.LoadBalancer]{role: role[lbModel, loadbalancer.LoadBalancer]{
 		name:  "lb",
@@ -67,12 +70,12 @@ func newLBResource() resource.Resource {
 		attributes: map[string]schema.Attribute{
 			"cluster": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer and its address.",
-				Validators:    []validator.String{clusterName()},
+				Validators:    []validator.String{argument.ClusterName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"host":     lbHostAttribute(),
 			"standbys": standbysAttribute(),
-			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections are kept.",
+			"controllers": reference.HostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections are kept.",
 				listvalidator.SizeAtLeast(1)),
 			"pki": pkiAttribute(),
 			"public": schema.BoolAttribute{
@@ -81,16 +84,16 @@ func newLBResource() resource.Resource {
 					"the provider's `ssh.bastion` or `ssh.instance_connect`, or runs where private addresses are reached. Changed in place: with `false` the Elastic IP is released, which needs " +
 					"`ec2:ReleaseAddress`, and kubeconfigs that name it no longer work. Default: `true`.",
 			},
-			"adopt": adoptAttribute(),
+			"adopt": argument.AdoptAttribute(),
 			"tags": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP, added to the provider's `default_tags`, which they override. Changed in place. Default: none.",
-				Validators: tagValidators(),
+				Validators: argument.TagValidators(),
 			},
 			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Allocation id of the Elastic IP. Empty if there is none.", PlanModifiers: kept},
 			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Public address: the Elastic IP, or the address of a host that is not an EC2 instance. Null with `public = false`.", PlanModifiers: kept},
-			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
-			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
-			"ref":              lbRef.Output("Reference: the value for `lb` of `k8s_control_plane`."),
+			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: reference.PublicEndpoint},
+			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: reference.PrivateEndpoint},
+			"ref":              reference.OfLB.Output("Reference: the value for `lb` of `k8s_control_plane`."),
 		},
 		common:   func(m *lbModel) *roleModel { return &m.roleModel },
 		check:    checkLB,
@@ -126,7 +129,7 @@ func lbSettings() settings[lbModel, loadbalancer.LoadBalancer] {
 // lbHostAttribute is the argument host. A change of its public address alone is no change, since
 // that address changes when the Elastic IP is associated.
 func lbHostAttribute() schema.SingleNestedAttribute {
-	a := hostAttribute("Machine of the load balancer. When it is replaced, the Elastic IP moves to the new machine and HAProxy is installed there.")
+	a := reference.HostAttribute("Machine of the load balancer. When it is replaced, the Elastic IP moves to the new machine and HAProxy is installed there.")
 	a.PlanModifiers = []planmodifier.Object{sameMachine{}}
 	return a
 }
@@ -142,11 +145,11 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 	if req.StateValue.IsNull() || req.PlanValue.IsUnknown() || !tf.AllKnown(req.PlanValue) {
 		return
 	}
-	prior, ok := hostRef.Read(ctx, req.StateValue, &resp.Diagnostics)
+	prior, ok := reference.OfHost.Read(ctx, req.StateValue, &resp.Diagnostics)
 	if !ok {
 		return
 	}
-	plan, ok := hostRef.Read(ctx, req.PlanValue, &resp.Diagnostics)
+	plan, ok := reference.OfHost.Read(ctx, req.PlanValue, &resp.Diagnostics)
 	if !ok || plan.InstanceID.IsNull() {
 		return
 	}
@@ -158,20 +161,20 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 
 func checkLB(ctx context.Context, plan, prior *lbModel, s loadbalancer.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
 	planAddress(ctx, plan, prior, diags)
-	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
-		errs = component.CheckControllers("controllers", componentHosts(hosts))
+	if hosts, known := reference.HostsFrom(ctx, plan.Controllers, diags); known {
+		errs = component.CheckControllers("controllers", reference.ComponentHosts(hosts))
 	}
 	errs = append(errs, checkVirtualIP(ctx, plan, s, diags)...)
 	warnOfLostAddress(plan, prior, diags)
 	errs = append(errs, component.CheckSameCluster(component.Part{Field: "cluster", Cluster: plan.Cluster.ValueString()},
-		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()})...)
+		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()})...)
 	return errs
 }
 
 // planAddress plans the Elastic IP. It is kept, unless the configuration makes the endpoint private or
 // public, or the Elastic IP was released.
 func planAddress(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnostics) {
-	host, known := hostRef.Read(ctx, plan.Host, diags)
+	host, known := reference.OfHost.Read(ctx, plan.Host, diags)
 	switch {
 	case plan.Public.IsUnknown():
 		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown()
@@ -206,7 +209,7 @@ func (m *lbModel) publicHost(private types.String) types.String {
 func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	m.ID = m.Cluster
 	private, machine := types.StringUnknown(), types.StringUnknown()
-	if host, ok := hostRef.Read(ctx, m.Host, diags); ok {
+	if host, ok := reference.OfHost.Read(ctx, m.Host, diags); ok {
 		machine = host.PrivateIP.StringValue
 		private = machine
 	}
@@ -214,36 +217,36 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 		private = m.VirtualIP.StringValue
 	}
 	public := m.publicHost(private)
-	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
-	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags), Machines: m.machines(ctx, diags),
+	m.Endpoint, m.PrivateEndpoint = reference.URLOf(public, m.Port), reference.URLOf(private, m.Port)
+	m.Ref = reference.OfLB.Value(ctx, reference.LB{Cluster: m.Cluster, Controllers: reference.ControllersValue(ctx, m.Controllers, diags), Machines: m.machines(ctx, diags),
 		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine), NoticeSeconds: m.notice()})
 }
 
-func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) loadbalancer.LoadBalancer {
-	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	host, _ := hostRef.Read(ctx, m.Host, diags)
-	target := fleet.Target{Host: host.remote(d), Node: host.node(), ID: host.InstanceID.ValueString()}
+func lbSpec(ctx context.Context, d *session.Session, m *lbModel, diags *diag.Diagnostics) loadbalancer.LoadBalancer {
+	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
+	host, _ := reference.OfHost.Read(ctx, m.Host, diags)
+	target := fleet.Target{Host: host.Remote(d), Node: host.Node(), ID: host.InstanceID.ValueString()}
 	if m.Public.Equal(types.BoolValue(false)) && target.ID != "" {
 		// Its public address may be that of an Elastic IP which is released. Whoever reaches a private
 		// endpoint reaches the machine there too.
-		target.Host = host.remoteAt(host.PrivateIP.ValueString(), d)
+		target.Host = host.RemoteAt(host.PrivateIP.ValueString(), d)
 	}
 	if m.AllocationID.ValueString() != "" {
 		// The Elastic IP has replaced the address that the machine was launched with.
 		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})
-		target.Host = host.remoteAt(m.PublicIP.ValueString(), d)
+		target.Host = host.RemoteAt(m.PublicIP.ValueString(), d)
 	}
 	return loadbalancer.LoadBalancer{
 		Spec: component.LoadBalancerSpec{
 			Cluster:  component.Cluster{Name: ref.Cluster, PKI: ref},
-			Backends: fleet.Nodes(targetsFrom(ctx, d, m.Controllers, diags)),
+			Backends: fleet.Nodes(reference.TargetsFrom(ctx, d, m.Controllers, diags)),
 		},
-		Targets: append([]fleet.Target{target}, targetsFrom(ctx, d, m.Standbys, diags)...),
+		Targets: append([]fleet.Target{target}, reference.TargetsFrom(ctx, d, m.Standbys, diags)...),
 	}
 }
 
-func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diagnostics) awsaddress.Spec {
-	host, _ := hostRef.Read(ctx, m.Host, diags)
+func (m *lbModel) address(ctx context.Context, d *session.Session, diags *diag.Diagnostics) awsaddress.Spec {
+	host, _ := reference.OfHost.Read(ctx, m.Host, diags)
 	return awsaddress.Spec{
 		Cluster:    m.Cluster.ValueString(),
 		Name:       "lb",
@@ -254,8 +257,8 @@ func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diag
 
 // acquireAddress allocates the Elastic IP and associates it, or releases it if the endpoint is private
 // now. A host that is not an EC2 instance is reached at its own address.
-func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, h *holding, diags *diag.Diagnostics) bool {
-	host, _ := hostRef.Read(ctx, plan.Host, diags)
+func acquireAddress(ctx context.Context, d *session.Session, plan, prior *lbModel, h *session.Holding, diags *diag.Diagnostics) bool {
+	host, _ := reference.OfHost.Read(ctx, plan.Host, diags)
 	if !plan.Public.ValueBool() {
 		if prior != nil {
 			releaseAddress(ctx, d, prior, *h, diags)
@@ -266,22 +269,22 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 		plan.AllocationID, plan.PublicIP = types.StringValue(""), plan.ownAddress(host)
 		return false
 	}
-	client, err := d.aws(ctx)
+	client, err := d.AWS(ctx)
 	if err != nil {
-		addError(diags, "Cannot reach AWS", err)
+		session.AddError(diags, "Cannot reach AWS", err)
 		return false
 	}
 	if prior == nil || h.Account == "" && prior.AllocationID.ValueString() == "" {
-		*h, err = d.newHolding(ctx, client)
+		*h, err = d.NewHolding(ctx, client)
 		if prior != nil {
 			h.ID = cmp.Or(prior.Claim.ValueString(), h.ID)
 		}
 		h.Adopt = plan.Adopt.ValueBool()
 	} else {
-		*h, err = d.forUpdate(ctx, client, *h, plan.Adopt)
+		*h, err = d.ForUpdate(ctx, client, *h, plan.Adopt)
 	}
 	if err != nil {
-		addError(diags, "Cannot apply the Elastic IP", err)
+		session.AddError(diags, "Cannot apply the Elastic IP", err)
 		return false
 	}
 	spec := plan.address(ctx, d, diags)
@@ -300,42 +303,42 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 		plan.AllocationID, plan.PublicIP = types.StringValue(a.AllocationID), types.StringValue(a.PublicIP.String())
 	}
 	if err != nil {
-		addError(diags, "Cannot apply the Elastic IP", err)
+		session.AddError(diags, "Cannot apply the Elastic IP", err)
 	} else if allocated == "" {
-		d.claims.made(h.Claim, a.Unsettled, nil)
+		d.Claims.Made(h.Claim, a.Unsettled, nil)
 	}
 	return a.AllocationID != ""
 }
 
 // inspectAddress returns what differs on the Elastic IP, and recovers a lost holding.
-func inspectAddress(ctx context.Context, d *providerData, m *lbModel, h *holding, diags *diag.Diagnostics) []finding.Finding {
+func inspectAddress(ctx context.Context, d *session.Session, m *lbModel, h *session.Holding, diags *diag.Diagnostics) []finding.Finding {
 	if m.AllocationID.ValueString() == "" {
 		return nil
 	}
-	client, err := d.aws(ctx)
+	client, err := d.AWS(ctx)
 	if err != nil {
-		addError(diags, "Cannot reach AWS", err)
+		session.AddError(diags, "Cannot reach AWS", err)
 		return nil
 	}
 	spec := m.address(ctx, d, diags)
 	spec.Claim = h.Claim
 	var found awsaddress.Address
 	var drift []finding.Finding
-	if err = d.checked(ctx, client, *h); err == nil {
+	if err = d.Checked(ctx, client, *h); err == nil {
 		found, drift, err = awsaddress.Observe(ctx, client, m.AllocationID.ValueString(), spec)
 	}
 	if err == nil {
-		*h, err = d.recovered(ctx, client, *h, found.Claim)
+		*h, err = d.Recovered(ctx, client, *h, found.Claim)
 	}
 	if err == nil {
-		d.settle(ctx, client, *h, found.Unsettled)
+		d.Settle(ctx, client, *h, found.Unsettled)
 	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		drift = []finding.Finding{{Kind: finding.ReleasedAddress, Target: m.PublicIP.ValueString(), Problem: finding.Missing, Found: m.AllocationID.ValueString()}}
 		m.AllocationID, m.PublicIP = types.StringValue(""), types.StringValue("")
 	case err != nil:
-		addError(diags, "Cannot refresh the Elastic IP", err)
+		session.AddError(diags, "Cannot refresh the Elastic IP", err)
 	}
 	return finding.About("elastic-ip", drift)
 }
@@ -347,16 +350,16 @@ func leadsElsewhere(drift []finding.Finding) bool {
 }
 
 // releaseAddress releases the Elastic IP.
-func releaseAddress(ctx context.Context, d *providerData, m *lbModel, h holding, diags *diag.Diagnostics) {
+func releaseAddress(ctx context.Context, d *session.Session, m *lbModel, h session.Holding, diags *diag.Diagnostics) {
 	if m.AllocationID.ValueString() == "" {
 		return
 	}
-	client, err := d.aws(ctx)
+	client, err := d.AWS(ctx)
 	if err == nil {
 		err = awsaddress.Delete(ctx, client, m.AllocationID.ValueString(), h.Claim)
 	}
-	d.claims.gone(h.Claim)
-	if err != nil && !addKept(diags, "Elastic IP "+m.PublicIP.ValueString(), err) {
-		addError(diags, "Cannot release the Elastic IP", err)
+	d.Claims.Gone(h.Claim)
+	if err != nil && !session.AddKept(diags, "Elastic IP "+m.PublicIP.ValueString(), err) {
+		session.AddError(diags, "Cannot release the Elastic IP", err)
 	}
 }

@@ -20,13 +20,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // The virtual address of a load balancer on several machines.
 
 func standbysAttribute() schema.ListNestedAttribute {
-	a := hostsAttribute("Further machines with the same HAProxy, which take `virtual_ip` when the machine that has it fails. Default: none.", listvalidator.SizeAtMost(8))
+	a := reference.HostsAttribute("Further machines with the same HAProxy, which take `virtual_ip` when the machine that has it fails. Default: none.", listvalidator.SizeAtMost(8))
 	a.Required, a.Optional = false, true
 	return a
 }
@@ -84,17 +85,17 @@ func (m *lbModel) names(now ...types.String) types.List {
 		ip, _ := v.(iptypes.IPv4Address)
 		now = append(now, ip.StringValue)
 	}
-	return namesValue(now...)
+	return reference.NamesValue(now...)
 }
 
 // machines returns the private addresses of the load balancer's own machines by name, unknown if a name is.
 func (m *lbModel) machines(ctx context.Context, diags *diag.Diagnostics) types.Map {
-	host, known := hostRef.Read(ctx, m.Host, diags)
-	standbys, all := hostsFrom(ctx, m.Standbys, diags)
+	host, known := reference.OfHost.Read(ctx, m.Host, diags)
+	standbys, all := reference.HostsFrom(ctx, m.Standbys, diags)
 	if !known || !all && !m.Standbys.IsNull() {
 		return types.MapUnknown(types.StringType)
 	}
-	return privateIPs(append([]hostModel{host}, standbys...))
+	return reference.PrivateIPs(append([]reference.Host{host}, standbys...))
 }
 
 func routerIDSetting() setting[lbModel, loadbalancer.LoadBalancer] {
@@ -108,7 +109,7 @@ func routerIDSetting() setting[lbModel, loadbalancer.LoadBalancer] {
 }
 
 // ownAddress is the address of the endpoint on a machine that is not an EC2 instance.
-func (m *lbModel) ownAddress(h hostModel) types.String {
+func (m *lbModel) ownAddress(h reference.Host) types.String {
 	if m.VirtualIP.IsNull() {
 		return h.Address
 	}
@@ -117,9 +118,9 @@ func (m *lbModel) ownAddress(h hostModel) types.String {
 
 // checkVirtualIP checks that the machines of a load balancer can share its virtual address.
 func checkVirtualIP(ctx context.Context, plan *lbModel, s loadbalancer.LoadBalancer, diags *diag.Diagnostics) invalid.Fields {
-	host, _ := hostRef.Read(ctx, plan.Host, diags)
-	standbys, _ := hostsFrom(ctx, plan.Standbys, diags)
-	machines := append([]hostModel{host}, standbys...)
+	host, _ := reference.OfHost.Read(ctx, plan.Host, diags)
+	standbys, _ := reference.HostsFrom(ctx, plan.Standbys, diags)
+	machines := append([]reference.Host{host}, standbys...)
 	if !plan.VirtualIP.IsNull() {
 		for _, h := range machines {
 			if h.InstanceID.ValueString() != "" {
@@ -130,10 +131,10 @@ func checkVirtualIP(ctx context.Context, plan *lbModel, s loadbalancer.LoadBalan
 			}
 		}
 	}
-	if controllers, known := hostsFrom(ctx, plan.Controllers, diags); known {
+	if controllers, known := reference.HostsFrom(ctx, plan.Controllers, diags); known {
 		for _, c := range controllers {
-			s.Spec.Backends = append(s.Spec.Backends, c.node())
+			s.Spec.Backends = append(s.Spec.Backends, c.Node())
 		}
 	}
-	return s.Spec.CheckMachines(componentHosts(machines), !plan.Standbys.IsNull() && len(plan.Standbys.Elements()) > 0)
+	return s.Spec.CheckMachines(reference.ComponentHosts(machines), !plan.Standbys.IsNull() && len(plan.Standbys.Elements()) > 0)
 }

@@ -15,6 +15,9 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -25,40 +28,40 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
 	defer cancel()
-	fail := func(err error) { addError(&resp.Diagnostics, "Cannot make machine "+m.Name.ValueString(), err) }
+	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot make machine "+m.Name.ValueString(), err) }
 
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		fail(err)
 		return
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
-	h, err := r.data.newHolding(ctx, client)
+	h, err := r.Session.NewHolding(ctx, client)
 	if err == nil {
 		spec.Claim, spec.Claim.Adopt = h.Claim, m.Adopt.ValueBool()
-		spec.AuthorizedKeys, err = r.data.authorizedKeys()
+		spec.AuthorizedKeys, err = r.Session.AuthorizedKeys()
 	}
 	if err != nil {
 		fail(err)
 		return
 	}
-	spec.BootCommand = bootCommand(ctx, r.data, m, req.Config, &resp.Diagnostics)
-	spec.BootCommand = fitting(spec, r.data.rand, &resp.Diagnostics)
+	spec.BootCommand = bootCommand(ctx, r.Session, m, req.Config, &resp.Diagnostics)
+	spec.BootCommand = fitting(spec, r.Session.Rand, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	say := func(message string) { tflog.Info(ctx, message, map[string]any{"machine": m.Name.ValueString()}) }
 	say("machine: launching")
-	launch, err := awsmachine.Launch(ctx, client, spec, r.data.rand)
+	launch, err := awsmachine.Launch(ctx, client, spec, r.Session.Rand)
 	if err != nil {
 		fail(err)
 		return
 	}
 	made, err := launch.Bring(ctx, func(machine awsmachine.Machine, hostKeys []string) awsmachine.Shell {
 		say("machine: running")
-		return r.data.connect(machine, hostKeys)
+		return r.Session.Connect(machine, hostKeys)
 	})
 	if err != nil {
 		// The instance costs money from now on, so it goes into the state. The next apply replaces
@@ -69,11 +72,11 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		}
 	} else {
 		say("machine: ready")
-		r.data.claims.made(h.Claim, made.Unsettled, nil)
+		r.Session.Claims.Made(h.Claim, made.Unsettled, nil)
 	}
 	m.fill(ctx, made)
 	m.Claim = types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, routesKey, made.RouteTables, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -89,40 +92,40 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, ok := r.data.awsForRead(ctx, "Cannot refresh machine "+m.Name.ValueString(), &resp.Diagnostics)
+	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh machine "+m.Name.ValueString(), &resp.Diagnostics)
 	if !ok {
 		return
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	spec.Claim = h.Claim
 	var found awsmachine.Machine
 	var drift []finding.Finding
-	err := r.data.checked(ctx, client, h)
+	err := r.Session.Checked(ctx, client, h)
 	if err == nil {
 		found, drift, err = awsmachine.Observe(ctx, client, m.ID.ValueString(), spec)
 	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
-		r.data.gone.Store(m.ID.ValueString(), true)
+		r.Session.Gone.Store(m.ID.ValueString(), true)
 		// Terraform itself does not say why it creates something again.
 		resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" is gone", err.Error()+"\n\nThe next apply creates it again.")
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
-		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
 		return
 	}
-	lost := h.lost()
-	if h, err = r.data.recovered(ctx, client, h, found.Claim); err != nil {
-		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
+	lost := h.Lost()
+	if h, err = r.Session.Recovered(ctx, client, h, found.Claim); err != nil {
+		session.AddError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
 		return
 	}
-	r.data.settle(ctx, client, h, found.Unsettled)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	r.Session.Settle(ctx, client, h, found.Unsettled)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	// A failed update may have added routes without recording them.
 	tf.WritePrivate(ctx, resp.Private, routesKey, union(spec.RoutedTables, found.RouteTables), &resp.Diagnostics)
 	if found.HostKey == "" {
@@ -135,8 +138,8 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		tf.WritePrivate(ctx, resp.Private, growKey, grow, &resp.Diagnostics)
 	}
 	m.fill(ctx, found)
-	if found.State == running && !r.data.sshUnknown {
-		r.data.prepare(ctx, m.host().remote(r.data)) // the resources on it look at it soon
+	if found.State == reference.Running && !r.Session.SSHUnknown {
+		r.Session.Prepare(ctx, m.host().Remote(r.Session)) // the resources on it look at it soon
 	}
 	// With these values the plan knows that the instance is stopped and started, and that its public
 	// address changes.
@@ -147,7 +150,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
 	drift = append(drift, r.inspectData(ctx, m, found, spec, drift, &resp.Diagnostics)...)
-	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
+	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
 	tf.WritePrivate(ctx, resp.Private, rollKey, r.lookForImage(ctx, client, m, spec, &resp.Diagnostics), &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -162,7 +165,7 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if onlyProtection(req) {
+	if argument.OnlyProtection(req) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
@@ -170,10 +173,12 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 		grow:   tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics),
 		routes: tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics),
 	}
-	fail := func(err error) { addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err) }
-	client, err := r.data.aws(ctx)
+	fail := func(err error) {
+		session.AddError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err)
+	}
+	client, err := r.Session.AWS(ctx)
 	if err == nil {
-		private.holding, err = r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
+		private.holding, err = r.Session.ForUpdate(ctx, client, session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
 	}
 	if err != nil {
 		fail(err)
@@ -185,10 +190,10 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 		fail(err)
 		return
 	}
-	ctx, cancel := patiently(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
 	defer cancel()
 	private, err = r.converge(ctx, client, &m, state, restart, private, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, private.holding, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, private.holding, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, growKey, private.grow, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, routesKey, private.routes, &resp.Diagnostics)
 	m.warnOfRestart(restart, &resp.Diagnostics)
@@ -218,14 +223,14 @@ type machinePrivate struct {
 	grow   bool     // the root file system must still grow to its volume's size
 	routes []string // route tables that have the route to the machine's pods
 
-	holding holding
+	holding session.Holding
 }
 
 // converge changes the machine to what is planned and returns the new private state.
 func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, restart *maintenance.Restart, private machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
 	spec := m.spec(ctx, diags)
 	spec.Claim = private.holding.Claim
-	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
+	spec.RemoveTags = argument.RemovedKeys(state.TagsAll, m.TagsAll)
 	if state.ImagePolicy.ValueString() == imageRolls {
 		spec.RemoveTags = append(spec.RemoveTags, infraaws.TagRoll)
 	}
@@ -251,7 +256,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		return private, nil
 	}
 	if restart.Suspended() || state.restarts(*m) {
-		if err := waitBehind(ctx, r.data, client, made, state.pausedNetwork().ValueBool()); err != nil {
+		if err := waitBehind(ctx, r.Session, client, made, state.pausedNetwork().ValueBool()); err != nil {
 			return private, err
 		}
 		if err := restart.Resume(ctx, r.sight(client, *m, made)); err != nil {
@@ -259,12 +264,12 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		}
 	}
 	if restart.Suspended() || state.restarts(*m) || state.usesDataOtherwise(*m) {
-		if err := awsmachine.UseDataVolume(ctx, client, made, spec, r.data.connect); err != nil {
+		if err := awsmachine.UseDataVolume(ctx, client, made, spec, r.Session.Connect); err != nil {
 			return private, err
 		}
 	}
 	if private.grow {
-		if err := awsmachine.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
+		if err := awsmachine.GrowRoot(ctx, made, spec.RootVolumeGiB, r.Session.Connect); err != nil {
 			return private, err
 		}
 	}
@@ -277,7 +282,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m machineModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	spec.Claim = h.Claim
@@ -285,19 +290,19 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if !mayDelete(ctx, "machine "+m.Name.ValueString(), req.State, &resp.Diagnostics) {
+	if !argument.MayDelete(ctx, "machine "+m.Name.ValueString(), req.State, &resp.Diagnostics) {
 		return
 	}
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err == nil {
-		err = r.data.checked(ctx, client, h)
+		err = r.Session.Checked(ctx, client, h)
 	}
 	if err == nil {
 		err = awsmachine.CheckClaim(ctx, client, m.ID.ValueString(), spec)
 	}
 	var left *maintenance.Departure
 	if err == nil {
-		ctx = patient(ctx, m.Timeouts.Delete, machineDeadlines.Delete)
+		ctx = argument.Patient(ctx, m.Timeouts.Delete, machineDeadlines.Delete)
 		left, err = r.depart(ctx, client, m, next, &resp.Diagnostics)
 		defer left.Done()
 	}
@@ -309,16 +314,16 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 			m.stays(ctx, left, next, &resp.Diagnostics)
 		}
 	}
-	r.data.claims.gone(h.Claim)
-	if err != nil && !addKept(&resp.Diagnostics, "Machine "+m.Name.ValueString(), err) {
-		addError(&resp.Diagnostics, "Cannot delete machine "+m.Name.ValueString(), err)
+	r.Session.Claims.Gone(h.Claim)
+	if err != nil && !session.AddKept(&resp.Diagnostics, "Machine "+m.Name.ValueString(), err) {
+		session.AddError(&resp.Diagnostics, "Cannot delete machine "+m.Name.ValueString(), err)
 	}
 }
 
 func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) awsmachine.Spec {
-	network, _ := networkRef.Read(ctx, m.Network, diags)
+	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
 	var subnets []string
-	for _, s := range network.subnets(ctx, diags) {
+	for _, s := range network.KnownSubnets(ctx, diags) {
 		subnets = append(subnets, s.ID.ValueString())
 	}
 	return awsmachine.Spec{
@@ -367,7 +372,7 @@ func (m *machineModel) fill(ctx context.Context, found awsmachine.Machine) {
 	}
 	// A stopped machine has no public address. The attribute keeps the last one until a start
 	// assigns another, so that nothing that depends on it seems to change meanwhile.
-	if found.State == running || m.PublicIP.IsUnknown() {
+	if found.State == reference.Running || m.PublicIP.IsUnknown() {
 		m.PublicIP = tf.OptionalAddr(found.PublicIP)
 	}
 	// If someone enlarged the volume, the new size is shown; a smaller one is drift.
@@ -376,5 +381,5 @@ func (m *machineModel) fill(ctx context.Context, found awsmachine.Machine) {
 	root.fill(found.RootVolume)
 	m.RootVolumeIOPS, m.RootThroughput = root.IOPS, root.Throughput
 	m.Drift = tf.NoDrift()
-	m.Host = hostRef.Value(ctx, m.host())
+	m.Host = reference.OfHost.Value(ctx, m.host())
 }

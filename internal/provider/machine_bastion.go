@@ -11,6 +11,8 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // A bastion that is a machine of the cluster stops last and starts first: the others are reached
@@ -18,12 +20,12 @@ import (
 
 // bastionAmong returns which of the machines in a VPC is the provider's bastion. It has the pinned
 // host key; its address may have changed while it was stopped.
-func bastionAmong(d *providerData, machines []awsmachine.Machine, vpc string) (awsmachine.Machine, bool) {
-	if d.ssh.bastion == nil {
+func bastionAmong(d *session.Session, machines []awsmachine.Machine, vpc string) (awsmachine.Machine, bool) {
+	if d.SSH.Bastion == nil {
 		return awsmachine.Machine{}, false
 	}
 	i := slices.IndexFunc(machines, func(m awsmachine.Machine) bool {
-		return m.VPCID == vpc && m.HostKey != "" && slices.ContainsFunc(d.ssh.bastion.HostKeys, func(pinned string) bool {
+		return m.VPCID == vpc && m.HostKey != "" && slices.ContainsFunc(d.SSH.Bastion.HostKeys, func(pinned string) bool {
 			return bareKey(pinned) == bareKey(m.HostKey)
 		})
 	})
@@ -41,7 +43,7 @@ func bareKey(authorized string) string {
 
 // stopBehind stops all other machines of a paused cluster before the bastion stops. Terraform may
 // stop it first, and would have to wait for the others for no known time.
-func stopBehind(ctx context.Context, d *providerData, client *infraaws.Client, now awsmachine.Machine) error {
+func stopBehind(ctx context.Context, d *session.Session, client *infraaws.Client, now awsmachine.Machine) error {
 	if _, ok := bastionAmong(d, []awsmachine.Machine{now}, now.VPCID); !ok {
 		return nil
 	}
@@ -51,7 +53,7 @@ func stopBehind(ctx context.Context, d *providerData, client *infraaws.Client, n
 	}
 	var ids []string
 	for _, m := range found {
-		if m.VPCID == now.VPCID && m.ID != now.ID && m.State != stopped && m.State != "stopping" {
+		if m.VPCID == now.VPCID && m.ID != now.ID && m.State != reference.Stopped && m.State != "stopping" {
 			ids = append(ids, m.ID)
 		}
 	}
@@ -64,17 +66,17 @@ func stopBehind(ctx context.Context, d *providerData, client *infraaws.Client, n
 // waitBehind waits until a machine that was started answers. It starts the bastion of a cluster that was
 // paused before. If the bastion has another address since then, nothing may be reached until that is
 // configured.
-func waitBehind(ctx context.Context, d *providerData, client *infraaws.Client, made awsmachine.Machine, paused bool) error {
+func waitBehind(ctx context.Context, d *session.Session, client *infraaws.Client, made awsmachine.Machine, paused bool) error {
 	moved, err := startBastion(ctx, d, client, made, paused)
 	if err != nil {
 		return err
 	}
 	if moved == nil {
-		return awsmachine.AwaitSSH(ctx, client, made, d.connect)
+		return awsmachine.AwaitSSH(ctx, client, made, d.Connect)
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, movedBudget, fmt.Errorf("no answer within %s", movedBudget))
 	defer cancel()
-	if err := awsmachine.AwaitSSH(limited, client, made, d.connect); err != nil {
+	if err := awsmachine.AwaitSSH(limited, client, made, d.Connect); err != nil {
 		return fmt.Errorf("%w\n%w", moved, err)
 	}
 	return nil
@@ -85,8 +87,8 @@ const movedBudget = 3 * time.Minute
 
 // startBastion starts the bastion. moved says that its address is not the configured one. That may be well:
 // an address may lead to it that it does not have itself.
-func startBastion(ctx context.Context, d *providerData, client *infraaws.Client, made awsmachine.Machine, paused bool) (moved, err error) {
-	if d.ssh.bastion == nil {
+func startBastion(ctx context.Context, d *session.Session, client *infraaws.Client, made awsmachine.Machine, paused bool) (moved, err error) {
+	if d.SSH.Bastion == nil {
 		return nil, nil
 	}
 	found, err := awsmachine.FindAll(ctx, client, made.Cluster)
@@ -106,7 +108,7 @@ func startBastion(ctx context.Context, d *providerData, client *infraaws.Client,
 	case b.State == "stopped" || b.State == "stopping":
 		return nil, bastionOff("wait for "+made.Name, b, "its machines are reached through it")
 	}
-	at, err := netip.ParseAddr(d.ssh.bastion.Address)
+	at, err := netip.ParseAddr(d.SSH.Bastion.Address)
 	if err != nil || at == b.PublicIP || at == b.PrivateIP || !b.Address().IsValid() {
 		return nil, nil //nolint:nilerr // a name
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // TestPausedBastion: a bastion that is a machine of the cluster stops last and starts first, in
@@ -53,7 +54,7 @@ func TestPausedBastion(t *testing.T) {
 	behind := func(address string) {
 		c.dead = func(h remote.Host) bool { return released && h.Bastion != nil }
 		c.reached = func(h remote.Host) {
-			if h.Bastion != nil && state(0) != running {
+			if h.Bastion != nil && state(0) != reference.Running {
 				t.Errorf("%s is looked for while the bastion is %s", h.Name, state(0))
 			}
 		}
@@ -71,7 +72,7 @@ func TestPausedBastion(t *testing.T) {
 	var asked atomic.Int32
 	idle := *c.duty
 	*c.duty = func(ctx context.Context, to fleet.Target) (*maintenance.Duty, error) {
-		if asked.Add(1); state(0) != running {
+		if asked.Add(1); state(0) != reference.Running {
 			t.Errorf("%s is asked while the bastion is %s", to.Name(), state(0))
 		}
 		return idle(ctx, to)
@@ -83,10 +84,10 @@ func TestPausedBastion(t *testing.T) {
 	c.stop(t, machines[0])
 	said := machines[1].carryOut(machines[1].plan(configs()[1])).failure()
 	mention(t, said, "refusing to pause the cluster: lb-0 is the bastion of the cluster, and its instance "+lb+" is stopped; start that instance and apply again")
-	if asked.Load() > 0 || state(1) != running {
+	if asked.Load() > 0 || state(1) != reference.Running {
 		t.Errorf("asked %d, worker-0 is %s", asked.Load(), state(1))
 	}
-	if _, err := awsmachine.Start(t.Context(), c.client, awsmachine.Machine{ID: lb, State: stopped}); err != nil {
+	if _, err := awsmachine.Start(t.Context(), c.client, awsmachine.Machine{ID: lb, State: reference.Stopped}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -94,7 +95,7 @@ func TestPausedBastion(t *testing.T) {
 	behind(*elastic.PublicIp)
 	machines[0].must(configs()[0])
 	for n := range machines {
-		if s := state(n); n > 0 && s != stopped && s != "stopping" || n == 0 && s != stopped {
+		if s := state(n); n > 0 && s != reference.Stopped && s != "stopping" || n == 0 && s != reference.Stopped {
 			t.Errorf("machine %d is %s", n, s)
 		}
 	}
@@ -155,7 +156,7 @@ func TestPausedWithoutBastion(t *testing.T) {
 	}
 	network.must(with(networkConfig(), values{"paused": true}))
 	mention(t, lb.carryOut(lb.plan(config())).failure(), "refusing to pause the cluster", "lb-0 has a provider configuration without ssh.bastion", "as text, and apply again")
-	if lb.get("instance_state") != running {
+	if lb.get("instance_state") != reference.Running {
 		t.Errorf("lb-0 is %v", lb.get("instance_state"))
 	}
 }

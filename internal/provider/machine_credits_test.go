@@ -9,6 +9,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // hasCredits fails the test unless the machine has the credit option.
@@ -109,7 +111,7 @@ func TestCPUCredits(t *testing.T) {
 	}
 	apply(config("standard"), "standard")
 
-	off := func(option string) values { return with(config(option), values{"power_state": stopped}) }
+	off := func(option string) values { return with(config(option), values{"power_state": reference.Stopped}) }
 	worker.must(off("standard"))
 	worker.must(off("unlimited"))
 	worker.settled(off("unlimited"))

@@ -16,6 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -89,12 +90,12 @@ func (m machineModel) usesDataOtherwise(plan machineModel) bool {
 // that cannot be asked is a warning.
 func (r *machineResource) inspectData(ctx context.Context, m machineModel, found awsmachine.Machine, spec awsmachine.Spec, known []finding.Finding, diags *diag.Diagnostics) []finding.Finding {
 	away := slices.ContainsFunc(known, func(f finding.Finding) bool { return f.Kind == finding.DataVolume && f.Problem != finding.Ephemeral })
-	if spec.DataVolume == nil || found.State != running || m.stops() || away {
+	if spec.DataVolume == nil || found.State != reference.Running || m.stops() || away {
 		return nil
 	}
-	differs, err := awsmachine.InspectDataVolume(ctx, found, spec, r.data.connect)
+	differs, err := awsmachine.InspectDataVolume(ctx, found, spec, r.Session.Connect)
 	if err != nil {
-		if r.data.firstWarning(m.Name.ValueString()) {
+		if r.Session.FirstWarning(m.Name.ValueString()) {
 			diags.AddWarning("How machine "+m.Name.ValueString()+" uses its data volume is not known", remote.Redact(err.Error()))
 		}
 		return nil

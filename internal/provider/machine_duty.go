@@ -12,6 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -30,56 +31,37 @@ func (r *machineResource) maintained(client *infraaws.Client, m machineModel) ma
 // looked up by their tags.
 func (r *machineResource) sight(client *infraaws.Client, m machineModel, now awsmachine.Machine) maintenance.Sight {
 	h := m.host()
-	h.PowerState = types.StringValue(running)
+	h.PowerState = types.StringValue(reference.Running)
 	h.PublicIP, h.PrivateIP = tf.OptionalAddr(now.PublicIP), tf.OptionalAddr(now.PrivateIP)
 	h.Address = tf.OptionalAddr(now.Address()).StringValue
-	s := maintenance.Sight{At: fleet.Target{Host: h.remote(r.data), Node: h.node()}}
+	s := maintenance.Sight{At: fleet.Target{Host: h.Remote(r.Session), Node: h.Node()}}
 	switch now.State {
-	case running:
+	case reference.Running:
 		s.Power = maintenance.Running
 	case "pending":
 		s.Power = maintenance.Starting
 	}
 	s.Find = func(ctx context.Context) (*maintenance.Duty, error) {
-		if err := awsmachine.AwaitBoot(ctx, client, now, r.data.connect); err != nil {
+		if err := awsmachine.AwaitBoot(ctx, client, now, r.Session.Connect); err != nil {
 			return nil, err
 		}
-		duty, err := r.data.duty(ctx, s.At)
+		duty, err := r.Session.Duty(ctx, s.At)
 		if err != nil {
 			return nil, err
 		}
 		duty.SetControllers(func(ctx context.Context) ([]fleet.Target, error) {
-			return runningMachines(ctx, r.data, now.Cluster, infraaws.RoleController, infraaws.RoleEtcd)
+			return reference.RunningMachines(ctx, r.Session, now.Cluster, infraaws.RoleController, infraaws.RoleEtcd)
 		})
 		return duty, nil
 	}
 	return s
 }
 
-// runningMachines returns the running machines of a cluster with one of the roles, which it finds by their
-// tags.
-func runningMachines(ctx context.Context, d *providerData, cluster string, roles ...infraaws.Role) ([]fleet.Target, error) {
-	client, err := d.aws(ctx)
-	if err != nil {
-		return nil, err
-	}
-	machines, err := awsmachine.FindRunning(ctx, client, cluster, roles...)
-	if err != nil {
-		return nil, err
-	}
-	var out []fleet.Target
-	for _, m := range machines {
-		host := hostOfMachine(m)
-		out = append(out, fleet.Target{Host: host.remote(d), Node: host.node()})
-	}
-	return out, nil
-}
-
 // depart lets the machine leave its cluster before it is terminated, and warns of what did not succeed. The
 // departure is never nil.
 func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m machineModel, next maintenance.Succession, diags *diag.Diagnostics) (*maintenance.Departure, error) {
 	name, role := m.Name.ValueString(), infraaws.Role(m.Role.ValueString())
-	left, err := maintenance.Depart(ctx, r.data.clusters.Turns(m.spec(ctx, diags).Cluster), maintenance.Departing{
+	left, err := maintenance.Depart(ctx, r.Session.Clusters.Turns(m.spec(ctx, diags).Cluster), maintenance.Departing{
 		Machine:   r.maintained(client, m),
 		PrivateIP: m.PrivateIP.ValueString(),
 		Next:      next,
@@ -90,7 +72,7 @@ func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m
 			return tf.WithTimeout(ctx, m.Timeouts.Delete, machineDeadlines.Delete, diags)
 		},
 	})
-	if left.Unseen != nil && r.data.firstWarning(name) {
+	if left.Unseen != nil && r.Session.FirstWarning(name) {
 		then := "The cluster's other resources remove what is left of it when they are applied."
 		if next == maintenance.WithItsData {
 			then = "k8s_etcd_cluster starts its member again with the data that the new machine gets."
@@ -125,8 +107,8 @@ func (m machineModel) stays(ctx context.Context, left *maintenance.Departure, ne
 
 // begin waits for the machine's turn if the change stops it. Time limits do not run yet.
 func (r *machineResource) begin(ctx context.Context, client *infraaws.Client, m, state machineModel, diags *diag.Diagnostics) (*maintenance.Restart, error) {
-	return maintenance.Begin(ctx, r.data.clusters.Turns(m.spec(ctx, diags).Cluster), r.maintained(client, m), maintenance.Change{
-		Runs:    state.InstanceState.ValueString() == running,
+	return maintenance.Begin(ctx, r.Session.Clusters.Turns(m.spec(ctx, diags).Cluster), r.maintained(client, m), maintenance.Change{
+		Runs:    state.InstanceState.ValueString() == reference.Running,
 		Stops:   m.stops(),
 		Restart: state.reshapes(m),
 		Pauses:  m.pausedNetwork().ValueBool(),
@@ -139,10 +121,10 @@ func (r *machineResource) stop(ctx context.Context, client *infraaws.Client, res
 	if !m.pausedNetwork().ValueBool() {
 		return restart.Stop(ctx, r.sight(client, m, now))
 	}
-	if err := r.pauseCluster(ctx, client, r.data.clusters.Turns(m.spec(ctx, diags).Cluster), now); err != nil {
+	if err := r.pauseCluster(ctx, client, r.Session.Clusters.Turns(m.spec(ctx, diags).Cluster), now); err != nil {
 		return err
 	}
-	return stopBehind(ctx, r.data, client, now)
+	return stopBehind(ctx, r.Session, client, now)
 }
 
 // warnOfRestart adds a warning for everything that could not be done during the restart.

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,3 +63,5 @@ func amiReference() validator.String {
 		return fmt.Errorf("%q is neither an AMI id, such as ami-0123456789abcdef0, nor resolve:ssm:/some/parameter", s)
 	})
 }
+
+var amiID = regexp.MustCompile(`^ami-[0-9a-f]{8,17}$`)

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // placementGroup makes a placement group of somebody else.
@@ -89,7 +90,7 @@ func TestPlacementGroup(t *testing.T) {
 	worker.settled(config("one"))
 
 	// A stopped machine changes its group, and stays stopped.
-	off := func(group any) values { return with(config(group), values{"power_state": stopped}) }
+	off := func(group any) values { return with(config(group), values{"power_state": reference.Stopped}) }
 	worker.must(off("one"))
 	worker.must(off(nil))
 	worker.settled(off(nil))

@@ -14,14 +14,19 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	defer func() { plannedEnd(ctx, objectName(ctx, "machine", "name", req.State, resp.Plan), req, resp) }()
+	defer func() {
+		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "machine", "name", req.State, resp.Plan), req, resp)
+	}()
 	markReplacement(ctx, req, resp)
-	if req.Plan.Raw.IsNull() || r.data == nil {
+	if req.Plan.Raw.IsNull() || r.Session == nil {
 		return
 	}
 	var config, plan machineModel
@@ -34,9 +39,9 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
+	network, _ := reference.OfNetwork.Read(ctx, plan.Network, &resp.Diagnostics)
 	plan.check(ctx, req.Plan, config, network, &resp.Diagnostics)
-	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
+	plan.TagsAll = r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
 	plan.planPower(config, network, &resp.Diagnostics)
 	plan.checkSpot(ctx, req.State.Raw.IsNull(), &resp.Diagnostics)
 	plan.planRootVolume(ctx, req.Plan, config, state, &resp.Diagnostics)
@@ -86,14 +91,14 @@ func (m *machineModel) planRootVolume(ctx context.Context, p tfsdk.Plan, config,
 	root := m.rootPerformance()
 	errs := root.plan("root_volume_", config.rootPerformance(), state.rootPerformance())
 	m.RootVolumeIOPS, m.RootThroughput = root.IOPS, root.Throughput
-	addFieldErrors(ctx, p, errs, diags)
+	session.AddFieldErrors(ctx, p, errs, diags)
 }
 
-// checkImported refuses an imported machine of another cluster, which would be terminated. A
+// CheckImported refuses an imported machine of another cluster, which would be terminated. A
 // machine that was made here is replaced when its cluster gets another name.
-func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state machineModel, network networkRefModel, diags *diag.Diagnostics) {
-	old, ok := networkRef.Read(ctx, state.Network, diags)
-	if req.Private == nil || !ok || network.Cluster.IsUnknown() || network.Cluster.Equal(old.Cluster) || !readHolding(ctx, req.Private, state.Claim, diags).Imported {
+func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state machineModel, network reference.Network, diags *diag.Diagnostics) {
+	old, ok := reference.OfNetwork.Read(ctx, state.Network, diags)
+	if req.Private == nil || !ok || network.Cluster.IsUnknown() || network.Cluster.Equal(old.Cluster) || !session.ReadHolding(ctx, req.Private, state.Claim, diags).Imported {
 		return
 	}
 	diags.AddAttributeError(path.Root("network"), "Imported machine of another cluster",
@@ -105,11 +110,11 @@ func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state ma
 // planNew plans a machine that does not exist yet.
 func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel, diags *diag.Diagnostics) {
 	plan.refuseNew(ctx, diags)
-	r.data.checkAgentKey(diags)
-	checkUserData(r.data, *plan, diags)
+	r.Session.CheckAgentKey(diags)
+	checkUserData(r.Session, *plan, diags)
 	if config.User.IsNull() {
-		plan.User = types.StringValue(r.data.ssh.user)
-		if r.data.sshUnknown {
+		plan.User = types.StringValue(r.Session.SSH.User)
+		if r.Session.SSHUnknown {
 			plan.User = types.StringUnknown()
 		}
 	}
@@ -117,7 +122,7 @@ func (r *machineResource) planNew(ctx context.Context, config machineModel, plan
 	if !plan.AssociatePublicIP.IsUnknown() && !plan.AssociatePublicIP.ValueBool() {
 		plan.PublicIP = iptypes.NewIPv4AddressNull()
 	}
-	plan.Host = hostRef.Value(ctx, plan.host())
+	plan.Host = reference.OfHost.Value(ctx, plan.host())
 }
 
 // planUpdate plans an update in place.
@@ -138,13 +143,13 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 	if state.restarts(*m) && m.AssociatePublicIP.ValueBool() {
 		m.PublicIP = iptypes.NewIPv4AddressUnknown()
 	}
-	m.Host = hostRef.Value(ctx, m.host())
+	m.Host = reference.OfHost.Value(ctx, m.host())
 }
 
 // restarts reports whether an update from this state to the plan starts the instance. public_ip does
 // not tell: a machine without a public address has none before and after.
 func (m machineModel) restarts(plan machineModel) bool {
-	return !plan.stops() && (m.InstanceState.ValueString() != running || m.reshapes(plan))
+	return !plan.stops() && (m.InstanceState.ValueString() != reference.Running || m.reshapes(plan))
 }
 
 // reshapes reports whether an update to the plan changes something for which the instance has to be stopped.
@@ -153,12 +158,12 @@ func (m machineModel) reshapes(plan machineModel) bool {
 }
 
 // host returns the machine as other resources see it. Attributes may be unknown.
-func (m machineModel) host() hostModel {
+func (m machineModel) host() reference.Host {
 	power := m.PowerState
 	if m.pausedNetwork().ValueBool() {
-		power = types.StringValue(paused)
+		power = types.StringValue(reference.Paused)
 	}
-	h := hostModel{
+	h := reference.Host{
 		PowerState: power,
 		Name:       m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
 		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone, Spot: m.spotHost(),
@@ -179,7 +184,7 @@ func (m machineModel) architecture() types.String {
 }
 
 // check adds errors for invalid values.
-func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineModel, network networkRefModel, diags *diag.Diagnostics) {
+func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineModel, network reference.Network, diags *diag.Diagnostics) {
 	vpc, pods := tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
 	errs := m.checkSubnet(ctx, config, network, diags)
 	if v := m.dataVolume(ctx, diags); v != nil {
@@ -193,7 +198,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 	errs = append(errs, awsmachine.CheckPlacementGroup(m.PlacementGroup.ValueString())...)
 	errs = append(errs, awsmachine.CheckUserData(m.UserData.ValueString())...)
 	errs = append(errs, awsmachine.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
-	addFieldErrors(ctx, p, append(errs, awsnetwork.CheckPodCIDR(pods, vpc)...), diags)
+	session.AddFieldErrors(ctx, p, append(errs, awsnetwork.CheckPodCIDR(pods, vpc)...), diags)
 	if m.PodCIDR.IsNull() {
 		return
 	}
@@ -210,8 +215,8 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 }
 
 // movedNetwork reports whether the machine's VPC or subnet is replaced.
-func movedNetwork(ctx context.Context, before types.Object, now networkRefModel, was subnetModel, diags *diag.Diagnostics) bool {
-	old, ok := networkRef.Read(ctx, before, diags)
+func movedNetwork(ctx context.Context, before types.Object, now reference.Network, was reference.Subnet, diags *diag.Diagnostics) bool {
+	old, ok := reference.OfNetwork.Read(ctx, before, diags)
 	if !ok {
 		return false
 	}
@@ -221,7 +226,7 @@ func movedNetwork(ctx context.Context, before types.Object, now networkRefModel,
 	if !tf.AllKnown(now.Subnets) {
 		return false // not known yet which subnets there will be; the apply finds out
 	}
-	for _, s := range now.subnets(ctx, diags) {
+	for _, s := range now.KnownSubnets(ctx, diags) {
 		if s.ID.Equal(was.ID) {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // The power state of machines: k8s_machine.power_state, and paused of k8s_network.
@@ -24,22 +25,22 @@ func (m machineModel) pausedNetwork() types.Bool {
 }
 
 // stops reports whether the machine is to be stopped.
-func (m machineModel) stops() bool { return m.PowerState.ValueString() == stopped }
+func (m machineModel) stops() bool { return m.PowerState.ValueString() == reference.Stopped }
 
 // planPower plans the power state and the state of the instance that follows from it.
-func (m *machineModel) planPower(config machineModel, network networkRefModel, diags *diag.Diagnostics) {
+func (m *machineModel) planPower(config machineModel, network reference.Network, diags *diag.Diagnostics) {
 	switch {
 	case !config.PowerState.IsNull():
 		m.PowerState = config.PowerState
 	case m.Network.IsUnknown() || network.Paused.IsUnknown():
 		m.PowerState = types.StringUnknown()
 	case network.Paused.ValueBool():
-		m.PowerState = types.StringValue(stopped)
+		m.PowerState = types.StringValue(reference.Stopped)
 	default:
-		m.PowerState = types.StringValue(running)
+		m.PowerState = types.StringValue(reference.Running)
 	}
 	m.InstanceState = m.PowerState
-	if network.Paused.ValueBool() && m.PowerState.ValueString() == running {
+	if network.Paused.ValueBool() && m.PowerState.ValueString() == reference.Running {
 		diags.AddAttributeError(path.Root("power_state"), "The cluster is paused",
 			fmt.Sprintf("k8s_network has paused = true, which stops every machine of the cluster, so %s cannot run: remove power_state, or set paused to false.", m.Name.ValueString()))
 	}
@@ -69,24 +70,24 @@ func (r *machineResource) pauseCluster(ctx context.Context, client *infraaws.Cli
 		var targets []fleet.Target
 		private := false // some have no public address
 		for _, m := range found {
-			if m.VPCID == now.VPCID && m.State == running && m.Role != infraaws.RoleLoadBalancer { // it has nothing to end
-				host := hostOfMachine(m)
-				targets = append(targets, fleet.Target{Host: host.remote(r.data), Node: host.node()})
+			if m.VPCID == now.VPCID && m.State == reference.Running && m.Role != infraaws.RoleLoadBalancer { // it has nothing to end
+				host := reference.HostOf(m)
+				targets = append(targets, fleet.Target{Host: host.Remote(r.Session), Node: host.Node()})
 				machines[m.Name] = m
 				private = private || !m.PublicIP.IsValid()
 			}
 		}
-		if b, ok := bastionAmong(r.data, found, now.VPCID); ok && b.State != running && len(targets) > 0 {
+		if b, ok := bastionAmong(r.Session, found, now.VPCID); ok && b.State != reference.Running && len(targets) > 0 {
 			return bastionOff("pause the cluster", b, "the pause stops it last, as its other machines are reached through it")
 		}
 		err = maintenance.Pause(ctx, targets, func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
-			if err := awsmachine.AwaitBoot(ctx, client, machines[t.Name()], r.data.connect); err != nil {
+			if err := awsmachine.AwaitBoot(ctx, client, machines[t.Name()], r.Session.Connect); err != nil {
 				return nil, err
 			}
-			return r.data.duty(ctx, t)
+			return r.Session.Duty(ctx, t)
 		})
 		var unknown *fleet.GuardError
-		if errors.As(err, &unknown) && private && r.data.ssh.bastion == nil && !r.data.ssh.tunnels {
+		if errors.As(err, &unknown) && private && r.Session.SSH.Bastion == nil && !r.Session.SSH.Tunnels {
 			err = fmt.Errorf("%w\n%s has a provider configuration without ssh.bastion. If the others are reached through it, give it theirs, with the bastion's address and host key as text, and apply again", err, now.Name)
 		}
 		return err

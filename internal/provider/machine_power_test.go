@@ -14,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // of returns the calls of this action.
@@ -38,7 +39,7 @@ func TestPowerState(t *testing.T) {
 	worker.must(config)
 	id, _ := worker.get("id").(string)
 	before, _ := worker.get("host").(values)
-	off := with(config, values{"power_state": stopped})
+	off := with(config, values{"power_state": reference.Stopped})
 
 	idle := *c.duty
 	var asked int
@@ -48,7 +49,7 @@ func TestPowerState(t *testing.T) {
 		}
 		return idle(ctx, to)
 	}
-	if said := worker.carryOut(worker.plan(off)).failure(); !strings.Contains(said, "not stopped, since what runs on it is not known") || worker.get("power_state") != running {
+	if said := worker.carryOut(worker.plan(off)).failure(); !strings.Contains(said, "not stopped, since what runs on it is not known") || worker.get("power_state") != reference.Running {
 		t.Fatalf("a machine that does not answer: %q, %v", said, worker.get("power_state"))
 	}
 	worker.must(off)
@@ -56,7 +57,7 @@ func TestPowerState(t *testing.T) {
 		t.Errorf("asked %d times, stopped %d times", asked, of(c.calls(), "StopInstances"))
 	}
 	host, _ := worker.get("host").(values)
-	if worker.get("instance_state") != stopped || host["power_state"] != stopped || host["host_key"] != before["host_key"] || host["private_ip"] != before["private_ip"] || host["address"] != before["address"] {
+	if worker.get("instance_state") != reference.Stopped || host["power_state"] != reference.Stopped || host["host_key"] != before["host_key"] || host["private_ip"] != before["private_ip"] || host["address"] != before["address"] {
 		t.Errorf("it is %v, its host %v, before %v", worker.get("instance_state"), host, before)
 	}
 	worker.settled(off)
@@ -65,21 +66,21 @@ func TestPowerState(t *testing.T) {
 		t.Errorf("a larger volume: %q", said)
 	}
 	worker.must(with(off, values{"instance_type": "t3.large"}))
-	if worker.get("instance_state") != stopped || worker.get("instance_type") != "t3.large" {
+	if worker.get("instance_state") != reference.Stopped || worker.get("instance_type") != "t3.large" {
 		t.Errorf("another type: %v, %v", worker.get("instance_state"), worker.get("instance_type"))
 	}
 	off["instance_type"], config["instance_type"] = "t3.large", "t3.large"
 
 	answer[*ec2.StartInstancesOutput](t)(c.client.EC2.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: []string{id}}))
 	worker.refresh()
-	if drift, _ := worker.get("drift").(values); !strings.Contains(drift["worker-0"].(string), "wanted stopped") || worker.get("instance_state") == stopped { //nolint:forcetypeassert // a string or a panic
+	if drift, _ := worker.get("drift").(values); !strings.Contains(drift["worker-0"].(string), "wanted stopped") || worker.get("instance_state") == reference.Stopped { //nolint:forcetypeassert // a string or a panic
 		t.Errorf("started by somebody else: %v, %v", drift, worker.get("instance_state"))
 	}
 	worker.must(off)
 	worker.settled(off)
 
 	on := worker.plan(config)
-	if planned, _ := plain(on.planned).(values); planned["public_ip"] != unknown || planned["instance_state"] != running {
+	if planned, _ := plain(on.planned).(values); planned["public_ip"] != unknown || planned["instance_state"] != reference.Running {
 		t.Errorf("the start is planned as %v, %v", planned["public_ip"], planned["instance_state"])
 	}
 	c.fatal(worker.apply(on))
@@ -101,7 +102,7 @@ func TestStartInterrupted(t *testing.T) {
 	network.must(networkConfig())
 	config := workerConfig(network)
 	worker.must(config)
-	worker.must(with(config, values{"power_state": stopped}))
+	worker.must(with(config, values{"power_state": reference.Stopped}))
 	id, _ := worker.get("id").(string)
 	c.account.Fault(fault.Fault{Kind: fault.SlowStart, Seconds: 2})
 	answer[*ec2.StartInstancesOutput](t)(c.client.EC2.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: []string{id}}))
@@ -110,7 +111,7 @@ func TestStartInterrupted(t *testing.T) {
 		t.Fatalf("it is %v", state)
 	}
 	worker.must(config)
-	if state := worker.get("instance_state"); state != running {
+	if state := worker.get("instance_state"); state != reference.Running {
 		t.Errorf("it is %v", state)
 	}
 	worker.settled(config)
@@ -177,7 +178,7 @@ func TestPausedNetwork(t *testing.T) {
 	calls := len(c.calls())
 	for n, m := range machines {
 		m.settled(now[n])
-		if host, _ := m.get("host").(values); m.get("power_state") != stopped || host["power_state"] != paused {
+		if host, _ := m.get("host").(values); m.get("power_state") != reference.Stopped || host["power_state"] != reference.Paused {
 			t.Errorf("%v is %v, its host %v", m.get("name"), m.get("power_state"), host["power_state"])
 		}
 	}
@@ -187,8 +188,8 @@ func TestPausedNetwork(t *testing.T) {
 		}
 	}
 	for want, config := range map[string]values{
-		"so worker-0 cannot run: remove power_state": with(now[2], values{"power_state": running}),
-		"": with(now[2], values{"power_state": stopped}),
+		"so worker-0 cannot run: remove power_state": with(now[2], values{"power_state": reference.Running}),
+		"": with(now[2], values{"power_state": reference.Stopped}),
 	} {
 		if said := machines[2].plan(config).failure(); (said == "") != (want == "") || !strings.Contains(said, want) {
 			t.Errorf("power_state %v: %q", config["power_state"], said)
@@ -208,7 +209,7 @@ func TestPausedNetwork(t *testing.T) {
 	wait.Wait()
 	for n, m := range machines {
 		m.settled(now[n])
-		if host, _ := m.get("host").(values); m.get("instance_state") != running || host["power_state"] != running {
+		if host, _ := m.get("host").(values); m.get("instance_state") != reference.Running || host["power_state"] != reference.Running {
 			t.Errorf("%v is %v, its host %v", m.get("name"), m.get("instance_state"), host["power_state"])
 		}
 	}

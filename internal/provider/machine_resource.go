@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -29,6 +30,9 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -38,7 +42,7 @@ var (
 	_ resource.ResourceWithImportState = (*machineResource)(nil)
 )
 
-var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: readTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout, Waits: true}
+var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: argument.ReadTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout, Waits: true}
 
 // maxFurtherGroups is one less than the highest quota of groups for an interface.
 // https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
@@ -46,9 +50,9 @@ const maxFurtherGroups = 15
 
 var groupID = regexp.MustCompile(`^sg-[0-9a-f]+$`)
 
-type machineResource struct{ base }
+type machineResource struct{ session.Base }
 
-func newMachineResource() resource.Resource { return &machineResource{} }
+func NewMachine() resource.Resource { return &machineResource{} }
 
 type machineModel struct {
 	ID                types.String         `tfsdk:"id"`
@@ -119,7 +123,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
-				Validators:    []validator.String{machineName()},
+				Validators:    []validator.String{argument.MachineName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"role": schema.StringAttribute{
@@ -128,7 +132,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					string(infraaws.RoleController), string(infraaws.RoleEtcd), string(infraaws.RoleWorker), string(infraaws.RoleLoadBalancer))},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
+			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
 			"private_ip": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
 				MarkdownDescription: "Private IP address, within one of the network's `subnets` and not one of the five addresses that AWS reserves in each subnet. A change replaces the " +
@@ -238,7 +242,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"stay. It is refused if the cluster cannot do without the machine. `k8s_etcd_cluster`, `k8s_control_plane` and `k8s_lb` refuse it in the plan: a quorum of the members, one API server " +
 					"and the load balancer must run. To stop the whole cluster, set `paused` of `k8s_network` instead. While it is stopped, the provider does not connect to it, the root volume cannot " +
 					"grow, and a machine cannot be created stopped. An instance that somebody else starts is drift. Default: `running`; `stopped` if the network is paused.",
-				Validators: []validator.String{stringvalidator.OneOf(running, stopped)},
+				Validators: []validator.String{stringvalidator.OneOf(reference.Running, reference.Stopped)},
 			},
 			"user": schema.StringAttribute{
 				Optional: true, Computed: true,
@@ -246,13 +250,13 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Validators:          []validator.String{tf.LoginUser()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
-			"user_data": userDataAttribute(),
-			"stage":     stageAttribute(),
-			"adopt":     adoptAttribute(),
-			protection:  protectionAttribute(),
-			"tags":      tagsAttribute(),
-			"tags_all":  tagsAllAttribute(),
-			"image_id":  schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
+			"user_data":         userDataAttribute(),
+			"stage":             stageAttribute(),
+			"adopt":             argument.AdoptAttribute(),
+			argument.Protection: argument.ProtectionAttribute(),
+			"tags":              argument.TagsAttribute(),
+			"tags_all":          argument.TagsAllAttribute(),
+			"image_id":          schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
 			"instance_state": schema.StringAttribute{
 				Computed:            true,
 				MarkdownDescription: "State of the instance in EC2. A plan always sets it to `power_state`.",
@@ -262,8 +266,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Public IP address: the Elastic IP once one is associated, else an address that changes with every stop and start.",
 			},
 			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.", PlanModifiers: keep},
-			"host":     hostRef.Output("Reference: the value for `host`, `hosts` and `controllers` of other resources."),
-			"claim":    claimAttribute(inTags, guardsAll),
+			"host":     reference.OfHost.Output("Reference: the value for `host`, `hosts` and `controllers` of other resources."),
+			"claim":    argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
 			"drift":    tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.Block(ctx)},
@@ -272,8 +276,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *machineResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import machine "+req.ID, err) }
-	client, err := r.data.aws(ctx)
+	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot import machine "+req.ID, err) }
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		fail(err)
 		return
@@ -286,15 +290,15 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	if err == nil && named && found.Cluster != cluster {
 		err = fmt.Errorf("instance %s is machine %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
 	}
-	var h holding
+	var h session.Holding
 	if err == nil {
-		h, err = r.data.imported(ctx, client, found.Claim)
+		h, err = r.Session.Imported(ctx, client, found.Claim)
 	}
 	if err != nil {
 		fail(err)
 		return
 	}
-	ref, network, err := findNetwork(ctx, client, found.Cluster)
+	ref, network, err := reference.FindNetwork(ctx, client, found.Cluster)
 	if err != nil {
 		fail(err)
 		return
@@ -304,9 +308,9 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
 	m.Network, m.PodCIDR = ref, tf.OptionalPrefix(podCIDR)
-	m.PowerState = types.StringValue(running)
-	if found.State == stopped {
-		m.PowerState = types.StringValue(stopped)
+	m.PowerState = types.StringValue(reference.Running)
+	if found.State == reference.Stopped {
+		m.PowerState = types.StringValue(reference.Stopped)
 	}
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.ImagePolicy = types.StringValue(imageAtLaunch)
@@ -323,10 +327,10 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	if own := client.OwnTags(found.Tags); own != nil {
 		m.Tags = tf.StringMapValue(own)
 	}
-	m.TagsAll = r.data.tagsAll(m.Tags)
+	m.TagsAll = r.Session.TagsAll(m.Tags)
 	m.fill(ctx, found)
 	m.Claim = types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -343,3 +347,11 @@ func furtherGroups(found awsmachine.Machine, ofRole string) types.Set {
 	}
 	return types.SetValueMust(types.StringType, ids)
 }
+
+// A machine boots within a minute or two. Old instance types and the search for capacity take
+// longer.
+const machineTimeout = 10 * time.Minute
+
+// Draining, a stop, a start, and waiting until the machine is healthy again. Waiting for its
+// turn does not count.
+const machineChangeTimeout = 20 * time.Minute

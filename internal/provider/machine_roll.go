@@ -18,6 +18,7 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -50,7 +51,7 @@ type rolling struct {
 
 // lookForImage finds out whether the machine is to be replaced for a newer image by the next apply.
 func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Client, m machineModel, spec awsmachine.Spec, diags *diag.Diagnostics) rolling {
-	if m.ImagePolicy.ValueString() != imageRolls || m.InstanceState.ValueString() != running || m.stops() || m.Protection.ValueBool() {
+	if m.ImagePolicy.ValueString() != imageRolls || m.InstanceState.ValueString() != reference.Running || m.stops() || m.Protection.ValueBool() {
 		return rolling{}
 	}
 	name := m.Name.ValueString()
@@ -67,9 +68,9 @@ func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Cli
 	if m.Role.ValueString() == string(infraaws.RoleWorker) {
 		kind = []infraaws.Role{infraaws.RoleWorker}
 	}
-	err = r.data.rolls.Turn(ctx, spec.Cluster, name, func(ctx context.Context) ([]fleet.Target, error) {
-		return runningMachines(ctx, r.data, spec.Cluster, kind...)
-	}, r.data.works)
+	err = r.Session.Rolls.Turn(ctx, spec.Cluster, name, func(ctx context.Context) ([]fleet.Target, error) {
+		return reference.RunningMachines(ctx, r.Session, spec.Cluster, kind...)
+	}, r.Session.Works)
 	if err != nil {
 		out.Why = err.Error()
 	}

@@ -37,7 +37,7 @@ func newRolled(t *testing.T, names ...string) *rolled {
 // works makes every machine do something for the cluster, but those with an error.
 func (r *rolled) works(failing map[string]error) {
 	for _, d := range r.provider.data {
-		d.works = func(_ context.Context, t fleet.Target) error { return failing[t.Node.Name] }
+		d.Works = func(_ context.Context, t fleet.Target) error { return failing[t.Node.Name] }
 	}
 	r.failing = failing
 }

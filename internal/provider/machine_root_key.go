@@ -13,6 +13,8 @@ import (
 
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -26,7 +28,7 @@ func rootKeyAttribute() schema.StringAttribute {
 		MarkdownDescription: "KMS key (id, ARN or alias) with which the root volume is encrypted. The caller must be allowed to use it: see the guide on IAM. A change replaces the machine; between an alias and " +
 			"an id it is an error, since the plan does not know which key an alias names. A root volume with another key than the one of this id or ARN replaces the machine too; with an alias or without the " +
 			"argument it is not looked at. Removing the argument changes nothing. Default: the account's key for EBS.",
-		Validators: []validator.String{kmsKey()},
+		Validators: []validator.String{argument.KMSKey()},
 		PlanModifiers: []planmodifier.String{
 			tf.KeepSame(sameKMSKey),
 			stringplanmodifier.RequiresReplaceIf(func(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
@@ -52,7 +54,7 @@ func (m *machineModel) planRootKey(ctx context.Context, p tfsdk.Plan, config, st
 		var errs invalid.Fields
 		errs.Say("root_volume_kms_key_id", "An alias cannot be compared with a key", "The state has %s, and whether %s is the same key is not known to a plan: write it as in the state.",
 			state.RootVolumeKey.ValueString(), m.RootVolumeKey.ValueString())
-		addFieldErrors(ctx, p, errs, diags)
+		session.AddFieldErrors(ctx, p, errs, diags)
 	}
 }
 

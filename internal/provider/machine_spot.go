@@ -16,6 +16,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -87,7 +88,7 @@ func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Dia
 		return
 	}
 	for _, e := range awsmachine.CheckSpot(infraaws.Role(m.Role.ValueString()), s.MaxPrice) {
-		at, detail := fieldPath(e.Field, e.Err.Error())
+		at, detail := session.FieldPath(e.Field, e.Err.Error())
 		diags.AddAttributeError(at, e.Problem, detail)
 	}
 	name := m.Name.ValueString()

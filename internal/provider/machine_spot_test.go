@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // TestSpotMachine: a worker is launched as a Spot instance, its interruption is named, and the next apply launches
@@ -76,7 +77,7 @@ func TestSpotMachine(t *testing.T) {
 			t.Errorf("%s: %q", name, ch.failure())
 		}
 	}
-	if ch := worker.plan(config(spot, values{"power_state": stopped})); !strings.Contains(flat(ch.failure()), "EC2 stops never") || !at(ch, "power_state") {
+	if ch := worker.plan(config(spot, values{"power_state": reference.Stopped})); !strings.Contains(flat(ch.failure()), "EC2 stops never") || !at(ch, "power_state") {
 		t.Errorf("stopped: %q", ch.failure())
 	}
 	if ch := c.instance("k8s_machine").plan(config(spot, values{"data_volume": values{"id": "vol-0123456789abcdef0"}})); !strings.Contains(warnings(ch), "Data on a Spot machine") {

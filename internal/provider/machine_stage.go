@@ -20,6 +20,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -46,11 +48,11 @@ func stageAttribute() schema.SingleNestedAttribute {
 			"all machines. Nothing is installed or started before its role says so, and a role fetches itself what is not there or is another release. It matters only when the machine is launched: " +
 			"it is in neither plans nor the state, and a change does nothing. Without `user_data` it replaces `bootcmd` of the image's own cloud-init configuration. Needs Terraform 1.11. Default: none, the roles download everything.",
 		Attributes: map[string]schema.Attribute{
-			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", kubernetesVersion()),
-			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", etcdVersion()),
-			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: its default.", containerdVersion()),
-			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: its default.", releaseVersion()),
-			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: its default.", releaseVersion()),
+			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", argument.KubernetesVersion()),
+			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", argument.EtcdVersion()),
+			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: its default.", argument.ContainerdVersion()),
+			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
+			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
 			"kube_proxy":          schema.BoolAttribute{Optional: true, WriteOnly: true, MarkdownDescription: "`kube_proxy` of `k8s_worker_pool`. Default: `true`."},
 		},
 	}
@@ -70,7 +72,7 @@ func (v notStaged) ValidateString(ctx context.Context, req validator.StringReque
 
 // bootCommand returns the command with which a new machine stages what its roles will install; empty
 // if there is nothing. What cannot be staged is no error.
-func bootCommand(ctx context.Context, d *providerData, m machineModel, config tfsdk.Config, diags *diag.Diagnostics) string {
+func bootCommand(ctx context.Context, d *session.Session, m machineModel, config tfsdk.Config, diags *diag.Diagnostics) string {
 	var object types.Object
 	diags.Append(config.GetAttribute(ctx, path.Root("stage"), &object)...)
 	stage, ok := tf.Object[stageModel](ctx, object, diags)
@@ -78,7 +80,7 @@ func bootCommand(ctx context.Context, d *providerData, m machineModel, config tf
 		return ""
 	}
 	role := infraaws.Role(m.Role.ValueString())
-	state, err := staging(ctx, &d.staged, d.catalog.ForArch(awsmachine.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
+	state, err := staging(ctx, &d.Staged, d.Catalog.ForArch(awsmachine.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
 		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
 		NoKubeProxy: stage.KubeProxy.Equal(types.BoolValue(false)),
@@ -106,7 +108,7 @@ func fitting(spec awsmachine.Spec, rand io.Reader, diags *diag.Diagnostics) stri
 
 // staging returns what a machine of a role fetches ahead, and what it needs as a node. It is valid also
 // with an error.
-func staging(ctx context.Context, s *stagedChecksums, c *artifact.Catalog, role infraaws.Role, node bool, r component.Releases) (desired.State, error) {
+func staging(ctx context.Context, s *session.StagedChecksums, c *artifact.Catalog, role infraaws.Role, node bool, r component.Releases) (desired.State, error) {
 	var downloads []artifact.Artifact
 	var packages []string
 	var err error
@@ -124,7 +126,7 @@ func staging(ctx context.Context, s *stagedChecksums, c *artifact.Catalog, role 
 		packages = component.WorkerPackages()
 	}
 	if err == nil || errors.Is(err, artifact.ErrUnknownChecksum) {
-		err = s.add(ctx, c, downloads)
+		err = s.Add(ctx, c, downloads)
 	}
 	return component.Staged(downloads, packages), err
 }

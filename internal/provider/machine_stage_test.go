@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // stagingScript matches the packed script in user data.
@@ -156,7 +157,7 @@ func TestStagedChecksums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var staged stagedChecksums
+	var staged session.StagedChecksums
 	for range 2 {
 		state, err := staging(t.Context(), &staged, catalog, infraaws.RoleWorker, true, component.Releases{Kubernetes: "1.36.4"})
 		var known []string

@@ -86,7 +86,7 @@ func TestNotTerminated(t *testing.T) {
 			*c.duty = func(ctx context.Context, at fleet.Target) (*maintenance.Duty, error) {
 				return maintenance.Find(ctx, &fleet.Fleet{Pool: pool}, at)
 			}
-			c.provider.data[0].shell = func(remote.Host) awsmachine.Shell { return ready{} }
+			c.provider.data[0].Shell = func(remote.Host) awsmachine.Shell { return ready{} }
 			answer[*ec2.CreateTagsOutput](t)(c.client.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id},
 				Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: &machine.Host.HostKeys[0]}}}))
 			worker.refresh()

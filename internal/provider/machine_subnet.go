@@ -11,6 +11,7 @@ import (
 
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -19,21 +20,21 @@ func chosen(v types.String) bool { return !v.IsNull() && !v.IsUnknown() }
 
 // candidates returns the subnets that subnet_id and availability_zone leave. What is not known yet
 // excludes nothing.
-func (m machineModel) candidates(subnets []subnetModel) []subnetModel {
+func (m machineModel) candidates(subnets []reference.Subnet) []reference.Subnet {
 	differs := func(a, b types.String) bool { return chosen(a) && chosen(b) && !a.Equal(b) }
-	return slices.DeleteFunc(slices.Clone(subnets), func(s subnetModel) bool {
+	return slices.DeleteFunc(slices.Clone(subnets), func(s reference.Subnet) bool {
 		return differs(m.SubnetID, s.ID) || differs(m.AvailabilityZone, s.AvailabilityZone)
 	})
 }
 
 // subnet returns the machine's subnet: of the candidates the one that contains its private address, else
 // the first one that is public or private as the machine is, else the first one.
-func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) subnetModel {
-	network, _ := networkRef.Read(ctx, m.Network, diags)
-	return m.subnetOf(network.subnets(ctx, diags))
+func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) reference.Subnet {
+	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
+	return m.subnetOf(network.KnownSubnets(ctx, diags))
 }
 
-func (m machineModel) subnetOf(subnets []subnetModel) subnetModel {
+func (m machineModel) subnetOf(subnets []reference.Subnet) reference.Subnet {
 	subnets = m.candidates(subnets)
 	if ip := tf.Addr(m.PrivateIP); ip.IsValid() {
 		for _, s := range subnets {
@@ -50,18 +51,18 @@ func (m machineModel) subnetOf(subnets []subnetModel) subnetModel {
 	if len(subnets) > 0 {
 		return subnets[0]
 	}
-	return subnetModel{}
+	return reference.Subnet{}
 }
 
 // checkSubnet returns errors for a subnet, a zone and a private address that the network does not have or
 // that contradict one another.
-func (m machineModel) checkSubnet(ctx context.Context, config machineModel, network networkRefModel, diags *diag.Diagnostics) (errs invalid.Fields) {
+func (m machineModel) checkSubnet(ctx context.Context, config machineModel, network reference.Network, diags *diag.Diagnostics) (errs invalid.Fields) {
 	m.SubnetID, m.AvailabilityZone = config.SubnetID, config.AvailabilityZone // what was chosen earlier may be gone
-	all := network.subnets(ctx, diags)
+	all := network.KnownSubnets(ctx, diags)
 	if len(all) == 0 {
 		return awsnetwork.CheckPrivateIP(tf.Addr(m.PrivateIP), []netip.Prefix{tf.Prefix(network.NodeCIDR)})
 	}
-	names := func(of func(subnetModel) types.String) (out []string, known bool) {
+	names := func(of func(reference.Subnet) types.String) (out []string, known bool) {
 		known = true
 		for _, s := range all {
 			if v := of(s); !chosen(v) {
@@ -72,8 +73,8 @@ func (m machineModel) checkSubnet(ctx context.Context, config machineModel, netw
 		}
 		return out, known
 	}
-	ids, idsKnown := names(func(s subnetModel) types.String { return s.ID })
-	zones, zonesKnown := names(func(s subnetModel) types.String { return s.AvailabilityZone })
+	ids, idsKnown := names(func(s reference.Subnet) types.String { return s.ID })
+	zones, zonesKnown := names(func(s reference.Subnet) types.String { return s.AvailabilityZone })
 	switch {
 	case chosen(m.SubnetID) && idsKnown && !slices.Contains(ids, m.SubnetID.ValueString()):
 		errs.Say("subnet_id", "Not a subnet of the network", "%s is none of the network's subnets: %s.", m.SubnetID.ValueString(), strings.Join(ids, ", "))

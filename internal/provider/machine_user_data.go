@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // User data of a machine beside those of the provider: user_data of k8s_machine.
@@ -31,13 +32,13 @@ func userDataAttribute() schema.StringAttribute {
 
 // checkUserData refuses user data of a new machine that are too long together with the provider's, as far
 // as those are known.
-func checkUserData(d *providerData, m machineModel, diags *diag.Diagnostics) {
+func checkUserData(d *session.Session, m machineModel, diags *diag.Diagnostics) {
 	text := m.UserData.ValueString()
-	keys, err := d.authorizedKeys()
+	keys, err := d.AuthorizedKeys()
 	if text == "" || err != nil || awsmachine.CheckUserData(text) != nil { // reported elsewhere
 		return
 	}
-	n, err := awsmachine.Spec{Name: m.Name.ValueString(), User: m.User.ValueString(), AuthorizedKeys: keys, UserData: text}.UserDataBytes(d.rand)
+	n, err := awsmachine.Spec{Name: m.Name.ValueString(), User: m.User.ValueString(), AuthorizedKeys: keys, UserData: text}.UserDataBytes(d.Rand)
 	if err == nil && n > awsmachine.MaxUserData {
 		diags.AddAttributeError(path.Root("user_data"), "Too much user data", fmt.Sprintf("With what the provider adds, the machine's user data would have %d bytes, and EC2 takes %d: "+
 			"shorten the text by %d bytes, or let the machine fetch the rest, for example with #include. A text with other characters than ASCII takes a third more.", n, awsmachine.MaxUserData, n-awsmachine.MaxUserData))

@@ -11,6 +11,8 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -49,8 +51,8 @@ func (p *networkPrivate) remember(n awsnetwork.Network) {
 
 // recovered returns the entry, also if the private state was lost: the VPC's tags say whether it
 // was made or adopted.
-func (p networkPrivate) recovered(ctx context.Context, client *infraaws.Client, h holding, m networkModel) (networkPrivate, error) {
-	if !h.lost() {
+func (p networkPrivate) recovered(ctx context.Context, client *infraaws.Client, h session.Holding, m networkModel) (networkPrivate, error) {
+	if !h.Lost() {
 		return p, nil
 	}
 	made, err := awsnetwork.MadeVPC(ctx, client, m.Cluster.ValueString(), m.VPCID.ValueString())
@@ -119,7 +121,7 @@ func (m *networkModel) fill(ctx context.Context, n awsnetwork.Network) {
 	}
 	m.Zones, m.ZoneCount = types.ListValueMust(types.StringType, zones), types.Int64Value(int64(len(zones)))
 	m.NodeCIDRs = types.ListValueMust(cidrtypes.IPv4PrefixType{}, cidrs)
-	m.Subnets = subnetsValue(ctx, n)
+	m.Subnets = reference.SubnetsValue(ctx, n)
 	if len(n.Subnets) > 0 {
 		m.SubnetID = types.StringValue(n.Subnets[0].ID)
 		if m.NodeCIDR.IsNull() || m.NodeCIDR.IsUnknown() { // of an adopted VPC
@@ -135,7 +137,7 @@ func (m *networkModel) fill(ctx context.Context, n awsnetwork.Network) {
 		m.PublicCIDR = cidrtypes.NewIPv4PrefixNull()
 	}
 	m.SubnetIDs = types.ListValueMust(types.StringType, ids)
-	m.SecurityGroupIDs = securityGroupsValue(n)
+	m.SecurityGroupIDs = reference.SecurityGroupsValue(n)
 	m.InstanceConnectID = tf.OptionalString(n.Connect.EndpointID)
 	m.Drift = tf.NoDrift()
 	if m.NodeCIDR.IsUnknown() {

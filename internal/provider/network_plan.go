@@ -17,13 +17,18 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	defer func() { plannedEnd(ctx, objectName(ctx, "network", "cluster", req.State, resp.Plan), req, resp) }()
-	if req.Plan.Raw.IsNull() || r.data == nil {
+	defer func() {
+		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "network", "cluster", req.State, resp.Plan), req, resp)
+	}()
+	if req.Plan.Raw.IsNull() || r.Session == nil {
 		return
 	}
 	var config, plan networkModel
@@ -32,7 +37,7 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	plan.ID, plan.TagsAll = plan.Cluster, r.data.planTags(plan.Tags, &resp.Diagnostics)
+	plan.ID, plan.TagsAll = plan.Cluster, r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
 	adopts := !config.VPCID.IsNull()
 	if !adopts {
 		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
@@ -53,7 +58,7 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if !req.State.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if req.Private != nil {
-			readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", &resp.Diagnostics)
+			session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", &resp.Diagnostics)
 		}
 	}
 	if adopts {
@@ -65,7 +70,7 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		if !state.PublicCIDR.IsNull() && !plan.PublicCIDR.IsUnknown() && !plan.PublicCIDR.Equal(state.PublicCIDR) {
 			resp.RequiresReplace.Append(path.Root("public_cidr"))
 		}
-		addFieldErrors(ctx, req.Plan, awsnetwork.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
+		session.AddFieldErrors(ctx, req.Plan, awsnetwork.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
 		plan.planSubnets(ctx, state, &resp.Diagnostics)
 	}
 	plan.SecurityGroupIDs = state.SecurityGroupIDs
@@ -124,16 +129,16 @@ func (m *networkModel) planZones(config, state networkModel) (replace bool) {
 // planSubnets plans the subnets of our own VPC. Those of the state stay as they are.
 func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diags *diag.Diagnostics) {
 	m.SubnetID, m.SubnetIDs, m.NodeCIDRs = types.StringUnknown(), types.ListUnknown(types.StringType), types.ListUnknown(cidrtypes.IPv4PrefixType{})
-	m.Subnets, m.NATIPs = types.ListUnknown(subnetRef.Type()), types.MapUnknown(types.StringType)
+	m.Subnets, m.NATIPs = types.ListUnknown(reference.OfSubnet.Type()), types.MapUnknown(types.StringType)
 	if state.VPCID.Equal(m.VPCID) && len(state.NATIPs.Elements()) == awsnetwork.PlannedNATGateways(m.spec(networkPrivate{})) {
 		m.NATIPs = state.NATIPs
 	}
 	if m.Zones.IsUnknown() {
 		return
 	}
-	existing := map[string]subnetModel{}
+	existing := map[string]reference.Subnet{}
 	if state.VPCID.Equal(m.VPCID) { // otherwise the network is replaced
-		known, _ := tf.Objects[subnetModel](ctx, state.Subnets, diags)
+		known, _ := tf.Objects[reference.Subnet](ctx, state.Subnets, diags)
 		for _, s := range known {
 			existing[s.CIDR.ValueString()] = s
 		}
@@ -145,16 +150,16 @@ func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diag
 		}
 		s, exists := existing[planned.CIDR.String()]
 		if !exists {
-			s = subnetModel{ID: types.StringUnknown(), CIDR: tf.OptionalPrefix(planned.CIDR), AvailabilityZone: types.StringUnknown(), Public: types.BoolValue(planned.Public)}
+			s = reference.Subnet{ID: types.StringUnknown(), CIDR: tf.OptionalPrefix(planned.CIDR), AvailabilityZone: types.StringUnknown(), Public: types.BoolValue(planned.Public)}
 			if planned.AvailabilityZone != "" {
 				s.AvailabilityZone = types.StringValue(planned.AvailabilityZone)
 			}
 		}
-		ids, cidrs, subnets = append(ids, s.ID), append(cidrs, s.CIDR), append(subnets, subnetRef.Value(ctx, s))
+		ids, cidrs, subnets = append(ids, s.ID), append(cidrs, s.CIDR), append(subnets, reference.OfSubnet.Value(ctx, s))
 	}
 	m.SubnetID, _ = ids[0].(types.String)
 	m.SubnetIDs, m.NodeCIDRs = types.ListValueMust(types.StringType, ids), types.ListValueMust(cidrtypes.IPv4PrefixType{}, cidrs)
-	m.Subnets = types.ListValueMust(subnetRef.Type(), subnets)
+	m.Subnets = types.ListValueMust(reference.OfSubnet.Type(), subnets)
 }
 
 // planAdopted plans what is read from an adopted VPC.
@@ -164,7 +169,7 @@ func (m *networkModel) planAdopted(state networkModel) {
 		m.SubnetID, m.NodeCIDR, m.NodeCIDRs, m.Zones, m.ZoneCount, m.Subnets = state.SubnetID, state.NodeCIDR, state.NodeCIDRs, state.Zones, state.ZoneCount, state.Subnets
 		return
 	}
-	m.NodeCIDRs, m.Subnets = types.ListUnknown(cidrtypes.IPv4PrefixType{}), types.ListUnknown(subnetRef.Type())
+	m.NodeCIDRs, m.Subnets = types.ListUnknown(cidrtypes.IPv4PrefixType{}), types.ListUnknown(reference.OfSubnet.Type())
 	m.Zones, m.ZoneCount = types.ListUnknown(types.StringType), types.Int64Unknown()
 	if ids := m.SubnetIDs.Elements(); len(ids) > 0 && ids[0].Equal(state.SubnetID) {
 		m.SubnetID, m.NodeCIDR = state.SubnetID, state.NodeCIDR
@@ -180,7 +185,7 @@ func privacyChanges(_ context.Context, req planmodifier.StringRequest, resp *str
 
 // ref returns the reference to the network.
 func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object {
-	return networkRef.Value(ctx, networkRefModel{
+	return reference.OfNetwork.Value(ctx, reference.Network{
 		Cluster: m.Cluster, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
 		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs, ControllerPods: m.ControllerPods, Paused: m.Paused,
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -15,6 +16,8 @@ import (
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -30,12 +33,12 @@ var (
 
 	networkCIDR = component.CIDR{Shortest: awsnetwork.ShortestPrefix, Longest: awsnetwork.LongestPrefix}
 
-	networkDeadlines = tf.Deadlines{Create: networkTimeout, Read: readTimeout, Update: networkTimeout, Delete: networkDeleteTimeout}
+	networkDeadlines = tf.Deadlines{Create: networkTimeout, Read: argument.ReadTimeout, Update: networkTimeout, Delete: networkDeleteTimeout}
 )
 
-type networkResource struct{ base }
+type networkResource struct{ session.Base }
 
-func newNetworkResource() resource.Resource { return &networkResource{} }
+func NewNetwork() resource.Resource { return &networkResource{} }
 
 type networkModel struct {
 	ID                types.String         `tfsdk:"id"`
@@ -85,14 +88,14 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, networkTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 		return
 	}
-	h, err := r.data.newHolding(ctx, client)
+	h, err := r.Session.NewHolding(ctx, client)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 		return
 	}
 	h.Adopt = m.Adopt.ValueBool()
@@ -101,19 +104,19 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 	spec.Claim = h.Claim
 	n, err := awsnetwork.Ensure(ctx, client, spec)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 	}
 	if n.VPCID == "" {
 		return
 	}
 	if err == nil {
-		r.data.claims.made(h.Claim, n.Unsettled, nil)
+		r.Session.Claims.Made(h.Claim, n.Unsettled, nil)
 	}
 	m.fill(ctx, n)
 	m.Claim = types.StringValue(h.ID)
 	private := networkPrivate{Adopts: adopts}
 	private.remember(n)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -125,16 +128,16 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, ok := r.data.awsForRead(ctx, "Cannot refresh network "+m.Cluster.ValueString(), &resp.Diagnostics)
+	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh network "+m.Cluster.ValueString(), &resp.Diagnostics)
 	if !ok {
 		return
 	}
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	var n awsnetwork.Network
 	var drift []finding.Finding
-	err := r.data.checked(ctx, client, h)
+	err := r.Session.Checked(ctx, client, h)
 	if err == nil {
 		private, err = private.recovered(ctx, client, h, m)
 	}
@@ -144,7 +147,7 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 		n, drift, err = awsnetwork.Observe(ctx, client, spec)
 	}
 	if err == nil {
-		h, err = r.data.recovered(ctx, client, h, n.Claim)
+		h, err = r.Session.Recovered(ctx, client, h, n.Claim)
 	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
@@ -152,13 +155,13 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
-		addError(&resp.Diagnostics, "Cannot refresh network "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot refresh network "+m.Cluster.ValueString(), err)
 		return
 	}
-	r.data.settle(ctx, client, h, n.Unsettled)
+	r.Session.Settle(ctx, client, h, n.Unsettled)
 	m.fill(ctx, n)
-	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	private.remember(n)
 	tf.WritePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
@@ -172,33 +175,33 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if onlyProtection(req) {
+	if argument.OnlyProtection(req) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, networkTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
 		return
 	}
-	h, err := r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
+	h, err := r.Session.ForUpdate(ctx, client, session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
 	if err == nil {
 		private, err = private.recovered(ctx, client, h, state)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
 		return
 	}
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	spec := m.spec(private)
 	spec.Claim = h.Claim
 	spec.Known = state.known(private)
-	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
+	spec.RemoveTags = argument.RemovedKeys(state.TagsAll, m.TagsAll)
 	n, err := awsnetwork.Ensure(ctx, client, spec)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
 		return
 	}
 	m.fill(ctx, n)
@@ -214,15 +217,15 @@ func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if !mayDelete(ctx, "network "+m.Cluster.ValueString(), req.State, &resp.Diagnostics) {
+	if !argument.MayDelete(ctx, "network "+m.Cluster.ValueString(), req.State, &resp.Diagnostics) {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, networkDeleteTimeout, &resp.Diagnostics)
 	defer cancel()
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	client, err := r.data.aws(ctx)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	client, err := r.Session.AWS(ctx)
 	if err == nil {
-		err = r.data.checked(ctx, client, h)
+		err = r.Session.Checked(ctx, client, h)
 	}
 	if err == nil {
 		private, err = private.recovered(ctx, client, h, m)
@@ -235,25 +238,25 @@ func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if errors.Is(err, infraaws.ErrNotFound) {
 		err = nil
 	}
-	r.data.claims.gone(h.Claim)
-	if err != nil && !addKept(&resp.Diagnostics, "Network "+m.Cluster.ValueString(), err) {
-		addError(&resp.Diagnostics, "Cannot delete network "+m.Cluster.ValueString(), err)
+	r.Session.Claims.Gone(h.Claim)
+	if err != nil && !session.AddKept(&resp.Diagnostics, "Network "+m.Cluster.ValueString(), err) {
+		session.AddError(&resp.Diagnostics, "Cannot delete network "+m.Cluster.ValueString(), err)
 	}
 }
 
 func (r *networkResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
+		session.AddError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
 		return
 	}
 	n, spec, err := awsnetwork.Find(ctx, client, req.ID)
-	var h holding
+	var h session.Holding
 	if err == nil {
-		h, err = r.data.imported(ctx, client, n.Claim)
+		h, err = r.Session.Imported(ctx, client, n.Claim)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
+		session.AddError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
 		return
 	}
 	m := networkModel{
@@ -261,7 +264,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		AdminCIDRs:  tf.PrefixesValue(spec.AdminCIDRs),
 		BastionRole: tf.OptionalString(string(spec.BastionRole)), ControllerPods: types.BoolValue(spec.ControllerPods), InstanceConnect: types.BoolValue(spec.InstanceConnect),
 		Tags:    types.MapNull(types.StringType),
-		TagsAll: r.data.tagsAll(types.MapNull(types.StringType)),
+		TagsAll: r.Session.TagsAll(types.MapNull(types.StringType)),
 		// Null and empty mean the same; an import chooses null.
 		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
 		InstanceTypes: types.SetNull(types.StringType), // they mattered for the choice of the zone only
@@ -276,13 +279,20 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 	}
 	if spec.Tags != nil {
 		m.Tags = tf.StringMapValue(spec.Tags)
-		m.TagsAll = r.data.tagsAll(m.Tags)
+		m.TagsAll = r.Session.TagsAll(m.Tags)
 	}
 	m.fill(ctx, n)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("cluster"), m.Cluster)...)
 	var state networkModel
 	resp.Diagnostics.Append(resp.State.Get(ctx, &state)...)
 	m.Timeouts, m.Claim = state.Timeouts, types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
+
+// A VPC with its parts takes seconds; the rest allows for throttling.
+const networkTimeout = 5 * time.Minute
+
+// EC2 refuses to delete a subnet until the interfaces of terminated machines are gone, which
+// can take minutes.
+const networkDeleteTimeout = 15 * time.Minute

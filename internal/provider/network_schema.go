@@ -21,6 +21,8 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -38,7 +40,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"cluster": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the network and every machine in it.",
-				Validators:    []validator.String{clusterName()},
+				Validators:    []validator.String{argument.ClusterName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"vpc_id": schema.StringAttribute{
@@ -74,7 +76,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Networks of all subnets, in the order of `subnets`: the value for `node_cidrs` of `k8s_control_plane`. `node_cidrs[0]` is the network of the machines in the first zone, " +
 					"`node_cidrs[1]` that of the second.",
 			},
-			"subnets": subnetRef.Outputs("All subnets: one for the machines of each availability zone, then the public ones beside private ones. With an adopted VPC, those of `subnet_ids`."),
+			"subnets": reference.OfSubnet.Outputs("All subnets: one for the machines of each availability zone, then the public ones beside private ones. With an adopted VPC, those of `subnet_ids`."),
 			"availability_zones": schema.ListAttribute{
 				Optional: true, Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Availability zones, such as `[\"eu-central-1a\", \"eu-central-1b\"]`. Each gets a subnet for machines. Zones that are added at the end get theirs in place, and those that are taken " +
@@ -151,16 +153,16 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"ended, then the API servers and the etcd members stop, the leader last. Disks, private addresses, the Elastic IP and host keys stay. While a cluster is paused, the provider " +
 					"connects to none of its machines, and other arguments of its resources cannot be changed: see the guide on pausing. To stop one machine, set its `power_state`. Default: `false`.",
 			},
-			"adopt":    adoptAttribute(),
-			protection: protectionAttribute(),
-			"tags":     tagsAttribute(),
-			"tags_all": tagsAllAttribute(),
+			"adopt":             argument.AdoptAttribute(),
+			argument.Protection: argument.ProtectionAttribute(),
+			"tags":              argument.TagsAttribute(),
+			"tags_all":          argument.TagsAllAttribute(),
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `etcd`, `worker`.",
 			},
-			"ref":   networkRef.Output("Reference: the value for `network` of `k8s_machine`."),
-			"claim": claimAttribute(inTags, guardsAll),
+			"ref":   reference.OfNetwork.Output("Reference: the value for `network` of `k8s_machine`."),
+			"claim": argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
 			"drift": tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": networkDeadlines.Block(ctx)},

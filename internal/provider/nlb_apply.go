@@ -13,6 +13,9 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -26,34 +29,34 @@ func (r *nlbResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, nlbTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
-	var h holding
+	client, err := r.Session.AWS(ctx)
+	var h session.Holding
 	if err == nil {
-		h, err = r.data.newHolding(ctx, client)
+		h, err = r.Session.NewHolding(ctx, client)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make the network load balancer", err)
+		session.AddError(&resp.Diagnostics, "Cannot make the network load balancer", err)
 		return
 	}
 	h.Adopt = m.Adopt.ValueBool()
 	unsettled, err := m.ensure(ctx, client, h, nil, &resp.Diagnostics)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make the network load balancer", err)
+		session.AddError(&resp.Diagnostics, "Cannot make the network load balancer", err)
 		if m.Internal.IsNull() && m.InternetFacing.IsNull() {
 			return
 		}
 	} else {
-		r.data.claims.made(h.Claim, unsettled, nil)
+		r.Session.Claims.Made(h.Claim, unsettled, nil)
 	}
 	m.Claim, m.Drift = types.StringValue(h.ID), tf.NoDrift()
 	m.outputs(ctx, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 // ensure brings both load balancers to what is wanted, side by side, and sets the model's values to what
 // exists then; what does not is null. It returns what carries a claim that is not settled.
-func (m *nlbModel) ensure(ctx context.Context, client *infraaws.Client, h holding, removeTags []string, diags *diag.Diagnostics) (unsettled []string, err error) {
+func (m *nlbModel) ensure(ctx context.Context, client *infraaws.Client, h session.Holding, removeTags []string, diags *diag.Diagnostics) (unsettled []string, err error) {
 	all := m.wanted(ctx, h, diags)
 	for _, w := range all { // before anything is written
 		if w.wanted {
@@ -97,16 +100,16 @@ func (r *nlbResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
 	const title = "Cannot refresh the network load balancer"
-	client, ok := r.data.awsForRead(ctx, title, &resp.Diagnostics)
+	client, ok := r.Session.AWSForRead(ctx, title, &resp.Diagnostics)
 	if !ok {
 		return
 	}
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	if err := r.data.checked(ctx, client, h); err != nil {
-		addError(&resp.Diagnostics, title, err)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	if err := r.Session.Checked(ctx, client, h); err != nil {
+		session.AddError(&resp.Diagnostics, title, err)
 		return
 	}
 	var drift []finding.Finding
@@ -118,14 +121,14 @@ func (r *nlbResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		}
 		found, differs, err := balancer.Observe(ctx, client, arn, w.spec)
 		if err == nil {
-			h, err = r.data.recovered(ctx, client, h, found.Claim)
+			h, err = r.Session.Recovered(ctx, client, h, found.Claim)
 		}
 		switch {
 		case errors.Is(err, infraaws.ErrNotFound):
 			differs = []finding.Finding{{Kind: finding.Balancer, Problem: finding.Missing}}
 			*w.value = types.ObjectNull(balancerRef.Type().AttrTypes)
 		case err != nil:
-			addError(&resp.Diagnostics, title, err)
+			session.AddError(&resp.Diagnostics, title, err)
 			return
 		default:
 			w.set(ctx, found)
@@ -133,9 +136,9 @@ func (r *nlbResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		}
 		drift = append(drift, finding.About(w.spec.Name+" load balancer", differs)...)
 	}
-	r.data.settle(ctx, client, h, unsettled)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
-	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
+	r.Session.Settle(ctx, client, h, unsettled)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -147,27 +150,27 @@ func (r *nlbResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if onlyProtection(req) {
+	if argument.OnlyProtection(req) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, nlbTimeout, &resp.Diagnostics)
 	defer cancel()
 	const title = "Cannot change the network load balancer"
-	client, err := r.data.aws(ctx)
-	var h holding
+	client, err := r.Session.AWS(ctx)
+	var h session.Holding
 	if err == nil {
-		h, err = r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
+		h, err = r.Session.ForUpdate(ctx, client, session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, title, err)
+		session.AddError(&resp.Diagnostics, title, err)
 		return
 	}
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	facing := state.wanted(ctx, h, &resp.Diagnostics)[1]
-	unsettled, err := m.ensure(ctx, client, h, removedKeys(state.TagsAll, m.TagsAll), &resp.Diagnostics)
+	unsettled, err := m.ensure(ctx, client, h, argument.RemovedKeys(state.TagsAll, m.TagsAll), &resp.Diagnostics)
 	if arn := facing.arn(ctx, &resp.Diagnostics); err == nil && !m.Public.ValueBool() && arn != "" {
-		if err = balancer.Delete(ctx, client, arn, facing.spec); err != nil && addKept(&resp.Diagnostics, "The public load balancer", err) {
+		if err = balancer.Delete(ctx, client, arn, facing.spec); err != nil && session.AddKept(&resp.Diagnostics, "The public load balancer", err) {
 			err = nil
 		}
 		if err != nil {
@@ -176,12 +179,12 @@ func (r *nlbResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	}
 	if err != nil {
 		// The state has what exists now, because it costs money, and the next plan goes on.
-		addError(&resp.Diagnostics, title, err)
+		session.AddError(&resp.Diagnostics, title, err)
 		if m.Internal.IsNull() {
 			m.Internal = state.Internal
 		}
 	}
-	r.data.settle(ctx, client, h, unsettled)
+	r.Session.Settle(ctx, client, h, unsettled)
 	m.Claim, m.Drift = types.StringValue(h.ID), tf.NoDrift()
 	m.outputs(ctx, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
@@ -191,41 +194,41 @@ func (r *nlbResource) Update(ctx context.Context, req resource.UpdateRequest, re
 func (r *nlbResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m nlbModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !mayDelete(ctx, "the network load balancer of cluster "+m.ID.ValueString(), req.State, &resp.Diagnostics) {
+	if resp.Diagnostics.HasError() || !argument.MayDelete(ctx, "the network load balancer of cluster "+m.ID.ValueString(), req.State, &resp.Diagnostics) {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, nlbTimeout, &resp.Diagnostics)
 	defer cancel()
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	client, err := r.data.aws(ctx)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	client, err := r.Session.AWS(ctx)
 	if err == nil {
-		err = r.data.checked(ctx, client, h)
+		err = r.Session.Checked(ctx, client, h)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot delete the network load balancer", err)
+		session.AddError(&resp.Diagnostics, "Cannot delete the network load balancer", err)
 		return
 	}
 	for _, w := range m.wanted(ctx, h, &resp.Diagnostics) {
 		// Both, whatever the state says: an update may have ended between its calls.
 		err := balancer.Delete(ctx, client, w.arn(ctx, &resp.Diagnostics), w.spec)
-		if err != nil && !addKept(&resp.Diagnostics, "The "+w.spec.Name+" load balancer", err) {
-			addError(&resp.Diagnostics, "Cannot delete the network load balancer", err)
+		if err != nil && !session.AddKept(&resp.Diagnostics, "The "+w.spec.Name+" load balancer", err) {
+			session.AddError(&resp.Diagnostics, "Cannot delete the network load balancer", err)
 		}
 	}
-	r.data.claims.gone(h.Claim)
+	r.Session.Claims.Gone(h.Claim)
 }
 
 // ImportState implements resource.ResourceWithImportState. The controllers are left to the configuration.
 func (r *nlbResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	fail := func(err error) {
-		addError(&resp.Diagnostics, "Cannot import the network load balancer of cluster "+req.ID, err)
+		session.AddError(&resp.Diagnostics, "Cannot import the network load balancer of cluster "+req.ID, err)
 	}
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		fail(err)
 		return
 	}
-	network, _, err := findNetwork(ctx, client, req.ID)
+	network, _, err := reference.FindNetwork(ctx, client, req.ID)
 	if err != nil {
 		fail(err)
 		return
@@ -234,8 +237,8 @@ func (r *nlbResource) ImportState(ctx context.Context, req resource.ImportStateR
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.Network, m.Public = network, types.BoolValue(true)
-	var h holding
-	for i, w := range m.wanted(ctx, holding{}, &resp.Diagnostics) {
+	var h session.Holding
+	for i, w := range m.wanted(ctx, session.Holding{}, &resp.Diagnostics) {
 		found, err := balancer.Find(ctx, client, w.spec)
 		if i == 1 && errors.Is(err, infraaws.ErrNotFound) {
 			m.Public = types.BoolValue(false)
@@ -246,7 +249,7 @@ func (r *nlbResource) ImportState(ctx context.Context, req resource.ImportStateR
 			if own := client.OwnTags(found.Tags); own != nil {
 				m.Tags = tf.StringMapValue(own)
 			}
-			h, err = r.data.imported(ctx, client, found.Claim)
+			h, err = r.Session.Imported(ctx, client, found.Claim)
 		}
 		if err != nil {
 			fail(err)
@@ -254,8 +257,8 @@ func (r *nlbResource) ImportState(ctx context.Context, req resource.ImportStateR
 		}
 		w.set(ctx, found)
 	}
-	m.TagsAll, m.Drift, m.Claim = r.data.tagsAll(m.Tags), tf.NoDrift(), types.StringValue(h.ID)
+	m.TagsAll, m.Drift, m.Claim = r.Session.TagsAll(m.Tags), tf.NoDrift(), types.StringValue(h.ID)
 	m.outputs(ctx, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

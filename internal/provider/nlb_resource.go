@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -23,6 +24,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -32,12 +36,12 @@ var (
 	_ resource.ResourceWithImportState = (*nlbResource)(nil)
 )
 
-var nlbDeadlines = tf.Deadlines{Create: nlbTimeout, Read: readTimeout, Update: nlbTimeout, Delete: nlbTimeout}
+var nlbDeadlines = tf.Deadlines{Create: nlbTimeout, Read: argument.ReadTimeout, Update: nlbTimeout, Delete: nlbTimeout}
 
 // nlbResource is a Network Load Balancer for the cluster's machines, and one that faces the internet.
-type nlbResource struct{ base }
+type nlbResource struct{ session.Base }
 
-func newNLBResource() resource.Resource { return &nlbResource{} }
+func NewNLB() resource.Resource { return &nlbResource{} }
 
 type nlbModel struct {
 	ID              types.String   `tfsdk:"id"`
@@ -67,9 +71,9 @@ type balancerModel struct {
 }
 
 var balancerRef = tf.NewReference[balancerModel](map[string]schema.Attribute{
-	"arn":      required("ARN of the load balancer."),
-	"dns_name": required("Name of the load balancer."),
-	"zone_id":  required("Hosted zone of `dns_name`, for an alias record in Route 53."),
+	"arn":      reference.Required("ARN of the load balancer."),
+	"dns_name": reference.Required("Name of the load balancer."),
+	"zone_id":  reference.Required("Hosted zone of `dns_name`, for an alias record in Route 53."),
 })
 
 func (r *nlbResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -86,9 +90,9 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
-			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there is one, and " +
+			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there is one, and " +
 				"the other one in a public subnet. Another VPC replaces them, and their names with them."),
-			"controllers": hostsAttribute("Machines of the API servers, which are EC2 instances. A change registers and deregisters them; open connections to others are kept.", listvalidator.SizeAtLeast(1)),
+			"controllers": reference.HostsAttribute("Machines of the API servers, which are EC2 instances. A change registers and deregisters them; open connections to others are kept.", listvalidator.SizeAtLeast(1)),
 			"availability_zones": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Zones of the network in which the load balancers are. Changed in place. Before a zone is taken from the network, take it from here in an apply of its own. Default: all zones of the network.",
@@ -99,17 +103,17 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 				MarkdownDescription: "Whether a second load balancer faces the internet, as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through the provider's `ssh.bastion`, " +
 					"or runs where private addresses are reached. Changed in place: with `false` it is deleted, and kubeconfigs that name it no longer work. Default: `true`.",
 			},
-			"adopt":            adoptAttribute(),
-			protection:         protectionAttribute(),
-			"tags":             tagsAttribute(),
-			"tags_all":         tagsAllAttribute(),
-			"internal":         balancerRef.Output("Load balancer for the cluster's machines. Its name leads to private addresses."),
-			"internet_facing":  balancerRef.Output("Load balancer for people and Terraform. Null with `public = false`."),
-			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
-			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
-			"claim":            claimAttribute(inTags, guardsAll),
-			"drift":            tf.DriftAttribute(),
-			"ref":              lbRef.Output("Reference: the value for `lb` of `k8s_control_plane`."),
+			"adopt":             argument.AdoptAttribute(),
+			argument.Protection: argument.ProtectionAttribute(),
+			"tags":              argument.TagsAttribute(),
+			"tags_all":          argument.TagsAllAttribute(),
+			"internal":          balancerRef.Output("Load balancer for the cluster's machines. Its name leads to private addresses."),
+			"internet_facing":   balancerRef.Output("Load balancer for people and Terraform. Null with `public = false`."),
+			"endpoint":          schema.StringAttribute{Computed: true, MarkdownDescription: reference.PublicEndpoint},
+			"private_endpoint":  schema.StringAttribute{Computed: true, MarkdownDescription: reference.PrivateEndpoint},
+			"claim":             argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
+			"drift":             tf.DriftAttribute(),
+			"ref":               reference.OfLB.Output("Reference: the value for `lb` of `k8s_control_plane`."),
 		},
 		Blocks: map[string]schema.Block{"timeouts": nlbDeadlines.Block(ctx)},
 	}
@@ -118,9 +122,9 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *nlbResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	defer func() {
-		plannedEnd(ctx, objectName(ctx, "network load balancer", "id", req.State, resp.Plan), req, resp)
+		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "network load balancer", "id", req.State, resp.Plan), req, resp)
 	}()
-	if req.Plan.Raw.IsNull() || r.data == nil {
+	if req.Plan.Raw.IsNull() || r.Session == nil {
 		return
 	}
 	var plan nlbModel
@@ -133,14 +137,14 @@ func (r *nlbResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
-	plan.ID, plan.TagsAll = network.Cluster, r.data.planTags(plan.Tags, &resp.Diagnostics)
-	addFieldErrors(ctx, req.Plan, plan.check(ctx, network, &resp.Diagnostics), &resp.Diagnostics)
+	network, _ := reference.OfNetwork.Read(ctx, plan.Network, &resp.Diagnostics)
+	plan.ID, plan.TagsAll = network.Cluster, r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
+	session.AddFieldErrors(ctx, req.Plan, plan.check(ctx, network, &resp.Diagnostics), &resp.Diagnostics)
 	if state != nil {
-		old, known := networkRef.Read(ctx, state.Network, &resp.Diagnostics)
+		old, known := reference.OfNetwork.Read(ctx, state.Network, &resp.Diagnostics)
 		if known && (!network.VPCID.Equal(old.VPCID) || !network.Cluster.Equal(old.Cluster)) {
 			if req.Private != nil {
-				readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", &resp.Diagnostics)
+				session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", &resp.Diagnostics)
 			}
 			resp.RequiresReplace.Append(path.Root("network"))
 			state = nil
@@ -152,9 +156,9 @@ func (r *nlbResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 }
 
 // check validates what is known of the plan.
-func (m *nlbModel) check(ctx context.Context, network networkRefModel, diags *diag.Diagnostics) (errs invalid.Fields) {
-	if hosts, known := hostsFrom(ctx, m.Controllers, diags); known {
-		errs = component.CheckControllers("controllers", componentHosts(hosts))
+func (m *nlbModel) check(ctx context.Context, network reference.Network, diags *diag.Diagnostics) (errs invalid.Fields) {
+	if hosts, known := reference.HostsFrom(ctx, m.Controllers, diags); known {
+		errs = component.CheckControllers("controllers", reference.ComponentHosts(hosts))
 		for i, h := range hosts {
 			if h.InstanceID.IsNull() {
 				errs.Say(fmt.Sprintf("controllers[%d].instance_id", i), "Not an EC2 instance", "%s is no EC2 instance, and a network load balancer has only such: use k8s_lb.", h.Name.ValueString())
@@ -164,13 +168,13 @@ func (m *nlbModel) check(ctx context.Context, network networkRefModel, diags *di
 	if !tf.AllKnown(m.Network, m.Public, m.Zones) {
 		return errs
 	}
-	subnets := network.subnets(ctx, diags)
-	if len(subnets) > 1 && slices.ContainsFunc(subnets, func(s subnetModel) bool { return s.AvailabilityZone.IsNull() }) {
+	subnets := network.KnownSubnets(ctx, diags)
+	if len(subnets) > 1 && slices.ContainsFunc(subnets, func(s reference.Subnet) bool { return s.AvailabilityZone.IsNull() }) {
 		errs.Say("network", "Subnets without zones", "A load balancer has one subnet in each zone, so each of several subnets needs its availability_zone.")
 		return errs
 	}
 	for _, zone := range tf.Strings(m.Zones.Elements()) {
-		if !slices.ContainsFunc(subnets, func(s subnetModel) bool { return s.AvailabilityZone.ValueString() == zone }) {
+		if !slices.ContainsFunc(subnets, func(s reference.Subnet) bool { return s.AvailabilityZone.ValueString() == zone }) {
 			errs.Say("availability_zones", "Not a zone of the network", "The network has no subnet in %s.", zone)
 		}
 	}
@@ -182,17 +186,17 @@ func (m *nlbModel) check(ctx context.Context, network networkRefModel, diags *di
 }
 
 // inZones returns the subnets in the zones of the load balancers.
-func (m *nlbModel) inZones(subnets []subnetModel) []subnetModel {
+func (m *nlbModel) inZones(subnets []reference.Subnet) []reference.Subnet {
 	if m.Zones.IsNull() {
 		return subnets
 	}
 	zones := tf.Strings(m.Zones.Elements())
-	return slices.DeleteFunc(subnets, func(s subnetModel) bool { return !slices.Contains(zones, s.AvailabilityZone.ValueString()) })
+	return slices.DeleteFunc(subnets, func(s reference.Subnet) bool { return !slices.Contains(zones, s.AvailabilityZone.ValueString()) })
 }
 
 // subnetsByZone returns the subnets for a load balancer: public ones, or for machines of the cluster those that
 // are not public first. There it takes the last address for load balancers, so that it has none of a machine's.
-func subnetsByZone(subnets []subnetModel, public bool) map[string][]balancer.Subnet {
+func subnetsByZone(subnets []reference.Subnet, public bool) map[string][]balancer.Subnet {
 	out := map[string][]balancer.Subnet{}
 	for _, publicOnes := range []bool{false, true} {
 		for _, s := range subnets {
@@ -252,26 +256,26 @@ func (m *nlbModel) outputs(ctx context.Context, diags *diag.Diagnostics) {
 		public = name(m.InternetFacing)
 	}
 	port := types.Int64Value(component.APIServerPort)
-	m.Endpoint, m.PrivateEndpoint = urlOf(public, port), urlOf(private, port)
-	m.Ref = lbRef.Value(ctx, lbRefModel{
-		Cluster: m.ID, Controllers: controllersValue(ctx, m.Controllers, diags), Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint,
-		Names: namesValue(public, private), Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(balancer.NoticeDelay.Seconds())),
+	m.Endpoint, m.PrivateEndpoint = reference.URLOf(public, port), reference.URLOf(private, port)
+	m.Ref = reference.OfLB.Value(ctx, reference.LB{
+		Cluster: m.ID, Controllers: reference.ControllersValue(ctx, m.Controllers, diags), Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint,
+		Names: reference.NamesValue(public, private), Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(balancer.NoticeDelay.Seconds())),
 	})
 }
 
 // wanted are the load balancers as specified, and where the model has each.
-func (m *nlbModel) wanted(ctx context.Context, h holding, diags *diag.Diagnostics) []wantedBalancer {
-	network, _ := networkRef.Read(ctx, m.Network, diags)
-	subnets := m.inZones(network.subnets(ctx, diags))
+func (m *nlbModel) wanted(ctx context.Context, h session.Holding, diags *diag.Diagnostics) []wantedBalancer {
+	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
+	subnets := m.inZones(network.KnownSubnets(ctx, diags))
 	groups := tf.StringMap(network.SecurityGroupIDs)
 	spec := balancer.Spec{
 		Cluster: network.Cluster.ValueString(), VPCID: network.VPCID.ValueString(), GroupID: groups[string(infraaws.RoleLoadBalancer)],
 		Tags: tf.StringMap(m.Tags), Claim: h.Claim,
 	}
-	hosts, _ := hostsFrom(ctx, m.Controllers, diags)
+	hosts, _ := reference.HostsFrom(ctx, m.Controllers, diags)
 	for _, host := range hosts {
 		spec.InstanceIDs = append(spec.InstanceIDs, host.InstanceID.ValueString())
-		if host.off() {
+		if host.Off() {
 			spec.StoppedIDs = append(spec.StoppedIDs, host.InstanceID.ValueString())
 		}
 	}
@@ -297,3 +301,6 @@ func (w wantedBalancer) arn(ctx context.Context, diags *diag.Diagnostics) string
 func (w wantedBalancer) set(ctx context.Context, found balancer.Balancer) {
 	*w.value = balancerRef.Value(ctx, balancerModel{types.StringValue(found.ARN), types.StringValue(found.DNSName), types.StringValue(found.ZoneID)})
 }
+
+// A network load balancer forwards two or three minutes after it was made, and there may be two.
+const nlbTimeout = 20 * time.Minute

@@ -23,7 +23,7 @@ func TestAnotherRegion(t *testing.T) {
 	mine.make()
 	c = c.ends(t)
 	for _, d := range c.provider.data {
-		client, err := d.loadAWS()
+		client, err := d.LoadAWS()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestLeftInAnotherRegion(t *testing.T) {
 	mine := c.newCluster()
 	mine.make()
 	client, d := c.client, c.provider.data[0]
-	used, err := d.loadAWS()
+	used, err := d.LoadAWS()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestFailedAddress(t *testing.T) {
 func (c cloud) elsewhere(i *instance) string {
 	i.core.t.Helper()
 	for _, d := range c.provider.data {
-		client, err := d.loadAWS()
+		client, err := d.LoadAWS()
 		if err != nil {
 			i.core.t.Fatal(err)
 		}

@@ -18,6 +18,9 @@ import (
 	awsobject "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/object"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -27,11 +30,11 @@ var (
 	_ resource.ResourceWithImportState = (*pkiCopyResource)(nil)
 )
 
-var pkiCopyDeadlines = tf.Deadlines{Create: pkiTimeout, Read: readTimeout, Update: pkiTimeout}
+var pkiCopyDeadlines = tf.Deadlines{Create: argument.PKITimeout, Read: argument.ReadTimeout, Update: argument.PKITimeout}
 
-type pkiCopyResource struct{ base }
+type pkiCopyResource struct{ session.Base }
 
-func newPKICopyResource() resource.Resource { return &pkiCopyResource{} }
+func NewPKICopy() resource.Resource { return &pkiCopyResource{} }
 
 type pkiCopyModel struct {
 	ID         types.String   `tfsdk:"id"`
@@ -63,7 +66,7 @@ func (r *pkiCopyResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"made elsewhere. Whoever can write there can delete or replace copies: give it versioning, and better Object Lock.",
 		Attributes: map[string]schema.Attribute{
 			"id":  schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<bucket>/<prefix>`."},
-			"pki": pkiRef.Input(pkiRefDescription + " The private keys are read from its key store only when a copy is written. A change writes a copy."),
+			"pki": reference.OfPKI.Input(reference.PKIDescription + " The private keys are read from its key store only when a copy is written. A change writes a copy."),
 			"recipients": schema.ListAttribute{
 				Required: true, ElementType: types.StringType,
 				MarkdownDescription: "Recipients: public halves of age identities, as `age-keygen` prints them (`age1...`). The identity of any of them decrypts the copy. Post-quantum recipients (`age1pq1...`) cannot be " +
@@ -75,12 +78,12 @@ func (r *pkiCopyResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"bucket": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Bucket for the copy. It may be another account's. A change writes a copy there, and leaves those in the old one.",
-				Validators: []validator.String{bucketName()},
+				Validators: []validator.String{argument.BucketName()},
 			},
 			"prefix": schema.StringAttribute{
 				Optional: true, Computed: true,
 				MarkdownDescription: "What the key of the object begins with. A change writes a copy there, and leaves the old one. Default: `k8s/<cluster>/keys/`.",
-				Validators:          []validator.String{objectPrefix()},
+				Validators:          []validator.String{argument.ObjectPrefix()},
 			},
 			"region": schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the bucket. Default: the provider's region."},
 			"kms_key_id": schema.StringAttribute{
@@ -136,7 +139,7 @@ func (r *pkiCopyResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	}
 	if plan.Prefix = prefix; prefix.IsNull() {
 		plan.Prefix = types.StringUnknown()
-		if cluster := clusterOf(ctx, plan.PKI, &resp.Diagnostics); !cluster.IsUnknown() {
+		if cluster := reference.ClusterOf(ctx, plan.PKI, &resp.Diagnostics); !cluster.IsUnknown() {
 			plan.Prefix = types.StringValue("k8s/" + cluster.ValueString() + "/keys/")
 		}
 	}
@@ -163,7 +166,7 @@ func (r *pkiCopyResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	if r.write(ctx, &m, &resp.Diagnostics); !resp.Diagnostics.HasError() {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
@@ -172,7 +175,7 @@ func (r *pkiCopyResource) Create(ctx context.Context, req resource.CreateRequest
 
 // write writes a copy and sets what is computed. It overwrites a copy of the same keys.
 func (r *pkiCopyResource) write(ctx context.Context, m *pkiCopyModel, diags *diag.Diagnostics) {
-	ref, known := pkiRefFrom(ctx, m.PKI, diags)
+	ref, known := reference.PKIFrom(ctx, m.PKI, diags)
 	if diags.HasError() {
 		return
 	}
@@ -181,13 +184,13 @@ func (r *pkiCopyResource) write(ctx context.Context, m *pkiCopyModel, diags *dia
 		diags.AddAttributeError(path.Root("pki"), title, "The keys are not known yet. Apply k8s_pki first, with -target.")
 		return
 	}
-	store, err := r.data.store(ref)
+	store, err := r.Session.Store(ref)
 	var client *infraaws.Client
 	if err == nil {
-		client, err = r.data.aws(ctx)
+		client, err = r.Session.AWS(ctx)
 	}
 	if err != nil {
-		addError(diags, title, err)
+		session.AddError(diags, title, err)
 		return
 	}
 	c, err := keycopy.Of(ctx, store, ref)
@@ -204,7 +207,7 @@ func (r *pkiCopyResource) write(ctx context.Context, m *pkiCopyModel, diags *dia
 		err = fmt.Errorf("%w. Nothing was copied. Apply k8s_pki first", err)
 	}
 	if err != nil {
-		addError(diags, title, err)
+		session.AddError(diags, title, err)
 		return
 	}
 	m.ID = types.StringValue(m.Bucket.ValueString() + "/" + m.Prefix.ValueString())
@@ -223,9 +226,9 @@ func (r *pkiCopyResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, ok := r.data.awsForRead(ctx, "Cannot refresh the copy "+m.object().String(), &resp.Diagnostics)
+	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh the copy "+m.object().String(), &resp.Diagnostics)
 	if !ok {
 		return
 	}
@@ -235,14 +238,14 @@ func (r *pkiCopyResource) Read(ctx context.Context, req resource.ReadRequest, re
 	case errors.Is(err, awsobject.ErrNotFound):
 		found.Problem = finding.Missing
 	case err != nil:
-		resp.Diagnostics.AddWarning("A copy of keys could not be looked at", errorText(err)+"\n\nWhether it is still there is not known. This plan changes nothing because of that.")
+		resp.Diagnostics.AddWarning("A copy of keys could not be looked at", session.ErrorText(err)+"\n\nWhether it is still there is not known. This plan changes nothing because of that.")
 		return
 	case sum != m.SHA256.ValueString():
 		found.Problem, found.Found, found.Wanted = finding.Content, sum, m.SHA256.ValueString()
 	}
 	m.Drift = tf.NoDrift()
 	if found.Problem != "" {
-		m.Drift = driftValue([]finding.Finding{found})
+		m.Drift = argument.DriftValue([]finding.Finding{found})
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -255,7 +258,7 @@ func (r *pkiCopyResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	if m.Key.IsUnknown() {
 		r.write(ctx, &m, &resp.Diagnostics)

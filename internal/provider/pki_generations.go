@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -33,7 +34,7 @@ func generationsAttribute() schema.SingleNestedAttribute {
 	for _, k := range pki.Kinds() {
 		out.Attributes[string(k)] = schema.ListAttribute{
 			Optional: true, ElementType: types.Int64Type,
-			MarkdownDescription: generationDescriptions[k] + " Default: `[1]`.",
+			MarkdownDescription: reference.GenerationDescriptions[k] + " Default: `[1]`.",
 			Validators:          []validator.List{listvalidator.SizeBetween(1, pki.MaxGenerations), generationList{}},
 		}
 	}
@@ -49,7 +50,7 @@ func (generationList) Description(context.Context) string {
 func (v generationList) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
 func (generationList) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
-	list, known := numbersFrom(req.ConfigValue)
+	list, known := reference.NumbersFrom(req.ConfigValue)
 	if !known || len(list) == 0 {
 		return
 	}
@@ -61,19 +62,19 @@ func (generationList) ValidateList(_ context.Context, req validator.ListRequest,
 // plannedGenerations returns the configured generations with every key set. A list that is unknown
 // stays unknown.
 func plannedGenerations(ctx context.Context, configured types.Object) types.Object {
-	full := generationsFrom(configured)
-	return generationsRef.Value(ctx, newGenerations(func(k pki.Kind) types.List {
-		if !tf.AllKnown(generationOf(configured, k)) {
+	full := reference.GenerationsFrom(configured)
+	return reference.OfGenerations.Value(ctx, reference.NewGenerations(func(k pki.Kind) types.List {
+		if !tf.AllKnown(reference.GenerationOf(configured, k)) {
 			return types.ListUnknown(types.Int64Type)
 		}
-		return numbersValue(full.Of(k))
+		return reference.NumbersValue(full.Of(k))
 	}))
 }
 
 // checkRotationStep adds an error if the configured generations must not follow the prior ones.
 func checkRotationStep(prior pki.Generations, configured types.Object, diags *diag.Diagnostics) {
 	for _, k := range pki.Kinds() {
-		next, known := numbersFrom(generationOf(configured, k))
+		next, known := reference.NumbersFrom(reference.GenerationOf(configured, k))
 		if !known {
 			continue
 		}
@@ -89,13 +90,13 @@ func checkRotationStep(prior pki.Generations, configured types.Object, diags *di
 
 // plannedRotation plans the reference with the configured generations. An attribute is known if its
 // generations are only reordered or dropped, and unknown if a new one is created.
-func plannedRotation(ctx context.Context, ref pkiRefModel, configured types.Object, diags *diag.Diagnostics) pkiRefModel {
-	before := ref.ref()
+func plannedRotation(ctx context.Context, ref reference.PKI, configured types.Object, diags *diag.Diagnostics) reference.PKI {
+	before := ref.Ref()
 	checkRotationStep(before.Generations, configured, diags)
 	if diags.HasError() {
 		return ref
 	}
-	next := generationsFrom(configured)
+	next := reference.GenerationsFrom(configured)
 	warnOfDroppedGenerations(before.Generations, next, diags)
 	arranged, made := before.Arrange(next)
 	bundles := map[pki.Kind]*types.String{
@@ -108,7 +109,7 @@ func plannedRotation(ctx context.Context, ref pkiRefModel, configured types.Obje
 	}
 	changes := len(made) > 0
 	for _, k := range pki.Kinds() {
-		unknown := slices.Contains(made, k) || !tf.AllKnown(generationOf(configured, k))
+		unknown := slices.Contains(made, k) || !tf.AllKnown(reference.GenerationOf(configured, k))
 		changes = changes || unknown
 		if bundle := bundles[k]; bundle != nil {
 			*bundle = types.StringValue(values[k])

@@ -14,12 +14,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // observe returns what differs in the key store. It reads no private key. An empty store is drift
 // as well, and no reason to remove the resource from the state: with other keys it would be another
 // cluster.
-func (r *pkiResource) observe(ctx context.Context, store *keystore.Store, m pkiModel, h holding) ([]finding.Finding, error) {
+func (r *pkiResource) observe(ctx context.Context, store *keystore.Store, m pkiModel, h session.Holding) ([]finding.Finding, error) {
 	found, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -50,12 +53,12 @@ func (r *pkiResource) observe(ctx context.Context, store *keystore.Store, m pkiM
 
 // ref returns the model's reference.
 func (m pkiModel) ref(ctx context.Context) pki.Ref {
-	ref, _ := pkiRef.Read(ctx, m.Ref, &diag.Diagnostics{})
-	return ref.ref()
+	ref, _ := reference.OfPKI.Read(ctx, m.Ref, &diag.Diagnostics{})
+	return ref.Ref()
 }
 
 // rotate creates the generations that are new and deletes those that are no longer wanted.
-func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h holding) (pki.Ref, error) {
+func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h session.Holding) (pki.Ref, error) {
 	before := state.ref(ctx)
 	kept := m
 	kept.Ref = state.Ref // the planned reference may be unknown
@@ -77,12 +80,12 @@ func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h holding) 
 			return before, nil
 		}
 	}
-	return pki.Rotate(ctx, store, m.Cluster.ValueString(), before.Generations, r.data.now(), r.data.rand, opts)
+	return pki.Rotate(ctx, store, m.Cluster.ValueString(), before.Generations, r.Session.Now(), r.Session.Rand, opts)
 }
 
 // repair restores public parts from the state, and changes tags and the KMS key. A lost private key
 // cannot be restored from the state; one whose generation is dropped need not be.
-func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h holding) error {
+func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h session.Holding) error {
 	store, err := r.keyStore(ctx, m, h.Claim)
 	if err != nil {
 		return err
@@ -95,7 +98,7 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h holding) 
 		return err
 	}
 	before := state.ref(ctx)
-	public, wanted := before.Public(), pki.Names(generationsFrom(m.Generations))
+	public, wanted := before.Public(), pki.Names(reference.GenerationsFrom(m.Generations))
 	for _, name := range pki.Names(before.Generations) {
 		value, present := found[name]
 		if !slices.Contains(wanted, name) || name == pki.NameGenerations {
@@ -121,26 +124,26 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h holding) 
 		}
 	}
 	if !m.TagsAll.Equal(state.TagsAll) {
-		return store.Retag(ctx, removedKeys(state.TagsAll, m.TagsAll))
+		return store.Retag(ctx, argument.RemovedKeys(state.TagsAll, m.TagsAll))
 	}
 	return nil
 }
 
 // held opens the key store of a holding, in the account and region that it is of.
-func (r *pkiResource) held(ctx context.Context, m pkiModel, h holding) (*keystore.Store, error) {
-	client, err := r.data.aws(ctx)
+func (r *pkiResource) held(ctx context.Context, m pkiModel, h session.Holding) (*keystore.Store, error) {
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.data.checked(ctx, client, h); err != nil {
+	if err := r.Session.Checked(ctx, client, h); err != nil {
 		return nil, err
 	}
 	return r.keyStore(ctx, m, h.Claim)
 }
 
 // recovered returns a lost holding as the key store has it.
-func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h holding) (holding, error) {
-	if !h.lost() {
+func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h session.Holding) (session.Holding, error) {
+	if !h.Lost() {
 		return h, nil
 	}
 	found, err := r.importHolding(ctx, store)
@@ -148,28 +151,28 @@ func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h ho
 	return found, err
 }
 
-// settle is providerData.settle for a key store.
+// settle is Session.settle for a key store.
 func (r *pkiResource) settle(ctx context.Context, store *keystore.Store) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, session.SettleTimeout)
 	defer cancel()
-	_ = store.Settle(ctx, r.data.now())
+	_ = store.Settle(ctx, r.Session.Now())
 }
 
 // importHolding returns the holding of a key store that exists.
-func (r *pkiResource) importHolding(ctx context.Context, store pki.Store) (holding, error) {
+func (r *pkiResource) importHolding(ctx context.Context, store pki.Store) (session.Holding, error) {
 	ssm, ok := store.(*keystore.Store)
 	if !ok {
-		return holding{}, nil
+		return session.Holding{}, nil
 	}
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
-		return holding{}, err
+		return session.Holding{}, err
 	}
 	owner, err := ssm.Owner(ctx)
 	if err != nil {
-		return holding{}, err
+		return session.Holding{}, err
 	}
-	return r.data.imported(ctx, client, owner)
+	return r.Session.Imported(ctx, client, owner)
 }
 
 // addKeysError adds the error of keys that were not made. It is on key_store if that is in AWS and there is nothing to
@@ -177,9 +180,9 @@ func (r *pkiResource) importHolding(ctx context.Context, store pki.Store) (holdi
 func addKeysError(m pkiModel, diags *diag.Diagnostics, err error) {
 	summary := "Cannot make the keys of cluster " + m.Cluster.ValueString()
 	if m.KeyStore.ValueString() != pki.StoreSSM || !infraaws.Unconfigured(err) {
-		addError(diags, summary, err)
+		session.AddError(diags, summary, err)
 		return
 	}
-	diags.AddAttributeError(path.Root("key_store"), summary, errorText(err)+
+	diags.AddAttributeError(path.Root("key_store"), summary, session.ErrorText(err)+
 		"\n\nThe key store \"ssm\", which is the default, is in AWS. key_store = \"state\" needs no AWS: then whoever reads the state is an administrator of the cluster.")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -19,8 +20,8 @@ const livesKey = "lives"
 // warnOfLostKeys says in the plan what ends with the keys of a cluster, and refuses to plan the end
 // of keys that are protected.
 func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	what := objectName(ctx, "pki", "cluster", req.State, resp.Plan)
-	end := plannedEnd(ctx, what, req, resp)
+	what := argument.ObjectName(ctx, "pki", "cluster", req.State, resp.Plan)
+	end := argument.PlannedEnd(ctx, what, req, resp)
 	switch {
 	case req.State.Raw.IsNull() && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, livesKey, &resp.Diagnostics):
 		resp.Diagnostics.AddAttributeError(path.Root("cluster"), "This plan replaces the keys of a cluster",
@@ -28,9 +29,9 @@ func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPla
 				"could read the secrets in its etcd or in snapshots of it.\n\n"+
 				"To get other keys for a running cluster, rotate them with generations: the guide \"Rotate keys\" describes the steps. To start over with an empty cluster, destroy its resources first.")
 	case !req.State.Raw.IsNull() && !req.Plan.Raw.IsNull() && resp.Private != nil:
-		tf.WritePrivate(ctx, resp.Private, livesKey, end == stays, &resp.Diagnostics)
+		tf.WritePrivate(ctx, resp.Private, livesKey, end == argument.Stays, &resp.Diagnostics)
 	}
-	if end == stays {
+	if end == argument.Stays {
 		return
 	}
 	var state pkiModel
@@ -50,5 +51,5 @@ func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPla
 	}
 	resp.Diagnostics.AddWarning(fmt.Sprintf("This plan ends the keys of cluster %s", state.Cluster.ValueString()),
 		fmt.Sprintf("They are %s %s. Without them no certificate of the cluster can be renewed, and nobody can read the secrets in its etcd or in snapshots of it.\n\n"+
-			"To get other keys for a running cluster, rotate them with generations. To have such plans refused, set deletion_protection = true.", counted(int64(private), "private key"), where))
+			"To get other keys for a running cluster, rotate them with generations. To have such plans refused, set deletion_protection = true.", argument.Counted(int64(private), "private key"), where))
 }

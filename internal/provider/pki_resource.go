@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -23,6 +24,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -32,11 +36,11 @@ var (
 	_ resource.ResourceWithImportState = (*pkiResource)(nil)
 )
 
-var pkiDeadlines = tf.Deadlines{Create: pkiTimeout, Read: readTimeout, Update: pkiTimeout, Delete: pkiTimeout}
+var pkiDeadlines = tf.Deadlines{Create: argument.PKITimeout, Read: argument.ReadTimeout, Update: argument.PKITimeout, Delete: argument.PKITimeout}
 
-type pkiResource struct{ base }
+type pkiResource struct{ session.Base }
 
-func newPKIResource() resource.Resource { return &pkiResource{} }
+func NewPKI() resource.Resource { return &pkiResource{} }
 
 type pkiModel struct {
 	ID          types.String   `tfsdk:"id"`
@@ -78,13 +82,13 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			},
 			"cluster": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the cluster. A change replaces all keys and certificates.",
-				Validators: []validator.String{clusterName()}, PlanModifiers: replace,
+				Validators: []validator.String{argument.ClusterName()}, PlanModifiers: replace,
 			},
 			"key_store": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(pki.StoreSSM),
 				MarkdownDescription: "Where private keys are stored: `ssm` (AWS SSM Parameter Store, SecureString) or `state` (the Terraform state, as sensitive values, for clusters " +
 					"without AWS). With `state`, whoever can read the state controls the cluster. A change replaces all keys. Default: `ssm`.",
-				Validators: []validator.String{keyStore()}, PlanModifiers: replace,
+				Validators: []validator.String{argument.KeyStore()}, PlanModifiers: replace,
 			},
 			"prefix": schema.StringAttribute{
 				Optional: true, Computed: true,
@@ -99,14 +103,14 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			},
 			"ca_validity": caValidityAttribute(),
 			"generations": generationsAttribute(),
-			"adopt":       adoptAttribute(),
+			"adopt":       argument.AdoptAttribute(),
 			restoreFrom:   restoreFromAttribute(), restoreIdentity: restoreIdentityAttribute(),
-			protection: protectionAttribute(),
-			"tags":     tagsAttribute(),
-			"tags_all": tagsAllAttribute(),
-			"ref":      pkiRef.Output("Reference: the value for `pki` of other resources."),
-			"claim":    claimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`", guardsAll),
-			"drift":    tf.DriftAttribute(),
+			argument.Protection: argument.ProtectionAttribute(),
+			"tags":              argument.TagsAttribute(),
+			"tags_all":          argument.TagsAllAttribute(),
+			"ref":               reference.OfPKI.Output("Reference: the value for `pki` of other resources."),
+			"claim":             argument.ClaimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`", argument.GuardsAll),
+			"drift":             tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.Block(ctx)},
 	}
@@ -129,7 +133,7 @@ func caValidityAttribute() schema.StringAttribute {
 
 func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	defer r.warnOfLostKeys(ctx, req, resp)
-	if req.Plan.Raw.IsNull() || r.data == nil {
+	if req.Plan.Raw.IsNull() || r.Session == nil {
 		return
 	}
 	var plan pkiModel
@@ -144,21 +148,21 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 			resp.Diagnostics.AddAttributeError(path.Root(name), "Argument of another key store", name+` applies only to key_store = "ssm": remove it.`)
 		}
 	}
-	plan.ID, plan.TagsAll = plan.Cluster, r.data.planTags(plan.Tags, &resp.Diagnostics)
+	plan.ID, plan.TagsAll = plan.Cluster, r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
 	if plan.Prefix.IsUnknown() || plan.Prefix.IsNull() {
 		plan.Prefix = plan.defaultPrefix()
 	}
 	if req.State.Raw.IsNull() {
-		plan.Ref = pkiRef.Value(ctx, plan.newRef(ctx, inState))
+		plan.Ref = reference.OfPKI.Value(ctx, plan.newRef(ctx, inState))
 	} else {
 		var state pkiModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if req.Private != nil {
-			readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
+			session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
 		}
-		ref, _ := pkiRef.Read(ctx, state.Ref, &resp.Diagnostics)
+		ref, _ := reference.OfPKI.Read(ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
-		plan.Ref = pkiRef.Value(ctx, plannedRotation(ctx, ref, plan.Generations, &resp.Diagnostics))
+		plan.Ref = reference.OfPKI.Value(ctx, plannedRotation(ctx, ref, plan.Generations, &resp.Diagnostics))
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
@@ -174,9 +178,9 @@ func (m pkiModel) defaultPrefix() types.String {
 }
 
 // newRef plans the reference before the keys exist.
-func (m pkiModel) newRef(ctx context.Context, inState bool) pkiRefModel {
+func (m pkiModel) newRef(ctx context.Context, inState bool) reference.PKI {
 	unknown := types.StringUnknown()
-	ref := pkiRefModel{
+	ref := reference.PKI{
 		Cluster: m.Cluster, Store: m.KeyStore, Prefix: m.Prefix, KMSKeyID: m.KMSKeyID, Region: unknown,
 		KubernetesCA: unknown, EtcdCA: unknown, FrontProxyCA: unknown, ServiceAccountPublicKey: unknown,
 		Generations: plannedGenerations(ctx, m.Generations), Keys: types.MapUnknown(types.StringType),
@@ -199,10 +203,10 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	var ref pki.Ref
-	var h holding
+	var h session.Holding
 	from, err := r.readCopy(ctx, m, identity)
 	if err == nil {
 		ref, h, err = r.bootstrap(ctx, m, from)
@@ -214,18 +218,18 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 		return
 	}
 	warnOfOtherName(from, m.Cluster.ValueString(), &resp.Diagnostics)
-	m.Ref, m.Drift, m.Claim = pkiRefValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	m.Ref, m.Drift, m.Claim = reference.PKIValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 // bootstrap makes the keys, or takes them from a copy if there is one. In SSM it claims the key
 // store first, and looks last whether the store is still its own.
-func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.Copy) (ref pki.Ref, h holding, err error) {
+func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.Copy) (ref pki.Ref, h session.Holding, err error) {
 	if m.KeyStore.ValueString() == pki.StoreSSM {
-		client, err := r.data.aws(ctx)
+		client, err := r.Session.AWS(ctx)
 		if err == nil {
-			h, err = r.data.newHolding(ctx, client)
+			h, err = r.Session.NewHolding(ctx, client)
 		}
 		if err != nil {
 			return ref, h, err
@@ -247,10 +251,10 @@ func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.C
 			return ref, h, otherKeys(err, m)
 		}
 	}
-	ref, err = pki.Bootstrap(ctx, store, m.Cluster.ValueString(), r.data.now(), r.data.rand, opts)
+	ref, err = pki.Bootstrap(ctx, store, m.Cluster.ValueString(), r.Session.Now(), r.Session.Rand, opts)
 	if err == nil && inSSM {
 		if err = ssm.Check(ctx); err == nil {
-			r.data.claims.made(h.Claim, nil, ssm)
+			r.Session.Claims.Made(h.Claim, nil, ssm)
 		}
 	}
 	return ref, h, err
@@ -266,10 +270,10 @@ func (r *pkiResource) open(ctx context.Context, m pkiModel, claim infraaws.Claim
 		}
 	}
 	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: validity,
-		Generations: generationsFrom(m.Generations)}
+		Generations: reference.GenerationsFrom(m.Generations)}
 	if opts.Store == pki.StoreState {
-		ref, _ := pkiRef.Read(ctx, m.Ref, &diag.Diagnostics{})
-		return ref.ref().MemoryStore(), opts, nil
+		ref, _ := reference.OfPKI.Read(ctx, m.Ref, &diag.Diagnostics{})
+		return ref.Ref().MemoryStore(), opts, nil
 	}
 	store, err := r.keyStore(ctx, m, claim)
 	if err != nil {
@@ -280,7 +284,7 @@ func (r *pkiResource) open(ctx context.Context, m pkiModel, claim infraaws.Claim
 }
 
 func (r *pkiResource) keyStore(ctx context.Context, m pkiModel, claim infraaws.Claim) (*keystore.Store, error) {
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -297,15 +301,15 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	warnOfExpiringAuthorities(m.ref(ctx), r.data.now(), &resp.Diagnostics)
+	warnOfExpiringAuthorities(m.ref(ctx), r.Session.Now(), &resp.Diagnostics)
 	if m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	store, err := r.held(ctx, m, h)
-	if errors.Is(err, errNotYetKnown) {
+	if errors.Is(err, session.ErrNotYetKnown) {
 		return
 	}
 	var drift []finding.Finding
@@ -320,11 +324,11 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		drift, err = r.observe(ctx, store, m, h)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot refresh the keys of cluster "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot refresh the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -337,56 +341,56 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if onlyProtection(req) {
+	if argument.OnlyProtection(req) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	checkRotationStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	h := readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics)
 	if m.KeyStore.ValueString() == pki.StoreSSM {
-		client, err := r.data.aws(ctx)
+		client, err := r.Session.AWS(ctx)
 		if err == nil {
-			h, err = r.data.forUpdate(ctx, client, h, m.Adopt)
+			h, err = r.Session.ForUpdate(ctx, client, h, m.Adopt)
 		}
 		if err == nil {
 			err = r.repair(ctx, m, state, h)
 		}
 		if err != nil {
-			addError(&resp.Diagnostics, "Cannot repair the key store of cluster "+m.Cluster.ValueString(), err)
+			session.AddError(&resp.Diagnostics, "Cannot repair the key store of cluster "+m.Cluster.ValueString(), err)
 			return
 		}
 	}
 	ref, err := r.rotate(ctx, m, state, h)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot rotate the keys of cluster "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot rotate the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Ref = pkiRefValue(ctx, ref)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	m.Ref = reference.PKIValue(ctx, ref)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m pkiModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !mayDelete(ctx, "pki "+m.Cluster.ValueString(), req.State, &resp.Diagnostics) || m.KeyStore.ValueString() != pki.StoreSSM {
+	if resp.Diagnostics.HasError() || !argument.MayDelete(ctx, "pki "+m.Cluster.ValueString(), req.State, &resp.Diagnostics) || m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	store, err := r.held(ctx, m, h)
 	if err == nil {
 		err = store.Purge(ctx)
 	}
-	r.data.claims.gone(h.Claim)
-	if err != nil && !addKept(&resp.Diagnostics, "The key store of cluster "+m.Cluster.ValueString(), err) {
-		addError(&resp.Diagnostics, "Cannot delete the keys of cluster "+m.Cluster.ValueString(), err)
+	r.Session.Claims.Gone(h.Claim)
+	if err != nil && !session.AddKept(&resp.Diagnostics, "The key store of cluster "+m.Cluster.ValueString(), err) {
+		session.AddError(&resp.Diagnostics, "Cannot delete the keys of cluster "+m.Cluster.ValueString(), err)
 	}
 }
 
@@ -397,25 +401,25 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
 	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(keystore.DefaultPrefix(req.ID))
 	m.CAValidity = types.StringValue(tf.ShortDuration(pki.DefaultCAValidity))
-	m.TagsAll = r.data.tagsAll(m.Tags)
+	m.TagsAll = r.Session.TagsAll(m.Tags)
 	store, opts, err := r.open(ctx, m, infraaws.Claim{})
 	var ref pki.Ref
 	if err == nil {
 		ref, err = pki.LoadRef(ctx, store, req.ID, opts)
 	}
-	var h holding
+	var h session.Holding
 	if err == nil {
 		h, err = r.importHolding(ctx, store)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
+		session.AddError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
 		return
 	}
 	if !ref.Generations.Equal(pki.Generations{}) {
-		m.Generations = generationsValue(ctx, ref.Generations)
+		m.Generations = reference.GenerationsValue(ctx, ref.Generations)
 	}
-	m.Ref, m.Drift, m.Claim = pkiRefValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	m.Ref, m.Drift, m.Claim = reference.PKIValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -431,3 +435,5 @@ func parameterPrefix() validator.String {
 		return nil
 	})
 }
+
+var parameterName = regexp.MustCompile(`^(/[a-zA-Z0-9_.-]+)+/$`)

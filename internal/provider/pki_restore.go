@@ -19,6 +19,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -47,7 +49,7 @@ func restoreFromAttribute() schema.SingleNestedAttribute {
 			"claims or writes anything. `generations` must be those of the copy; the error says which they are. It matters only when this is created, or replaced: a later change does nothing, and the state " +
 			"keeps the value of the creation. Default: none, new keys are made. The guide [Backups](../guides/backups.md) describes the steps.",
 		Attributes: map[string]schema.Attribute{
-			"bucket": schema.StringAttribute{Required: true, MarkdownDescription: "Bucket of the copy.", Validators: []validator.String{bucketName()}},
+			"bucket": schema.StringAttribute{Required: true, MarkdownDescription: "Bucket of the copy.", Validators: []validator.String{argument.BucketName()}},
 			"key":    schema.StringAttribute{Required: true, MarkdownDescription: "Key of the object: `key` of `k8s_pki_copy`. Its last part is compared with the keys in the copy, so the object cannot be renamed, and nobody can put other keys under a name that you have noted.", Validators: []validator.String{stringvalidator.LengthBetween(1, 1024)}},
 			"region": schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the bucket. Default: the provider's region."},
 		},
@@ -121,7 +123,7 @@ func (r *pkiResource) readCopy(ctx context.Context, m pkiModel, identity types.S
 	if err := keycopy.CheckIdentity(identity.ValueString()); err != nil {
 		return fail(restoreIdentity, err)
 	}
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +143,7 @@ func (r *pkiResource) readCopy(ctx context.Context, m pkiModel, identity types.S
 	if stdpath.Base(from.Key.ValueString()) != c.Name() {
 		return fail(restoreFrom, fmt.Errorf("%s: the name of these keys is %s, so this is not the copy that was written under this name", from.ref(), c.Name()))
 	}
-	configured := generationsFrom(m.Generations)
+	configured := reference.GenerationsFrom(m.Generations)
 	for _, k := range pki.Kinds() {
 		if had := pki.FormatGenerations(c.Generations.Of(k)); had != pki.FormatGenerations(configured.Of(k)) {
 			return fail("generations", fmt.Errorf("%s has generations %s of %s: write generations.%s = %s", from.ref(), had, k, k, had))

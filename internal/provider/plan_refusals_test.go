@@ -174,7 +174,7 @@ func TestFlags(t *testing.T) {
 func extraArgsOf(t *testing.T, i *instance, m *controlPlaneModel) map[string][]string {
 	t.Helper()
 	var described resource.SchemaResponse
-	newControlPlaneResource().Schema(t.Context(), resource.SchemaRequest{}, &described)
+	NewControlPlane().Schema(t.Context(), resource.SchemaRequest{}, &described)
 	state := tfsdk.State{Schema: described.Schema, Raw: i.state}
 	if diags := state.Get(t.Context(), m); diags.HasError() {
 		t.Fatal(diags)

@@ -27,6 +27,8 @@ import (
 
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -44,9 +46,9 @@ type Provider struct {
 	now         func() time.Time
 	shell       func(remote.Host) awsmachine.Shell // nil: that of the connection pool
 	watch       func(machine, command string, ended bool)
-	duty        findDutyFunc // nil: that of package maintenance
+	duty        session.FindDuty // nil: that of package maintenance
 	timings     timings
-	data        []*providerData
+	data        []*session.Session
 }
 
 // New returns the provider. Close it when it stops serving.
@@ -89,7 +91,7 @@ func (p *Provider) EphemeralResources(context.Context) []func() ephemeral.Epheme
 func (p *Provider) Actions(context.Context) []func() action.Action { return actions() }
 
 // Functions implements provider.ProviderWithFunctions.
-func (p *Provider) Functions(context.Context) []func() function.Function { return functions() }
+func (p *Provider) Functions(context.Context) []func() function.Function { return All() }
 
 type providerModel struct {
 	Region            types.String `tfsdk:"region"`
@@ -257,7 +259,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			"default_tags": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Tags for every AWS object that the provider creates. A resource's own `tags` override them. Changed in place. Default: none.",
-				Validators:          tagValidators(),
+				Validators:          argument.TagValidators(),
 			},
 			"artifact_mirror": schema.StringAttribute{
 				Optional: true,

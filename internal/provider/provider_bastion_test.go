@@ -105,7 +105,7 @@ func TestBastionOfTheCluster(t *testing.T) {
 func TestBastionOfTheBalancer(t *testing.T) {
 	t.Parallel()
 	var described resource.SchemaResponse
-	newLBResource().Schema(t.Context(), resource.SchemaRequest{}, &described)
+	NewLB().Schema(t.Context(), resource.SchemaRequest{}, &described)
 	for bastion, want := range map[string]string{"203.0.113.9": "198.51.100.50", "198.51.100.50": "198.51.100.50", "10.240.0.30": "10.240.0.30", "192.0.2.1": "through"} {
 		p := New("test")
 		r := newRoles(t)

@@ -27,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -49,10 +50,10 @@ func (e environment) first(v types.String, names ...string) string {
 	return ""
 }
 
-func closeAll(all []*providerData) error {
+func closeAll(all []*session.Session) error {
 	var errs []error
 	for _, d := range all {
-		errs = append(errs, d.pool.Close())
+		errs = append(errs, d.Pool.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -66,20 +67,20 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &providerData{timing: p.timings.recorder, now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
+	d := &session.Session{Timing: p.timings.recorder, Now: p.now, Rand: rand.Reader, DefaultTags: m.DefaultTags}
 	configureAWS(ctx, d, p.version, m, &resp.Diagnostics)
 	configureSSH(ctx, d, p.environment, p.watch, m, &resp.Diagnostics)
 	configureArtifacts(d, p.environment, m, &resp.Diagnostics)
-	d.shell, d.duty, d.prepare = p.shell, p.duty, func(context.Context, remote.Host) {}
-	if d.duty == nil {
-		d.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
-			return maintenance.Find(ctx, d.fleet(ctx), t)
+	d.Shell, d.Duty, d.Prepare = p.shell, p.duty, func(context.Context, remote.Host) {}
+	if d.Duty == nil {
+		d.Duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
+			return maintenance.Find(ctx, d.Fleet(ctx), t)
 		}
 	}
-	d.works = maintenance.Works(d.duty)
-	if d.shell == nil {
-		d.shell = func(h remote.Host) awsmachine.Shell { return d.pool.Machine(h) }
-		d.prepare = func(ctx context.Context, h remote.Host) { d.pool.Machine(h).Prepare(ctx) }
+	d.Works = maintenance.Works(d.Duty)
+	if d.Shell == nil {
+		d.Shell = func(h remote.Host) awsmachine.Shell { return d.Pool.Machine(h) }
+		d.Prepare = func(ctx context.Context, h remote.Host) { d.Pool.Machine(h).Prepare(ctx) }
 	}
 	if !resp.Diagnostics.HasError() {
 		checkAccount(ctx, d, m, &resp.Diagnostics)
@@ -91,7 +92,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData = d, d, d, d
 }
 
-func configureAWS(ctx context.Context, d *providerData, version string, m providerModel, diags *diag.Diagnostics) {
+func configureAWS(ctx context.Context, d *session.Session, version string, m providerModel, diags *diag.Diagnostics) {
 	role, _ := tf.Object[assumeRoleModel](ctx, m.AssumeRole, diags)
 	web, _ := tf.Object[webIdentityModel](ctx, m.WebIdentity, diags)
 	endpoints, _ := tf.Object[endpointsModel](ctx, m.Endpoints, diags)
@@ -101,7 +102,7 @@ func configureAWS(ctx context.Context, d *providerData, version string, m provid
 		role.RoleARN, role.SessionName, role.ExternalID, role.Policy, role.Duration,
 		web.RoleARN, web.SessionName, web.Token, web.TokenFile, web.Policy, web.PolicyARNs, web.Duration, endpoints.EC2, endpoints.InstanceConnect, endpoints.ELBV2, endpoints.S3, endpoints.SSM, endpoints.STS,
 	} {
-		d.awsUnknown = d.awsUnknown || v.IsUnknown()
+		d.AWSUnknown = d.AWSUnknown || v.IsUnknown()
 	}
 	cfg := infraaws.Config{
 		Region:       m.Region.ValueString(),
@@ -117,7 +118,7 @@ func configureAWS(ctx context.Context, d *providerData, version string, m provid
 		UserAgent: "terraform-provider-k8s-" + version,
 
 		Refused: logRefusal,
-		Timing:  d.timing,
+		Timing:  d.Timing,
 
 		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
 		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),
@@ -143,7 +144,7 @@ func configureAWS(ctx context.Context, d *providerData, version string, m provid
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
-	d.loadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
+	d.LoadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
 }
 
 // logRefusal logs a call that AWS refused, also when a retry makes it good.
@@ -152,23 +153,23 @@ func logRefusal(ctx context.Context, r infraaws.Refusal) {
 }
 
 // checkAccount compares the account of the credentials with those that are allowed.
-func checkAccount(ctx context.Context, d *providerData, m providerModel, diags *diag.Diagnostics) {
+func checkAccount(ctx context.Context, d *session.Session, m providerModel, diags *diag.Diagnostics) {
 	allowed, forbidden := tf.Strings(m.AllowedAccounts.Elements()), tf.Strings(m.ForbiddenAccounts.Elements())
-	if d.awsUnknown || len(allowed)+len(forbidden) == 0 {
+	if d.AWSUnknown || len(allowed)+len(forbidden) == 0 {
 		return
 	}
 	at := path.Root("allowed_account_ids")
 	if len(forbidden) > 0 {
 		at = path.Root("forbidden_account_ids")
 	}
-	client, err := d.loadAWS()
+	client, err := d.LoadAWS()
 	var account, arn string
 	if err == nil {
-		account, arn, err = d.identity(ctx, client)
+		account, arn, err = d.Identity(ctx, client)
 	}
 	switch {
 	case err != nil:
-		diags.AddAttributeError(at, "Cannot find out the AWS account", errorText(err))
+		diags.AddAttributeError(at, "Cannot find out the AWS account", session.ErrorText(err))
 	case len(allowed) > 0 && !slices.Contains(allowed, account):
 		diags.AddAttributeError(at, "AWS account not allowed", fmt.Sprintf("The credentials (%s) are for account %s, which is not one of %s. Nothing was read or changed.", arn, account, strings.Join(allowed, ", ")))
 	case slices.Contains(forbidden, account):
@@ -176,7 +177,7 @@ func checkAccount(ctx context.Context, d *providerData, m providerModel, diags *
 	}
 }
 
-func configureArtifacts(d *providerData, env environment, m providerModel, diags *diag.Diagnostics) {
+func configureArtifacts(d *session.Session, env environment, m providerModel, diags *diag.Diagnostics) {
 	var sums io.Reader
 	if text := env.first(m.ArtifactChecksums, "K8S_ARTIFACT_CHECKSUMS"); text != "" {
 		content := []byte(text)
@@ -206,7 +207,7 @@ func configureArtifacts(d *providerData, env environment, m providerModel, diags
 		diags.AddAttributeError(path.Root("artifact_checksums"), "Unusable checksums", err.Error())
 		return
 	}
-	d.catalog = catalog
+	d.Catalog = catalog
 }
 
 // looksLikeChecksums reports whether a value is the text of a SHA256SUMS file, and not the path of

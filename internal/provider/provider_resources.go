@@ -11,30 +11,30 @@ import (
 
 func resources() []func() resource.Resource {
 	return []func() resource.Resource{
-		newNetworkResource,
-		newVolumeResource,
-		newMachineResource,
-		newPKIResource,
-		newPKICopyResource,
-		newLBResource,
-		newNLBResource,
-		newEtcdClusterResource,
-		newEtcdBackupResource,
-		newControlPlaneResource,
-		newWorkerPoolResource,
-		newAddonResource,
-		newKubeconfigResource,
+		NewNetwork,
+		NewVolume,
+		NewMachine,
+		NewPKI,
+		NewPKICopy,
+		NewLB,
+		NewNLB,
+		NewEtcdCluster,
+		NewEtcdBackup,
+		NewControlPlane,
+		NewWorkerPool,
+		NewResource,
+		NewKubeconfig,
 	}
 }
 
 func dataSources() []func() datasource.DataSource {
-	return []func() datasource.DataSource{newClusterStatusDataSource}
+	return []func() datasource.DataSource{NewDataSource}
 }
 
 func ephemeralResources() []func() ephemeral.EphemeralResource {
-	return []func() ephemeral.EphemeralResource{newKubeconfigEphemeral}
+	return []func() ephemeral.EphemeralResource{NewEphemeralKubeconfig}
 }
 
 func actions() []func() action.Action {
-	return []func() action.Action{newEtcdSnapshotAction}
+	return []func() action.Action{NewEtcdSnapshot}
 }

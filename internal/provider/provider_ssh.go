@@ -13,6 +13,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -22,13 +23,13 @@ const defaultUser = "admin"
 // agentBudget is how long an SSH agent may take to list its keys.
 const agentBudget = 5 * time.Second
 
-func configureSSH(ctx context.Context, d *providerData, env environment, watch func(machine, command string, ended bool), m providerModel, diags *diag.Diagnostics) {
+func configureSSH(ctx context.Context, d *session.Session, env environment, watch func(machine, command string, ended bool), m providerModel, diags *diag.Diagnostics) {
 	s, _ := tf.Object[sshModel](ctx, m.SSH, diags)
 	bastion, _ := tf.Object[bastionModel](ctx, s.Bastion, diags)
-	d.sshUnknown = !tf.AllKnown(m.SSH)
-	d.ssh.user = s.User.ValueString()
-	if d.ssh.user == "" {
-		d.ssh.user = defaultUser
+	d.SSHUnknown = !tf.AllKnown(m.SSH)
+	d.SSH.User = s.User.ValueString()
+	if d.SSH.User == "" {
+		d.SSH.User = defaultUser
 	}
 
 	if key, from := readPrivateKey(d, env, s, diags); len(key) > 0 {
@@ -36,13 +37,13 @@ func configureSSH(ctx context.Context, d *providerData, env environment, watch f
 		if err != nil {
 			diags.AddAttributeError(from, "Unusable SSH private key", keyProblem(err))
 		} else {
-			d.ssh.signers = append(d.ssh.signers, signer)
+			d.SSH.Signers = append(d.SSH.Signers, signer)
 		}
 	}
-	if !d.sshUnknown {
+	if !d.SSHUnknown {
 		configureAgent(ctx, d, env, s, diags)
 	}
-	if !s.Bastion.IsNull() && !d.sshUnknown {
+	if !s.Bastion.IsNull() && !d.SSHUnknown {
 		b := &remote.Host{
 			Name:    "bastion",
 			Address: bastion.Address.ValueString(),
@@ -51,30 +52,30 @@ func configureSSH(ctx context.Context, d *providerData, env environment, watch f
 		}
 		diags.Append(bastion.HostKeys.ElementsAs(ctx, &b.HostKeys, false)...)
 		if b.User == "" {
-			b.User = d.ssh.user
+			b.User = d.SSH.User
 		}
-		d.ssh.bastion = b
+		d.SSH.Bastion = b
 	}
 	var tunnels *remote.Tunnels
-	if connect, _ := tf.Object[instanceConnectModel](ctx, s.InstanceConnect, diags); !s.InstanceConnect.IsNull() && !d.sshUnknown {
-		d.ssh.tunnels = true
+	if connect, _ := tf.Object[instanceConnectModel](ctx, s.InstanceConnect, diags); !s.InstanceConnect.IsNull() && !d.SSHUnknown {
+		d.SSH.Tunnels = true
 		tunnels = tunnel.New(tunnel.Config{
 			EndpointID: connect.EndpointID.ValueString(), Duration: tf.Duration(connect.MaxTunnelDuration, 0),
-			Client: func() (*infraaws.Client, error) { return d.aws(context.WithoutCancel(ctx)) },
+			Client: func() (*infraaws.Client, error) { return d.AWS(context.WithoutCancel(ctx)) },
 		})
 	}
-	d.pool = remote.NewPool(remote.Config{
+	d.Pool = remote.NewPool(remote.Config{
 		Tunnels:        tunnels,
-		Timing:         d.timing,
-		Signers:        d.ssh.signers,
-		Agent:          d.ssh.agent,
+		Timing:         d.Timing,
+		Signers:        d.SSH.Signers,
+		Agent:          d.SSH.Agent,
 		ConnectTimeout: tf.Duration(s.ConnectTimeout, 0),
 		Watch:          watch,
 	})
 }
 
 // configureAgent chooses the key of the SSH agent, if the agent is to be used.
-func configureAgent(ctx context.Context, d *providerData, env environment, s sshModel, diags *diag.Diagnostics) {
+func configureAgent(ctx context.Context, d *session.Session, env environment, s sshModel, diags *diag.Diagnostics) {
 	at := path.Root("ssh")
 	named := s.AgentKey.ValueString()
 	asked, where := s.Agent.ValueBool(), at.AtName("agent")
@@ -85,11 +86,11 @@ func configureAgent(ctx context.Context, d *providerData, env environment, s ssh
 		diags.AddAttributeError(where, "A key of an agent that is not used", "ssh.agent is false. Remove ssh.agent_key, or remove ssh.agent.")
 		return
 	}
-	if !asked && (!s.Agent.IsNull() || len(d.ssh.signers) > 0) {
+	if !asked && (!s.Agent.IsNull() || len(d.SSH.Signers) > 0) {
 		return
 	}
-	d.ssh.agent = remote.Agent{Socket: env.getenv("SSH_AUTH_SOCK"), Key: env.first(s.AgentKey, "K8S_SSH_AGENT_KEY")}
-	if d.ssh.agent.Socket == "" {
+	d.SSH.Agent = remote.Agent{Socket: env.getenv("SSH_AUTH_SOCK"), Key: env.first(s.AgentKey, "K8S_SSH_AGENT_KEY")}
+	if d.SSH.Agent.Socket == "" {
 		if asked {
 			diags.AddAttributeError(where, "No SSH agent", "SSH_AUTH_SOCK is not set in the environment of Terraform. Start an agent, or set ssh.private_key instead.")
 		}
@@ -97,15 +98,15 @@ func configureAgent(ctx context.Context, d *providerData, env environment, s ssh
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, agentBudget, fmt.Errorf("no answer within %s", agentBudget))
 	defer cancel()
-	key, err := d.ssh.agent.Choose(ctx)
+	key, err := d.SSH.Agent.Choose(ctx)
 	switch {
 	case err == nil:
 		// It stays the same one if the agent gets further keys meanwhile.
-		d.ssh.agent.Key, d.ssh.agentKey = key.Fingerprint, key.Authorized()
+		d.SSH.Agent.Key, d.SSH.AgentKey = key.Fingerprint, key.Authorized()
 	case !asked:
-		d.ssh.agentErr = err
-	case mustChoose(err):
-		diags.AddAttributeError(at.AtName("agent_key"), noAgentKey, errorText(err))
+		d.SSH.AgentErr = err
+	case session.MustChoose(err):
+		diags.AddAttributeError(at.AtName("agent_key"), session.NoAgentKey, session.ErrorText(err))
 	default:
 		diags.AddAttributeError(where, "Cannot use the SSH agent", err.Error()+
 			".\n\nSSH_AUTH_SOCK must be the socket of an agent that runs and holds the key. Add the key with ssh-add, or set ssh.private_key instead.")
@@ -113,7 +114,7 @@ func configureAgent(ctx context.Context, d *providerData, env environment, s ssh
 }
 
 // readPrivateKey returns the key and the argument that it comes from.
-func readPrivateKey(d *providerData, env environment, s sshModel, diags *diag.Diagnostics) ([]byte, path.Path) {
+func readPrivateKey(d *session.Session, env environment, s sshModel, diags *diag.Diagnostics) ([]byte, path.Path) {
 	at := path.Root("ssh")
 	if s.PrivateKey.IsUnknown() || s.PrivateKeyFile.IsUnknown() {
 		return nil, at

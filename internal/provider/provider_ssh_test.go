@@ -101,7 +101,7 @@ func TestOneKeyOfTheAgent(t *testing.T) {
 	network, worker = c.taken(network), c.taken(worker)
 	network.settled(networkConfig())
 	worker.settled(workerConfig(network))
-	if got := c.provider.data[0].ssh.agent; got.Key != ssh.FingerprintSHA256(keys[2]) {
+	if got := c.provider.data[0].SSH.Agent; got.Key != ssh.FingerprintSHA256(keys[2]) {
 		t.Errorf("logs in with %s", got.Key)
 	}
 

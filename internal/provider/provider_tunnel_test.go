@@ -22,6 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	labcloud "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // TestTunnelledHosts checks that machines are reached at their private addresses and by their instances,
@@ -42,10 +43,10 @@ func TestTunnelledHosts(t *testing.T) {
 		t.Errorf("the worker is reached at %+v", h)
 	}
 	worker.settled(config)
-	var model hostModel
+	var model reference.Host
 	model.Name, model.Address = basetypes.NewStringValue("own"), basetypes.NewStringValue("192.0.2.7")
 	model.PrivateIP = iptypes.NewIPv4AddressValue("10.0.0.7")
-	if h := model.remote(c.provider.data[0]); h.Address != "10.0.0.7" || h.Instance != "" {
+	if h := model.Remote(c.provider.data[0]); h.Address != "10.0.0.7" || h.Instance != "" {
 		t.Errorf("a host of the user's own is reached at %+v", h)
 	}
 }
@@ -90,7 +91,7 @@ func TestAPIThroughMachine(t *testing.T) {
 		"ssh":       values{"private_key": c.key, "instance_connect": values{}},
 	})
 	dial := func(cluster string) error {
-		_, err := p.data[0].fleet(ctx).Dial(cluster)(ctx, "tcp", "10.240.0.30:6443")
+		_, err := p.data[0].Fleet(ctx).Dial(cluster)(ctx, "tcp", "10.240.0.30:6443")
 		return err
 	}
 	mention(t, fmt.Sprint(dial("demo")), "controller-0", "has no EC2 Instance Connect Endpoint")

@@ -135,7 +135,7 @@ func TestRefreshIsTrue(t *testing.T) {
 
 	// This provider changes something of one. Another one, which has not had the last answer, is
 	// told what is so after that.
-	provider, err := c.provider.data[0].aws(t.Context())
+	provider, err := c.provider.data[0].AWS(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

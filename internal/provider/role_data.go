@@ -12,6 +12,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -37,7 +39,7 @@ type knowledge struct {
 // keepContents keeps what a refresh has seen of the contents; nil if the cluster did not answer.
 func (r *roleResource[M, S]) keepContents(ctx context.Context, from tf.PrivateState, to tf.PrivateStateWriter, seen *etcd.Contents, diags *diag.Diagnostics) {
 	if seen != nil {
-		tf.WritePrivate(ctx, to, contentsKey, knownContents{Contents: *seen, Seen: r.data.now().UTC()}, diags)
+		tf.WritePrivate(ctx, to, contentsKey, knownContents{Contents: *seen, Seen: r.Session.Now().UTC()}, diags)
 		return
 	}
 	if r.role.lost == nil {
@@ -52,12 +54,12 @@ func (r *roleResource[M, S]) keepContents(ctx context.Context, from tf.PrivateSt
 // planEnd says in the plan what ends with a role's data, and refuses to plan the end of a role that
 // is protected.
 func (r *roleResource[M, S]) planEnd(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if _, protectable := r.role.attributes[protection]; !protectable {
+	if _, protectable := r.role.attributes[argument.Protection]; !protectable {
 		return
 	}
-	what := objectName(ctx, r.role.title, "id", req.State, resp.Plan)
-	end := plannedEnd(ctx, what, req, resp)
-	if end == stays || r.role.lost == nil || req.Private == nil {
+	what := argument.ObjectName(ctx, r.role.title, "id", req.State, resp.Plan)
+	end := argument.PlannedEnd(ctx, what, req, resp)
+	if end == argument.Stays || r.role.lost == nil || req.Private == nil {
 		return
 	}
 	resp.Diagnostics.AddWarning(fmt.Sprintf("This plan ends the data of %s", what),
@@ -68,7 +70,7 @@ func (r *roleResource[M, S]) planEnd(ctx context.Context, req resource.ModifyPla
 func lostEtcdData(seen knownContents) string {
 	held := "How much it holds is not known: no refresh has had an answer from it."
 	if !seen.Seen.IsZero() {
-		held = fmt.Sprintf("At the last refresh, %s, it held %s in %s.", seen.Seen.Format(time.RFC3339), counted(seen.Contents.Keys, "object"), etcd.SizeWords(seen.Contents.Bytes))
+		held = fmt.Sprintf("At the last refresh, %s, it held %s in %s.", seen.Seen.Format(time.RFC3339), argument.Counted(seen.Contents.Keys, "object"), etcd.SizeWords(seen.Contents.Bytes))
 	}
 	return held + " The data directories of all its members are deleted, and with them every object of the cluster that lives in it.\n\n" +
 		"To keep a copy, take a snapshot into S3 first: with k8s_etcd_backup, an apply with another trigger takes one, and restore_from makes a cluster of it. To have such plans refused, set deletion_protection = true."
@@ -85,8 +87,8 @@ func checkKeysStay(ctx context.Context, title string, req resource.ModifyPlanReq
 	if diags.HasError() {
 		return
 	}
-	before, known := pkiRef.Read(ctx, was, diags)
-	after, alsoKnown := pkiRef.Read(ctx, planned, diags)
+	before, known := reference.OfPKI.Read(ctx, was, diags)
+	after, alsoKnown := reference.OfPKI.Read(ctx, planned, diags)
 	if !known || !alsoKnown {
 		return
 	}
@@ -96,7 +98,7 @@ func checkKeysStay(ctx context.Context, title string, req resource.ModifyPlanReq
 		pki.KindFrontProxyCA:   {before.FrontProxyCA, after.FrontProxyCA},
 		pki.KindServiceAccount: {before.ServiceAccountPublicKey, after.ServiceAccountPublicKey},
 	} {
-		if bundle[0].ValueString() == "" || !bundle[1].IsUnknown() || !generationOf(generationsIn(was), kind).Equal(generationOf(generationsIn(planned), kind)) {
+		if bundle[0].ValueString() == "" || !bundle[1].IsUnknown() || !reference.GenerationOf(reference.GenerationsIn(was), kind).Equal(reference.GenerationOf(reference.GenerationsIn(planned), kind)) {
 			continue
 		}
 		diags.AddAttributeError(path.Root("pki"), "The keys of a living cluster would be replaced",

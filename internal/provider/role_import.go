@@ -9,6 +9,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -26,18 +28,18 @@ type importer[M any, S rollout.Role] struct {
 	machine string   // what one of its machines is: "etcd member"
 	// complete adds what the machine does not know, such as what other machines or the API know;
 	// nil if there is nothing to add.
-	complete func(ctx context.Context, d *providerData, m *M, found *S, diags *diag.Diagnostics)
-	lookUp   idLookup // nil: the id must be a JSON object
+	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
+	lookUp   reference.IDLookup // nil: the id must be a JSON object
 	// hold returns whose the object in AWS is; nil for a role that owns none.
-	hold func(ctx context.Context, d *providerData, m *M) (holding, error)
+	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
 }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	if err := readImportID(ctx, r.data, req.ID, r.role.importer.needs, r.role.importer.lookUp, &resp.State); err != nil {
-		addError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+	if err := reference.ReadImportID(ctx, r.Session, req.ID, r.role.importer.needs, r.role.importer.lookUp, &resp.State); err != nil {
+		session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
 		return
 	}
 	var m M
@@ -51,9 +53,9 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 		return
 	}
 	if r.role.importer.hold != nil {
-		h, err := r.role.importer.hold(ctx, r.data, &m)
+		h, err := r.role.importer.hold(ctx, r.Session, &m)
 		if err != nil {
-			addError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+			session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
 			return
 		}
 		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
@@ -70,13 +72,13 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	if diags.HasError() {
 		return
 	}
-	node, files, err := r.data.engine(ctx).Inspect(ctx, given)
+	node, files, err := r.Session.Engine(ctx).Inspect(ctx, given)
 	switch {
 	case errors.Is(err, rollout.ErrNoMachines):
 		diags.AddError("Cannot import this "+r.role.title, "The import id names no machines.")
 		return
 	case err != nil:
-		addError(diags, "Cannot import this "+r.role.title, err)
+		session.AddError(diags, "Cannot import this "+r.role.title, err)
 		return
 	}
 	found, err := rollout.ReadRole(given, node, files)
@@ -85,9 +87,9 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	case errors.As(err, &nothing):
 		diags.AddError("Nothing to import", nothing.Reason)
 	case err != nil:
-		addError(diags, "Cannot read the configuration of this "+r.role.importer.machine, err)
+		session.AddError(diags, "Cannot read the configuration of this "+r.role.importer.machine, err)
 	case r.role.importer.complete != nil:
-		r.role.importer.complete(ctx, r.data, m, &found, diags)
+		r.role.importer.complete(ctx, r.Session, m, &found, diags)
 	}
 	if diags.HasError() {
 		return
@@ -98,14 +100,14 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	if diags.HasError() {
 		return
 	}
-	if pinChecksums(ctx, r.data, rec, spec.Definition().Artifacts, diags); diags.HasError() {
+	if pinChecksums(ctx, r.Session, rec, spec.Definition().Artifacts, diags); diags.HasError() {
 		return
 	}
-	if rec.Record.Claim, err = r.data.engine(ctx).Claim(ctx, spec); err == nil {
-		rec.Record.Claim, err = r.data.claimID(rec.Record.Claim)
+	if rec.Record.Claim, err = r.Session.Engine(ctx).Claim(ctx, spec); err == nil {
+		rec.Record.Claim, err = r.Session.ClaimID(rec.Record.Claim)
 	}
 	if err != nil {
-		addError(diags, "Cannot import this "+r.role.title, err)
+		session.AddError(diags, "Cannot import this "+r.role.title, err)
 	}
 	r.setFiles(m, spec, diags)
 	r.role.outputs(ctx, m, diags)

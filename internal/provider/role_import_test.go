@@ -28,7 +28,7 @@ import (
 // plan after an import is empty.
 func TestImportIsComplete(t *testing.T) {
 	c := newRoles(t)
-	importBack[etcdModel](t, c, newEtcdClusterResource(), with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
+	importBack[etcdModel](t, c, NewEtcdCluster(), with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
 		func(s etcdcluster.Cluster) (component.Machine, error) {
 			s.Spec.Members = []component.Node{s.Targets[0].Node}
 			return component.Etcd(s.Spec, s.Targets[0].Node)
@@ -37,7 +37,7 @@ func TestImportIsComplete(t *testing.T) {
 	delete(controlPlane, "early_renewal") // cannot be read from machines
 	controlPlane["admission_plugins"] = values{"PodSecurity": values{"kind": "PodSecurityConfiguration"}}
 	controlPlane["audit_policy"] = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n" // in the form in which it is written
-	importBack[controlPlaneModel](t, c, newControlPlaneResource(), with(controlPlane, values{
+	importBack[controlPlaneModel](t, c, NewControlPlane(), with(controlPlane, values{
 		"extra_sans": []any{"k8s.example.com", "203.0.113.77"}, "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "domain": "x.y", "dns_ip": "10.2.0.7",
 		"pod_routes": values{"10.1.1.0/24": "10.240.0.21"},
 	}), func(s controlplane.ControlPlane) (component.Machine, error) {
@@ -47,17 +47,17 @@ func TestImportIsComplete(t *testing.T) {
 	pool := with(c.pool, configured.pool)
 	delete(pool, "drain_timeout")
 	pool["kubelet_config"] = values{"maxPods": 80, "cgroupDriver": "cgroupfs", "evictionHard": values{"memory.available": "5%"}}
-	importBack[workerPoolModel](t, c, newWorkerPoolResource(), with(pool, values{
+	importBack[workerPoolModel](t, c, NewWorkerPool(), with(pool, values{
 		"name": "workers", "cni": "bridge", "kube_proxy": true, "sandbox_image": "example.com/pause:1", "labels": values{"tier": "blue"}, "registry_mirrors": values{"*": "http://m:5000"},
 		"taints": []any{values{"key": "a", "value": "b", "effect": "NoSchedule"}}, "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1",
 	}), func(s workerpool.Pool) (component.Machine, error) { return component.Worker(s.Spec, s.Targets[0].Node) }, "name")
-	importBack[etcdBackupModel](t, c, newEtcdBackupResource(), with(c.backup(), values{"prefix": "a/", "interval": "15m0s", "keep": 7, "before_changes": false}),
+	importBack[etcdBackupModel](t, c, NewEtcdBackup(), with(c.backup(), values{"prefix": "a/", "interval": "15m0s", "keep": 7, "before_changes": false}),
 		func(s etcdbackup.Backup) (component.Machine, error) {
 			s.Spec.Members = []component.Node{s.Targets[0].Node}
 			return component.EtcdBackup(s.Spec, s.Targets[0].Node)
 		})
 	lb := values{"cluster": "demo", "host": c.pool["hosts"].([]any)[0], "controllers": c.etcd["hosts"], "pki": c.etcd["pki"], "port": 7443, "virtual_router_id": 51, "check_interval": "2.5s"}
-	importBack[lbModel](t, c, newLBResource(), lb, func(s loadbalancer.LoadBalancer) (component.Machine, error) {
+	importBack[lbModel](t, c, NewLB(), lb, func(s loadbalancer.LoadBalancer) (component.Machine, error) {
 		return component.LoadBalancer(s.Spec, s.Targets[0].Node)
 	}, "cluster")
 }
@@ -66,7 +66,7 @@ func TestImportIsComplete(t *testing.T) {
 func importBack[M any, S rollout.Role](t *testing.T, c roles, made resource.Resource, config values, build func(S) (component.Machine, error), given ...string) {
 	t.Helper()
 	r := made.(*roleResource[M, S])
-	r.data = c.data
+	r.Session = c.data
 	var described resource.SchemaResponse
 	r.Schema(t.Context(), resource.SchemaRequest{}, &described)
 	var diags diag.Diagnostics

@@ -21,6 +21,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -45,11 +47,11 @@ func controlPlaneImporter() importer[controlPlaneModel, controlplane.ControlPlan
 // readFromWorkers reads what only workers know about the cluster. They are found by their tags.
 // Without an answer node_cidrs stays null, so that the plan shows it as a change, and dns_ip is the
 // default.
-func readFromWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, found *controlplane.ControlPlane, diags *diag.Diagnostics) {
+func readFromWorkers(ctx context.Context, d *session.Session, m *controlPlaneModel, found *controlplane.ControlPlane, diags *diag.Diagnostics) {
 	if !m.NodeCIDRs.IsNull() && !m.DNSIP.IsNull() {
 		return
 	}
-	hosts, _ := hostsFrom(ctx, m.Hosts, diags)
+	hosts, _ := reference.HostsFrom(ctx, m.Hosts, diags)
 	cluster, err := readClusterFromWorker(ctx, d, hosts, found.Spec.Cluster)
 	if err != nil {
 		diags.AddWarning("The import could not read all arguments of this control plane", remote.Redact(err.Error())+
@@ -59,18 +61,18 @@ func readFromWorkers(ctx context.Context, d *providerData, m *controlPlaneModel,
 }
 
 // readClusterFromWorker completes a cluster with what one of its workers knows about it.
-func readClusterFromWorker(ctx context.Context, d *providerData, controllers []hostModel, c component.Cluster) (component.Cluster, error) {
+func readClusterFromWorker(ctx context.Context, d *session.Session, controllers []reference.Host, c component.Cluster) (component.Cluster, error) {
 	if controllers[0].InstanceID.ValueString() == "" {
 		return c, errors.New("workers that are not EC2 instances cannot be found")
 	}
-	workers, err := runningMachines(ctx, d, c.Name, infraaws.RoleWorker)
+	workers, err := reference.RunningMachines(ctx, d, c.Name, infraaws.RoleWorker)
 	switch {
 	case err != nil:
 		return c, err
 	case len(workers) == 0:
 		return c, errors.New("the cluster has no running worker")
 	}
-	return d.engine(ctx).InspectCluster(ctx, c, workers)
+	return d.Engine(ctx).InspectCluster(ctx, c, workers)
 }
 
 func workerPoolImporter() importer[workerPoolModel, workerpool.Pool] {
@@ -83,18 +85,18 @@ func workerPoolImporter() importer[workerPoolModel, workerpool.Pool] {
 // readFromNodes reads the labels of a pool's nodes from the API, since labels that only an
 // administrator may set are not on the machines. It also chooses releases that the catalog offers
 // for those found on the machines.
-func readFromNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *workerpool.Pool, diags *diag.Diagnostics) {
+func readFromNodes(ctx context.Context, d *session.Session, m *workerPoolModel, found *workerpool.Pool, diags *diag.Diagnostics) {
 	if m.Name.IsNull() {
 		m.Name = types.StringValue("workers")
 	}
 	containerd, cni := &found.Spec.Containerd, &found.Spec.CNI
-	containerd.Version = cmp.Or(d.catalog.Offered(artifact.Containerd, containerd.Version), artifact.DefaultContainerd)
-	containerd.RuncVersion = d.catalog.Offered(artifact.Runc, containerd.RuncVersion)
-	cni.Version = cmp.Or(d.catalog.Offered(artifact.CNIPlugins, cni.Version), artifact.DefaultCNIPlugins)
+	containerd.Version = cmp.Or(d.Catalog.Offered(artifact.Containerd, containerd.Version), artifact.DefaultContainerd)
+	containerd.RuncVersion = d.Catalog.Offered(artifact.Runc, containerd.RuncVersion)
+	cni.Version = cmp.Or(d.Catalog.Offered(artifact.CNIPlugins, cni.Version), artifact.DefaultCNIPlugins)
 	if !m.Labels.IsNull() {
 		return
 	}
-	labels, err := found.NodeLabels(ctx, d.fleet(ctx), found.Targets[0].Node)
+	labels, err := found.NodeLabels(ctx, d.Fleet(ctx), found.Targets[0].Node)
 	if err != nil {
 		diags.AddWarning("The import could not read all arguments of this worker pool", remote.Redact(err.Error())+
 			"\n\nLabels that only an administrator may set cannot be read from workers. If the import id does not contain labels, the next apply takes them from the configuration; it restarts nothing.")
@@ -108,9 +110,9 @@ func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
 		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
 		hint: " The cluster's name or the allocation id of the Elastic IP (`eipalloc-...`) may be the import id instead if the machines have the tags of this " +
 			"provider and the keys are in SSM under the default prefix.",
-		complete: func(ctx context.Context, d *providerData, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
+		complete: func(ctx context.Context, d *session.Session, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 			if m.Cluster.IsNull() {
-				m.Cluster = clusterOf(ctx, m.PKI, diags)
+				m.Cluster = reference.ClusterOf(ctx, m.PKI, diags)
 			}
 			importAddress(ctx, d, m, diags)
 		},
@@ -120,13 +122,13 @@ func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
 }
 
 // importAddress finds the Elastic IP by its tags. Without one the endpoint is private.
-func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
-	host, _ := hostRef.Read(ctx, m.Host, diags)
+func importAddress(ctx context.Context, d *session.Session, m *lbModel, diags *diag.Diagnostics) {
+	host, _ := reference.OfHost.Read(ctx, m.Host, diags)
 	m.Public, m.AllocationID, m.PublicIP = types.BoolValue(true), types.StringValue(""), host.Address
 	if host.InstanceID.ValueString() == "" {
 		return
 	}
-	client, err := d.aws(ctx)
+	client, err := d.AWS(ctx)
 	if err == nil {
 		var a awsaddress.Address
 		if a, err = awsaddress.Find(ctx, client, "", m.address(ctx, d, diags)); err == nil {
@@ -141,29 +143,29 @@ func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 		m.Public, m.PublicIP = types.BoolValue(false), types.StringNull()
 		return
 	}
-	addError(diags, "Cannot find the Elastic IP", err)
+	session.AddError(diags, "Cannot find the Elastic IP", err)
 }
 
 // holdAddress returns whose the Elastic IP is.
-func holdAddress(ctx context.Context, d *providerData, m *lbModel) (holding, error) {
+func holdAddress(ctx context.Context, d *session.Session, m *lbModel) (session.Holding, error) {
 	if m.AllocationID.ValueString() == "" {
-		return holding{}, nil
+		return session.Holding{}, nil
 	}
-	client, err := d.aws(ctx)
+	client, err := d.AWS(ctx)
 	if err != nil {
-		return holding{}, err
+		return session.Holding{}, err
 	}
 	a, err := awsaddress.Find(ctx, client, m.AllocationID.ValueString(), awsaddress.Spec{})
 	if err != nil {
-		return holding{}, err
+		return session.Holding{}, err
 	}
-	return d.imported(ctx, client, a.Claim)
+	return d.Imported(ctx, client, a.Claim)
 }
 
 // lookUpLB finds a load balancer by the name of its cluster or by its Elastic IP. Machines and
 // address have tags.
-func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, error) {
-	client, err := d.aws(ctx)
+func lookUpLB(ctx context.Context, d *session.Session, id string) (map[string]any, error) {
+	client, err := d.AWS(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +201,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 // hostArgument returns an EC2 machine as a host in the JSON of an import id.
 func hostArgument(ctx context.Context, found awsmachine.Machine) map[string]any {
 	out := map[string]any{}
-	for name, v := range hostRef.Value(ctx, hostOfMachine(found)).Attributes() {
+	for name, v := range reference.OfHost.Value(ctx, reference.HostOf(found)).Attributes() {
 		switch v := v.(type) {
 		case types.Int64:
 			out[name] = v.ValueInt64()

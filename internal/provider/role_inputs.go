@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -98,4 +99,10 @@ func allPrefixes(s types.Set) []netip.Prefix {
 		return nil
 	}
 	return tf.Prefixes(s)
+}
+
+// pkiAttribute is the required argument `pki` of role resources.
+func pkiAttribute() schema.SingleNestedAttribute {
+	return reference.OfPKI.Input(reference.PKIDescription + " It holds certificates, and where the private keys are stored; these are read only during an apply. " +
+		"A change renews certificates in place, one machine at a time.")
 }

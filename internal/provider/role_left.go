@@ -14,6 +14,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // Machines that could not be reached when a role was removed from them.
@@ -22,7 +23,7 @@ import (
 // nothing has to be removed from them. If EC2 cannot be asked, all stay. Those of another account or
 // region than the provider's stay too: EC2 does not find them here. Where a machine is, is recorded
 // when it is seen here for the first time.
-func forgetTerminated(ctx context.Context, d *providerData, rec *roleRecord) {
+func forgetTerminated(ctx context.Context, d *session.Session, rec *roleRecord) {
 	places := map[string]place{}
 	for name, l := range rec.Record.Left {
 		if l.Target.ID == "" {
@@ -31,11 +32,11 @@ func forgetTerminated(ctx context.Context, d *providerData, rec *roleRecord) {
 		if at, known := rec.Places[l.Target.ID]; known {
 			places[l.Target.ID] = at
 		}
-		client, err := d.aws(ctx)
+		client, err := d.AWS(ctx)
 		if err != nil {
 			return
 		}
-		account, _, err := d.identity(ctx, client)
+		account, _, err := d.Identity(ctx, client)
 		if err != nil {
 			return
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // What role resources do while their machines are stopped on purpose: nothing.
@@ -26,15 +28,15 @@ type hostPower struct {
 // allOff reports whether no host is to run.
 func (p hostPower) allOff() bool { return len(p.off) > 0 && len(p.on) == 0 }
 
-func powerOf(at string, hosts []hostModel) hostPower {
+func powerOf(at string, hosts []reference.Host) hostPower {
 	p := hostPower{at: at}
 	for _, h := range hosts {
-		if !h.off() {
+		if !h.Off() {
 			p.on = append(p.on, h.Name.ValueString())
 			continue
 		}
 		p.off = append(p.off, h.Name.ValueString())
-		p.paused = p.paused || h.PowerState.ValueString() == paused
+		p.paused = p.paused || h.PowerState.ValueString() == reference.Paused
 	}
 	return p
 }
@@ -49,14 +51,14 @@ func (r *roleResource[M, S]) power(ctx context.Context, from attributes, diags *
 	if _, one := r.role.attributes["host"]; one {
 		var host types.Object
 		diags.Append(from.GetAttribute(ctx, path.Root("host"), &host)...)
-		if h, known := hostRef.Read(ctx, host, diags); known {
-			return powerOf("host", []hostModel{h})
+		if h, known := reference.OfHost.Read(ctx, host, diags); known {
+			return powerOf("host", []reference.Host{h})
 		}
 		return hostPower{at: "host"}
 	}
 	var hosts types.List
 	diags.Append(from.GetAttribute(ctx, path.Root("hosts"), &hosts)...)
-	known, all := hostsFrom(ctx, hosts, diags)
+	known, all := reference.HostsFrom(ctx, hosts, diags)
 	p := powerOf("hosts", known)
 	if !all {
 		p.on = append(p.on, "") // one that is not known yet
@@ -92,7 +94,7 @@ func (r *roleResource[M, S]) checkPower(ctx context.Context, req resource.Modify
 	if !p.allOff() {
 		kept = []string{p.at} // a stopped machine may leave the others
 	}
-	refuseChanges(req, "the "+r.role.title, isOrAre(p.off), kept, diags)
+	argument.RefuseChanges(req, "the "+r.role.title, isOrAre(p.off), kept, diags)
 }
 
 // isOrAre returns names with their verb.
@@ -121,7 +123,7 @@ func (r *roleResource[M, S]) keepComputed(ctx context.Context, req resource.Modi
 // warnOfStopped warns of machines from which a destroyed role could not be removed, once for all
 // roles.
 func (r *roleResource[M, S]) warnOfStopped(p hostPower, diags *diag.Diagnostics) {
-	if r.data.firstWarning("destroyed while stopped: " + strings.Join(p.off, ", ")) {
+	if r.Session.FirstWarning("destroyed while stopped: " + strings.Join(p.off, ", ")) {
 		diags.AddWarning("Nothing was removed from stopped machines",
 			fmt.Sprintf("%s stopped, so the programs, files and data of the destroyed %s, and of other destroyed resources, are still on them. If the machines are destroyed too, nothing is left to do.",
 				isOrAre(p.off), r.role.title))

@@ -12,16 +12,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // unconnected replaces the connections to machines by ones that fail, and counts the attempts.
 func (r roles) unconnected() *atomic.Int32 {
 	var attempts atomic.Int32
-	r.data.pool = remote.NewPool(remote.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+	r.data.Pool = remote.NewPool(remote.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
 		attempts.Add(1)
 		return nil, errors.New("this machine is off")
 	}})
-	r.t.Cleanup(func() { _ = r.data.pool.Close() })
+	r.t.Cleanup(func() { _ = r.data.Pool.Close() })
 	return &attempts
 }
 
@@ -61,16 +62,16 @@ func TestPausedRoles(t *testing.T) {
 		change         values // of another argument
 		at             string // that argument
 	}{
-		{"k8s_etcd_cluster", powered(r.etcd, "", "", ""), powered(r.etcd, paused, paused, paused), values{"version": "3.6.17"}, "version"},
-		{"k8s_control_plane", r.controlPlane, powered(r.controlPlane, paused), values{"audit_policy": "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n"}, "audit_policy"},
-		{"k8s_worker_pool", with(powered(r.pool, "running", "running"), values{"control_plane": api(running)}),
-			with(powered(r.pool, paused, paused), values{"control_plane": api(stopped)}), values{"max_unavailable": 2}, "max_unavailable"},
-		{"k8s_worker_pool", powered(r.pool, "", ""), powered(r.pool, stopped, stopped), values{"kubelet_config": values{"maxPods": 20}}, "kubelet_config"},
-		{"k8s_addon", addon, with(addon, values{"control_plane": api(stopped)}), values{"wait": false}, "wait"},
+		{"k8s_etcd_cluster", powered(r.etcd, "", "", ""), powered(r.etcd, reference.Paused, reference.Paused, reference.Paused), values{"version": "3.6.17"}, "version"},
+		{"k8s_control_plane", r.controlPlane, powered(r.controlPlane, reference.Paused), values{"audit_policy": "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n"}, "audit_policy"},
+		{"k8s_worker_pool", with(powered(r.pool, "running", "running"), values{"control_plane": api(reference.Running)}),
+			with(powered(r.pool, reference.Paused, reference.Paused), values{"control_plane": api(reference.Stopped)}), values{"max_unavailable": 2}, "max_unavailable"},
+		{"k8s_worker_pool", powered(r.pool, "", ""), powered(r.pool, reference.Stopped, reference.Stopped), values{"kubelet_config": values{"maxPods": 20}}, "kubelet_config"},
+		{"k8s_addon", addon, with(addon, values{"control_plane": api(reference.Stopped)}), values{"wait": false}, "wait"},
 	} {
 		t.Run(tt.resource, func(t *testing.T) {
 			if tt.resource == "k8s_control_plane" {
-				tt.config = powered(tt.config, running)
+				tt.config = powered(tt.config, reference.Running)
 			}
 			i := r.applied(tt.resource, tt.config)
 			paused := i.plan(tt.paused)
@@ -113,14 +114,14 @@ func TestStoppedMembers(t *testing.T) {
 		states   []string
 		want     string // part of the error
 	}{
-		{"k8s_etcd_cluster", r.etcd, []string{running, running, stopped}, ""},
-		{"k8s_etcd_cluster", r.etcd, []string{running, stopped, stopped}, `hosts"): The cluster cannot do without these machines: With power_state = "stopped" on controller-1, controller-2, 1 of 3 machines of the etcd cluster run, and at least 2 must.`},
-		{"k8s_etcd_cluster", r.etcd, []string{stopped, stopped, stopped}, "0 of 3 machines of the etcd cluster run"},
-		{"k8s_etcd_cluster", r.etcd, []string{paused, paused, running}, "Only some of the machines are paused: controller-0, controller-1: stopped together with the cluster, and controller-2: not."},
-		{"k8s_etcd_cluster", r.etcd, []string{paused, paused, paused}, ""},
-		{"k8s_control_plane", r.controlPlane, []string{running, stopped, stopped}, ""},
-		{"k8s_control_plane", r.controlPlane, []string{stopped}, "0 of 1 machines of the control plane run, and at least 1 must"},
-		{"k8s_worker_pool", r.pool, []string{stopped, stopped}, ""},
+		{"k8s_etcd_cluster", r.etcd, []string{reference.Running, reference.Running, reference.Stopped}, ""},
+		{"k8s_etcd_cluster", r.etcd, []string{reference.Running, reference.Stopped, reference.Stopped}, `hosts"): The cluster cannot do without these machines: With power_state = "stopped" on controller-1, controller-2, 1 of 3 machines of the etcd cluster run, and at least 2 must.`},
+		{"k8s_etcd_cluster", r.etcd, []string{reference.Stopped, reference.Stopped, reference.Stopped}, "0 of 3 machines of the etcd cluster run"},
+		{"k8s_etcd_cluster", r.etcd, []string{reference.Paused, reference.Paused, reference.Running}, "Only some of the machines are paused: controller-0, controller-1: stopped together with the cluster, and controller-2: not."},
+		{"k8s_etcd_cluster", r.etcd, []string{reference.Paused, reference.Paused, reference.Paused}, ""},
+		{"k8s_control_plane", r.controlPlane, []string{reference.Running, reference.Stopped, reference.Stopped}, ""},
+		{"k8s_control_plane", r.controlPlane, []string{reference.Stopped}, "0 of 1 machines of the control plane run, and at least 1 must"},
+		{"k8s_worker_pool", r.pool, []string{reference.Stopped, reference.Stopped}, ""},
 		{"k8s_worker_pool", r.pool, []string{"off"}, "power_state"},
 	} {
 		i := r.applied(tt.resource, powered(tt.config, make([]string, len(tt.states))...))
@@ -137,10 +138,10 @@ func TestStoppedWorkerLeaves(t *testing.T) {
 	t.Parallel()
 	r := newRoles(t)
 	i := r.applied("k8s_worker_pool", powered(r.pool, "", "", ""))
-	if said := i.plan(powered(r.pool, "", stopped)).failure(); said != "" {
+	if said := i.plan(powered(r.pool, "", reference.Stopped)).failure(); said != "" {
 		t.Errorf("another leaves: %s", said)
 	}
-	if said := i.plan(with(powered(r.pool, "", stopped), values{"max_unavailable": 2})).failure(); !strings.Contains(said, "max_unavailable of the worker pool cannot be changed while worker-1 is stopped") {
+	if said := i.plan(with(powered(r.pool, "", reference.Stopped), values{"max_unavailable": 2})).failure(); !strings.Contains(said, "max_unavailable of the worker pool cannot be changed while worker-1 is stopped") {
 		t.Errorf("another change: %q", said)
 	}
 }
@@ -150,7 +151,7 @@ func TestOnlyStoppedAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := newRoles(t)
 	i := r.applied("k8s_worker_pool", powered(r.pool, "", ""))
-	paused := i.plan(powered(r.pool, "", stopped))
+	paused := i.plan(powered(r.pool, "", reference.Stopped))
 	i.state = paused.planned // as if it had been applied
 	attempts := r.unconnected()
 	var said string
@@ -183,7 +184,7 @@ func TestPausedBackup(t *testing.T) {
 	attributes["newest"] = build(attributes["newest"].Type(), newest)
 	i.state, i.private = tftypes.NewValue(i.schema.ValueType(), attributes), ch.private
 
-	off := with(config, values{"hosts": powered(r.etcd, paused, paused)["hosts"]})
+	off := with(config, values{"hosts": powered(r.etcd, reference.Paused, reference.Paused)["hosts"]})
 	r.fatal(i.apply(i.plan(off)))
 	i.settled(off)
 	if now, _ := i.get("newest").(values); now["name"] != newest["name"] || attempts.Load() > 0 {
@@ -204,8 +205,8 @@ func TestPausedAddress(t *testing.T) {
 		id      any
 		refused bool
 	}{{"i-0123456789abcdef0", false}, {nil, true}} {
-		i := r.applied("k8s_worker_pool", with(r.pool, values{"hosts": host(tt.id, "203.0.113.5", running)}))
-		if said := i.plan(with(r.pool, values{"hosts": host(tt.id, "203.0.113.6", paused)})).failure(); (said != "") != tt.refused {
+		i := r.applied("k8s_worker_pool", with(r.pool, values{"hosts": host(tt.id, "203.0.113.5", reference.Running)}))
+		if said := i.plan(with(r.pool, values{"hosts": host(tt.id, "203.0.113.6", reference.Paused)})).failure(); (said != "") != tt.refused {
 			t.Errorf("instance %v: %q", tt.id, said)
 		}
 	}

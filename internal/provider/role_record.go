@@ -7,6 +7,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // roleRecord is what a role resource keeps in private state. It contains only hashes.
@@ -43,10 +44,10 @@ func (r roleRecord) addChecksums(as []artifact.Artifact) bool {
 
 // pinChecksums sets the checksums of downloads, from the record or else by looking them up, and
 // keeps them in the record.
-func pinChecksums(ctx context.Context, d *providerData, rec *roleRecord, downloads []artifact.Artifact, diags *diag.Diagnostics) {
+func pinChecksums(ctx context.Context, d *session.Session, rec *roleRecord, downloads []artifact.Artifact, diags *diag.Diagnostics) {
 	if !rec.addChecksums(downloads) {
-		if err := d.catalog.Resolve(ctx, downloads); err != nil {
-			addError(diags, "Cannot determine the checksum of a download", err)
+		if err := d.Catalog.Resolve(ctx, downloads); err != nil {
+			session.AddError(diags, "Cannot determine the checksum of a download", err)
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -25,6 +26,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -54,7 +58,7 @@ type role[M any, S rollout.Role] struct {
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
 	// spec turns a model into the library's role, without the settings. All configured values are
 	// known.
-	spec func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) S
+	spec func(ctx context.Context, d *session.Session, m *M, diags *diag.Diagnostics) S
 	// downloads sets the artifacts of a role, and in the model the releases that the catalog
 	// chooses. It is nil if there are none.
 	downloads func(*artifact.Catalog, *M, *S) error
@@ -74,7 +78,7 @@ type role[M any, S rollout.Role] struct {
 
 	// observed sets computed attributes from what was observed, for a role that has such; else nil.
 	// They are observed after an apply too. Without a report it plans them as unknown.
-	observed func(ctx context.Context, d *providerData, m *M, report *rollout.Report)
+	observed func(ctx context.Context, d *session.Session, m *M, report *rollout.Report)
 
 	// importer says how a role is imported.
 	importer importer[M, S]
@@ -82,9 +86,9 @@ type role[M any, S rollout.Role] struct {
 	// For a role that also owns an object in AWS; each may be nil. acquire creates the object
 	// before anything is installed and reports whether it exists. inspect returns what differs on
 	// it. release deletes it last. The holding says whose it is; acquire makes it on creation.
-	acquire func(ctx context.Context, d *providerData, plan, prior *M, h *holding, diags *diag.Diagnostics) bool
-	inspect func(ctx context.Context, d *providerData, m *M, h *holding, diags *diag.Diagnostics) []finding.Finding
-	release func(ctx context.Context, d *providerData, m *M, h holding, diags *diag.Diagnostics)
+	acquire func(ctx context.Context, d *session.Session, plan, prior *M, h *session.Holding, diags *diag.Diagnostics) bool
+	inspect func(ctx context.Context, d *session.Session, m *M, h *session.Holding, diags *diag.Diagnostics) []finding.Finding
+	release func(ctx context.Context, d *session.Session, m *M, h session.Holding, diags *diag.Diagnostics)
 }
 
 // roleModel is embedded in the model of every role resource.
@@ -103,7 +107,7 @@ func roleAttributes() map[string]schema.Attribute {
 			Computed: true, MarkdownDescription: "Identifier: the cluster's name; for a worker pool `<cluster>/<name>`.",
 			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
-		"claim": claimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`", guardsRemoval),
+		"claim": argument.ClaimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`", argument.GuardsRemoval),
 		"drift": tf.DriftAttribute(),
 		"files": schema.MapAttribute{
 			Computed: true, ElementType: types.StringType,
@@ -113,11 +117,11 @@ func roleAttributes() map[string]schema.Attribute {
 	}
 }
 
-var roleDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: rollTimeout, Delete: roleTimeout, Waits: true}
+var roleDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.ReadTimeout, Update: rollTimeout, Delete: argument.RoleTimeout, Waits: true}
 
 // roleResource is the Terraform resource of a role.
 type roleResource[M any, S rollout.Role] struct {
-	base
+	session.Base
 	role role[M, S]
 }
 
@@ -136,7 +140,7 @@ func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaReques
 	attributes := r.role.settings.addTo(r.role.attributes)
 	maps.Copy(attributes, roleAttributes())
 	resp.Schema = schema.Schema{
-		MarkdownDescription: r.role.description + importDescription(r.role.importer.needs) + importSettles + r.role.importer.hint,
+		MarkdownDescription: r.role.description + reference.ImportDescription(r.role.importer.needs) + importSettles + r.role.importer.hint,
 		Attributes:          attributes,
 		Blocks:              map[string]schema.Block{"timeouts": roleDeadlines.Block(ctx)},
 	}
@@ -164,20 +168,20 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	power := r.power(ctx, req.Plan, &resp.Diagnostics)
 	r.checkPower(ctx, req, power, &resp.Diagnostics)
 	r.checkNamesStay(ctx, req, &resp.Diagnostics)
-	addFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
+	session.AddFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
 	if r.role.guard != nil && req.Private != nil {
-		known := knowledge{tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics), r.data.isGone}
+		known := knowledge{tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics), r.Session.IsGone}
 		r.role.guard(ctx, &plan, prior, known, &resp.Diagnostics)
 	}
-	checkRotationFinished(ctx, req, &resp.Diagnostics)
+	reference.CheckRotationFinished(ctx, req, &resp.Diagnostics)
 	if prior != nil && r.role.keys {
 		checkKeysStay(ctx, r.role.title, req, &resp.Diagnostics)
 	}
-	if r.data != nil {
-		r.data.checkAgentKey(&resp.Diagnostics)
+	if r.Session != nil {
+		r.Session.CheckAgentKey(&resp.Diagnostics)
 	}
-	if r.role.kubernetes != nil && r.data != nil {
-		warnOfEndOfLife(r.role.kubernetes(&plan), r.data.now(), &resp.Diagnostics)
+	if r.role.kubernetes != nil && r.Session != nil {
+		warnOfEndOfLife(r.role.kubernetes(&plan), r.Session.Now(), &resp.Diagnostics)
 	}
 	r.role.outputs(ctx, &plan, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -185,7 +189,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	common := r.role.common(&plan)
 	common.Files = types.MapUnknown(types.StringType)
-	if r.data != nil && req.Config.Raw.IsFullyKnown() {
+	if r.Session != nil && req.Config.Raw.IsFullyKnown() {
 		spec := r.spec(ctx, &plan, &resp.Diagnostics)
 		var rec roleRecord
 		if req.Private != nil {
@@ -198,7 +202,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		r.setFiles(&plan, spec, &resp.Diagnostics)
 		if !complete {
 			common.Files = types.MapUnknown(types.StringType)
-			if err := r.data.catalog.Resolvable(spec.Definition().Artifacts); err != nil {
+			if err := r.Session.Catalog.Resolvable(spec.Definition().Artifacts); err != nil {
 				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
 			}
 		}
@@ -212,7 +216,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	if r.role.observed != nil && !resp.Plan.Raw.Equal(req.State.Raw) {
-		r.role.observed(ctx, r.data, &plan, nil)
+		r.role.observed(ctx, r.Session, &plan, nil)
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 	}
 }
@@ -221,14 +225,14 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 func (r *roleResource[M, S]) spec(ctx context.Context, m *M, diags *diag.Diagnostics) S {
 	s := r.specWithoutDownloads(ctx, m, diags)
 	if r.role.downloads != nil {
-		checkDownloads(r.role.downloads(r.data.catalog, m, &s), diags)
+		checkDownloads(r.role.downloads(r.Session.Catalog, m, &s), diags)
 	}
 	return s
 }
 
 // specWithoutDownloads is spec without artifacts: an imported model may have no version yet.
 func (r *roleResource[M, S]) specWithoutDownloads(ctx context.Context, m *M, diags *diag.Diagnostics) S {
-	s := r.role.spec(ctx, r.data, m, diags)
+	s := r.role.spec(ctx, r.Session, m, diags)
 	r.role.settings.toSpec(ctx, m, &s)
 	return s
 }
@@ -252,10 +256,10 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
-	var h holding
+	var h session.Holding
 	acquired := r.converge(ctx, &plan, nil, &rec, &h, false, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() && !acquired {
 		return
@@ -267,9 +271,9 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 }
 
 // keepHolding writes the holding of a role that has one.
-func (r *roleResource[M, S]) keepHolding(ctx context.Context, p tf.PrivateStateWriter, h holding, diags *diag.Diagnostics) {
+func (r *roleResource[M, S]) keepHolding(ctx context.Context, p tf.PrivateStateWriter, h session.Holding, diags *diag.Diagnostics) {
 	if r.role.acquire != nil {
-		tf.WritePrivate(ctx, p, holdingKey, h, diags)
+		tf.WritePrivate(ctx, p, session.HoldingKey, h, diags)
 	}
 }
 
@@ -289,13 +293,13 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if onlyProtection(req) {
+	if argument.OnlyProtection(req) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 		return
 	}
-	ctx, cancel := patiently(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
-	h := readHolding(ctx, req.Private, r.role.common(&prior).Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, r.role.common(&prior).Claim, &resp.Diagnostics)
 	off := r.power(ctx, req.Plan, &resp.Diagnostics).allOff()
 	r.converge(ctx, &plan, &prior, &rec, &h, off, &resp.Diagnostics)
 	r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
@@ -309,16 +313,16 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 
 // converge applies the planned model and completes it. It reports whether an object exists now that
 // costs money. While all machines are off on purpose, only that object is applied.
-func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *holding, off bool, diags *diag.Diagnostics) (acquired bool) {
+func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *session.Holding, off bool, diags *diag.Diagnostics) (acquired bool) {
 	common := r.role.common(plan)
 	rec.Record.Claim = cmp.Or(rec.Record.Claim, common.Claim.ValueString())
 	if r.role.acquire != nil {
-		acquired = r.role.acquire(ctx, r.data, plan, prior, h, diags)
+		acquired = r.role.acquire(ctx, r.Session, plan, prior, h, diags)
 		r.role.outputs(ctx, plan, diags)
 	}
 	var err error
-	if rec.Record.Claim, err = r.data.claimID(rec.Record.Claim, h.ID); err != nil {
-		addError(diags, "Cannot apply the "+r.role.title, err)
+	if rec.Record.Claim, err = r.Session.ClaimID(rec.Record.Claim, h.ID); err != nil {
+		session.AddError(diags, "Cannot apply the "+r.role.title, err)
 	}
 	if common.Claim.IsUnknown() {
 		common.Claim = types.StringValue(rec.Record.Claim)
@@ -343,11 +347,11 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	if diags.HasError() {
 		return acquired
 	}
-	if pinChecksums(ctx, r.data, rec, want.Definition().Artifacts, diags); diags.HasError() {
+	if pinChecksums(ctx, r.Session, rec, want.Definition().Artifacts, diags); diags.HasError() {
 		return acquired
 	}
-	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
-	forgetTerminated(ctx, r.data, rec)
+	rec.Record, err = r.Session.Engine(ctx).Apply(ctx, want, before, rec.Record)
+	forgetTerminated(ctx, r.Session, rec)
 	r.warnOfLeft(rec.Record.Left, diags)
 	if err != nil {
 		r.addError("apply", err, diags)
@@ -357,11 +361,11 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	r.setFiles(plan, want, diags)
 	r.role.outputs(ctx, plan, diags)
 	if r.role.observed != nil {
-		report, err := r.data.engine(ctx).Observe(ctx, want, rec.Record)
+		report, err := r.Session.Engine(ctx).Observe(ctx, want, rec.Record)
 		if err != nil {
 			r.addError("look at", err, diags)
 		}
-		r.role.observed(ctx, r.data, plan, &report)
+		r.role.observed(ctx, r.Session, plan, &report)
 	}
 	return acquired
 }
@@ -388,11 +392,11 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := patiently(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	off := r.power(ctx, req.State, &resp.Diagnostics).allOff()
-	if r.data.sshUnknown && !off {
-		if r.data.firstWarning("ssh of the provider") {
+	if r.Session.SSHUnknown && !off {
+		if r.Session.FirstWarning("ssh of the provider") {
 			resp.Diagnostics.AddWarning("The machines are not compared", "The provider's ssh depends on what is known only after the apply. The last known state is kept.")
 		}
 		return
@@ -400,8 +404,8 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	hadLeft := len(rec.Record.Left) > 0
 	var drift []finding.Finding
 	if r.role.inspect != nil {
-		h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
-		drift = r.role.inspect(ctx, r.data, &state, &h, &resp.Diagnostics)
+		h := session.ReadHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
+		drift = r.role.inspect(ctx, r.Session, &state, &h, &resp.Diagnostics)
 		if resp.Diagnostics.HasError() {
 			return
 		}
@@ -409,8 +413,8 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	report, err := rollout.Report{Record: rec.Record}, error(nil)
 	if !off && !leadsElsewhere(drift) {
-		forgetTerminated(ctx, r.data, &rec)
-		report, err = r.data.engine(ctx).Observe(ctx, spec, rec.Record)
+		forgetTerminated(ctx, r.Session, &rec)
+		report, err = r.Session.Engine(ctx).Observe(ctx, spec, rec.Record)
 	}
 	if err != nil {
 		r.addError("refresh", err, &resp.Diagnostics)
@@ -422,9 +426,9 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	drift = append(report.Findings, drift...)
 	r.role.common(&state).Claim = tf.OptionalString(rec.Record.Claim)
-	r.role.common(&state).Drift = driftValue(drift)
+	r.role.common(&state).Drift = argument.DriftValue(drift)
 	if r.role.observed != nil {
-		r.role.observed(ctx, r.data, &state, &report)
+		r.role.observed(ctx, r.Session, &state, &report)
 	}
 	r.keepContents(ctx, req.Private, resp.Private, etcdcluster.Contents(report), &resp.Diagnostics)
 	if len(report.Record.Machines) > 0 || hadLeft {
@@ -441,14 +445,14 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	what := objectName(ctx, r.role.title, "id", req.State, tfsdk.Plan{})
-	if !mayDelete(ctx, what, req.State, &resp.Diagnostics) {
+	what := argument.ObjectName(ctx, r.role.title, "id", req.State, tfsdk.Plan{})
+	if !argument.MayDelete(ctx, what, req.State, &resp.Diagnostics) {
 		return
 	}
-	ctx, cancel := patiently(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
-	h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
-	if r.data.elsewhere(ctx, what, h, &resp.Diagnostics); resp.Diagnostics.HasError() {
+	h := session.ReadHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
+	if r.Session.Elsewhere(ctx, what, h, &resp.Diagnostics); resp.Diagnostics.HasError() {
 		return
 	}
 	if power := r.power(ctx, req.State, &resp.Diagnostics); power.allOff() {
@@ -457,15 +461,15 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 		return
 	}
 	if r.role.release != nil {
-		r.role.release(ctx, r.data, &state, h, &resp.Diagnostics)
+		r.role.release(ctx, r.Session, &state, h, &resp.Diagnostics)
 	}
 }
 
 // remove removes the role from its machines and reports whether that succeeded.
 func (r *roleResource[M, S]) remove(ctx context.Context, spec S, rec roleRecord, diags *diag.Diagnostics) bool {
-	removal, err := r.data.engine(ctx).Remove(ctx, spec, rec.Record)
+	removal, err := r.Session.Engine(ctx).Remove(ctx, spec, rec.Record)
 	rec.Record.Left = removal.Left
-	forgetTerminated(ctx, r.data, &rec)
+	forgetTerminated(ctx, r.Session, &rec)
 	r.warnOfAbandoned(rec.Record.Left, diags)
 	r.warnOfKept(removal.Kept, diags)
 	if err != nil {
@@ -483,15 +487,15 @@ func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics
 		switch {
 		case errors.As(err, &foreign):
 			r.addError("refresh", err, diags)
-		case mustChoose(err):
-			r.data.checkAgentKey(diags)
-		case r.data.firstWarning(machine):
+		case session.MustChoose(err):
+			r.Session.CheckAgentKey(diags)
+		case r.Session.FirstWarning(machine):
 			diags.AddWarning(unreachableSummary(machine, err),
-				fmt.Sprintf("%s\n\nIts last known state is kept; whether anything differs on it is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
+				fmt.Sprintf("%s\n\nIts last known state is kept; whether anything differs on it is not known.\n\n%s", remote.Redact(err.Error()), session.Advice(err)))
 		}
 	}
 	for _, machine := range slices.Sorted(maps.Keys(report.Clocks)) {
-		if r.data.firstWarning("clock of " + machine) {
+		if r.Session.FirstWarning("clock of " + machine) {
 			diags.AddWarning(fmt.Sprintf("The clock of machine %s is off", machine),
 				fmt.Sprintf("machine %s: %s.\n\nCorrect the clock that is wrong: certificates and leases depend on it.", machine, fleet.ClockWords(report.Clocks[machine])))
 		}
@@ -519,8 +523,11 @@ func unreachableSummary(machine string, err error) string {
 func (r *roleResource[M, S]) addError(verb string, err error, diags *diag.Diagnostics) {
 	var foreign *remote.HostKeyError
 	if errors.As(err, &foreign) {
-		addError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", foreign.Machine), err)
+		session.AddError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", foreign.Machine), err)
 		return
 	}
-	addError(diags, "Cannot "+verb+" the "+r.role.title, err)
+	session.AddError(diags, "Cannot "+verb+" the "+r.role.title, err)
 }
+
+// A roll drains node by node; see max_unavailable and drain_timeout.
+const rollTimeout = 60 * time.Minute

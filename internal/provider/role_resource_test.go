@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // Tests of role resources that need no machines, only plans.
@@ -32,7 +34,7 @@ var downloads = func() string {
 // roles is a provider without AWS and the configurations of one cluster's roles.
 type roles struct {
 	*core
-	data                     *providerData
+	data                     *session.Session
 	etcd, controlPlane, pool values
 }
 

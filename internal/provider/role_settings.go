@@ -15,6 +15,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -124,7 +125,7 @@ var (
 		}
 		return tf.PrefixesValue(p)
 	})
-	addressByNetwork = plainConversion(podRoutesFrom, podRoutesValue)
+	addressByNetwork = plainConversion(reference.PodRoutesFrom, reference.PodRoutesValue)
 	texts            = plainConversion(func(v types.List) []string { return tf.Strings(v.Elements()) }, func(s []string) types.List {
 		if len(s) == 0 {
 			return types.ListNull(types.StringType)

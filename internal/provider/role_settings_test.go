@@ -18,6 +18,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -213,14 +215,14 @@ func TestFlagErrors(t *testing.T) {
 func TestImportedSettings(t *testing.T) {
 	c := newRoles(t)
 	var described resource.SchemaResponse
-	newWorkerPoolResource().Schema(t.Context(), resource.SchemaRequest{}, &described)
+	NewWorkerPool().Schema(t.Context(), resource.SchemaRequest{}, &described)
 	read := func(more values) (tfsdk.State, error) {
 		id, err := json.Marshal(with(c.pool, more))
 		if err != nil {
 			t.Fatal(err)
 		}
 		state := tfsdk.State{Schema: described.Schema}
-		return state, readImportID(t.Context(), (&providerData{}), string(id), []string{"hosts", "control_plane", "pki"}, nil, &state)
+		return state, reference.ReadImportID(t.Context(), (&session.Session{}), string(id), []string{"hosts", "control_plane", "pki"}, nil, &state)
 	}
 	state, err := read(values{"kubelet_config": values{"maxPods": 80, "a": []any{"b"}}, "kube_proxy_config": nil, "extra_args": values{"kubelet": values{"v": "2"}}})
 	if err != nil {
@@ -262,10 +264,10 @@ func TestImportedSettings(t *testing.T) {
 // TestSettingsThereAndBack checks that each setting alone is converted to its own field and back to
 // the same argument.
 func TestSettingsThereAndBack(t *testing.T) {
-	thereAndBack(t, newEtcdClusterResource(), etcdSettings(), values{
+	thereAndBack(t, NewEtcdCluster(), etcdSettings(), values{
 		"version": "3.6.16", "quota_mib": 2048, "allowed_cidrs": []any{"10.240.0.0/24"}, "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
 	})
-	thereAndBack(t, newEtcdBackupResource(), etcdBackupSettings(), values{
+	thereAndBack(t, NewEtcdBackup(), etcdBackupSettings(), values{
 		"bucket": "example-snapshots", "region": "eu-west-1", "prefix": "a/", "endpoint": "http://10.0.0.1:9000", "kms_key_id": "alias/a", "interval": "15m0s", "keep": 7, "keep_for": "48h0m0s",
 		"before_changes": false,
 	})
@@ -273,13 +275,13 @@ func TestSettingsThereAndBack(t *testing.T) {
 		"version": "1.36.4", "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "dns_ip": "10.2.0.7", "domain": "x.y", "extra_sans": []any{"a", "b"},
 		"admission_plugins": values{"PodSecurity": values{"kind": "PodSecurityConfiguration"}}, "early_renewal": "60h0m0s",
 	})
-	thereAndBack(t, newControlPlaneResource(), controlPlaneSettings(), controlPlane)
-	thereAndBack(t, newWorkerPoolResource(), workerPoolSettings(), with(configured.pool, values{
+	thereAndBack(t, NewControlPlane(), controlPlaneSettings(), controlPlane)
+	thereAndBack(t, NewWorkerPool(), workerPoolSettings(), with(configured.pool, values{
 		"version": "1.36.4", "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1", "cni": "none", "kube_proxy": false, "sandbox_image": "pause",
 		"labels": values{"a": "b"}, "taints": []any{values{"key": "a", "effect": "NoSchedule"}}, "registry_mirrors": values{"*": "http://m"},
 		"max_unavailable": 3, "drain_timeout": "10m0s", "early_renewal": "60h0m0s",
 	}))
-	thereAndBack(t, newLBResource(), lbSettings(), values{"port": 7443, "virtual_ip": "10.240.0.9", "former_virtual_ips": []any{"10.240.0.8"}, "virtual_router_id": 7, "allowed_cidrs": []any{"10.240.0.0/24"}, "check_interval": "2.5s"})
+	thereAndBack(t, NewLB(), lbSettings(), values{"port": 7443, "virtual_ip": "10.240.0.9", "former_virtual_ips": []any{"10.240.0.8"}, "virtual_router_id": 7, "allowed_cidrs": []any{"10.240.0.0/24"}, "check_interval": "2.5s"})
 }
 
 func thereAndBack[M, S any](t *testing.T, r resource.Resource, all settings[M, S], configured values) {
@@ -322,13 +324,13 @@ func thereAndBack[M, S any](t *testing.T, r resource.Resource, all settings[M, S
 
 // TestReferences checks that every reference fits its model.
 func TestReferences(t *testing.T) {
-	roundTrip(t, "host", hostRef)
-	roundTrip(t, "subnet", subnetRef)
-	roundTrip(t, "network", networkRef)
-	roundTrip(t, "pki", pkiRef)
-	roundTrip(t, "lb", lbRef)
-	roundTrip(t, "etcd", etcdRef)
-	roundTrip(t, "control plane", controlPlaneRef)
+	roundTrip(t, "host", reference.OfHost)
+	roundTrip(t, "subnet", reference.OfSubnet)
+	roundTrip(t, "network", reference.OfNetwork)
+	roundTrip(t, "pki", reference.OfPKI)
+	roundTrip(t, "lb", reference.OfLB)
+	roundTrip(t, "etcd", reference.OfEtcd)
+	roundTrip(t, "control plane", reference.OfControlPlane)
 	roundTrip(t, "taint", taint)
 }
 

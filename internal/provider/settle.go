@@ -19,7 +19,7 @@ func (p *Provider) Settle(ctx context.Context) {
 	defer cancel()
 	var g errgroup.Group
 	for _, d := range p.data {
-		g.Go(func() error { return d.settleAll(ctx) })
+		g.Go(func() error { return d.SettleAll(ctx) })
 	}
 	_ = g.Wait() // nobody listens any more
 }

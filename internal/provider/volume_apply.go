@@ -13,6 +13,9 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -25,10 +28,10 @@ func (r *volumeResource) Create(ctx context.Context, req resource.CreateRequest,
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, volumeTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
-	var h holding
+	client, err := r.Session.AWS(ctx)
+	var h session.Holding
 	if err == nil {
-		h, err = r.data.newHolding(ctx, client)
+		h, err = r.Session.NewHolding(ctx, client)
 	}
 	var made volume.Volume
 	if err == nil {
@@ -38,17 +41,17 @@ func (r *volumeResource) Create(ctx context.Context, req resource.CreateRequest,
 		made, err = volume.Ensure(ctx, client, "", spec)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make volume "+m.Name.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot make volume "+m.Name.ValueString(), err)
 	}
 	if made.ID == "" {
 		return
 	}
 	if err == nil {
-		r.data.claims.made(h.Claim, made.Unsettled, nil)
+		r.Session.Claims.Made(h.Claim, made.Unsettled, nil)
 	}
 	m.fill(made)
 	m.Claim = types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -59,23 +62,23 @@ func (r *volumeResource) Read(ctx context.Context, req resource.ReadRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, ok := r.data.awsForRead(ctx, "Cannot refresh volume "+m.Name.ValueString(), &resp.Diagnostics)
+	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh volume "+m.Name.ValueString(), &resp.Diagnostics)
 	if !ok {
 		return
 	}
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.Claim = h.Claim
 	var found volume.Volume
 	var drift []finding.Finding
-	err := r.data.checked(ctx, client, h)
+	err := r.Session.Checked(ctx, client, h)
 	if err == nil {
 		found, drift, err = volume.Observe(ctx, client, m.ID.ValueString(), spec)
 	}
 	if err == nil {
-		h, err = r.data.recovered(ctx, client, h, found.Claim)
+		h, err = r.Session.Recovered(ctx, client, h, found.Claim)
 	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
@@ -83,11 +86,11 @@ func (r *volumeResource) Read(ctx context.Context, req resource.ReadRequest, res
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
-		addError(&resp.Diagnostics, "Cannot refresh volume "+m.Name.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot refresh volume "+m.Name.ValueString(), err)
 		return
 	}
-	r.data.settle(ctx, client, h, found.Unsettled)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	r.Session.Settle(ctx, client, h, found.Unsettled)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	before := m
 	m.fill(found)
 	if m.Size.ValueInt64() > before.Size.ValueInt64() && !before.Size.IsNull() {
@@ -95,7 +98,7 @@ func (r *volumeResource) Read(ctx context.Context, req resource.ReadRequest, res
 	}
 	// What differs is in drift. With the old values the plan does not change what EC2 computes.
 	m.IOPS, m.Throughput = before.IOPS, before.Throughput
-	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(finding.About(m.Name.ValueString(), drift))
+	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(finding.About(m.Name.ValueString(), drift))
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -107,29 +110,29 @@ func (r *volumeResource) Update(ctx context.Context, req resource.UpdateRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if onlyProtection(req) {
+	if argument.OnlyProtection(req) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, volumeTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
-	var h holding
+	client, err := r.Session.AWS(ctx)
+	var h session.Holding
 	if err == nil {
-		h, err = r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
+		h, err = r.Session.ForUpdate(ctx, client, session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
 	}
 	var now volume.Volume
 	if err == nil {
-		tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+		tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 		spec := m.spec(ctx, &resp.Diagnostics)
-		spec.Claim, spec.RemoveTags = h.Claim, removedKeys(state.TagsAll, m.TagsAll)
+		spec.Claim, spec.RemoveTags = h.Claim, argument.RemovedKeys(state.TagsAll, m.TagsAll)
 		now, err = volume.Ensure(ctx, client, m.ID.ValueString(), spec)
 	}
 	if err == nil && m.Size.ValueInt64() > state.Size.ValueInt64() {
-		err = awsmachine.GrowDataVolume(ctx, client, now, r.data.connect)
+		err = awsmachine.GrowDataVolume(ctx, client, now, r.Session.Connect)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot change volume "+m.Name.ValueString(), err)
+		session.AddError(&resp.Diagnostics, "Cannot change volume "+m.Name.ValueString(), err)
 		return
 	}
 	m.fill(now)
@@ -145,31 +148,31 @@ func (r *volumeResource) Update(ctx context.Context, req resource.UpdateRequest,
 func (r *volumeResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m volumeModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.Claim = h.Claim
-	if resp.Diagnostics.HasError() || !mayDelete(ctx, "volume "+m.Name.ValueString(), req.State, &resp.Diagnostics) {
+	if resp.Diagnostics.HasError() || !argument.MayDelete(ctx, "volume "+m.Name.ValueString(), req.State, &resp.Diagnostics) {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, volumeTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
+	client, err := r.Session.AWS(ctx)
 	if err == nil {
-		err = r.data.checked(ctx, client, h)
+		err = r.Session.Checked(ctx, client, h)
 	}
 	if err == nil {
 		err = volume.Delete(ctx, client, m.ID.ValueString(), spec)
 	}
-	r.data.claims.gone(h.Claim)
-	if err != nil && !addKept(&resp.Diagnostics, "Volume "+m.Name.ValueString(), err) {
-		addError(&resp.Diagnostics, "Cannot delete volume "+m.Name.ValueString(), err)
+	r.Session.Claims.Gone(h.Claim)
+	if err != nil && !session.AddKept(&resp.Diagnostics, "Volume "+m.Name.ValueString(), err) {
+		session.AddError(&resp.Diagnostics, "Cannot delete volume "+m.Name.ValueString(), err)
 	}
 }
 
 func (m volumeModel) spec(ctx context.Context, diags *diag.Diagnostics) volume.Spec {
-	network, _ := networkRef.Read(ctx, m.Network, diags)
+	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
 	subnet := m.SubnetID.ValueString()
-	if subnets := network.subnets(ctx, diags); subnet == "" && len(subnets) > 0 {
+	if subnets := network.KnownSubnets(ctx, diags); subnet == "" && len(subnets) > 0 {
 		subnet = subnets[0].ID.ValueString()
 	}
 	return volume.Spec{

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // TestDataVolumePlans: a bad mount point is an error of the plan, and a machine whose data go elsewhere
@@ -77,7 +78,7 @@ func TestDataVolumeOfStopped(t *testing.T) {
 			t.Errorf("%s: %s", what, ch.failure())
 		}
 	}
-	off := values{"power_state": stopped}
+	off := values{"power_state": reference.Stopped}
 	refused("stopped with it", with(config, off))
 	refused("stopped with it, of a volume to be made", with(with(config, off), values{"data_volume": values{"id": unknown}}))
 	controller.must(with(plain, off))
@@ -151,7 +152,7 @@ func TestVolumeInUseIsNotDeleted(t *testing.T) {
 		}
 	}
 	refused("running")
-	controller.must(with(config, values{"power_state": stopped}))
+	controller.must(with(config, values{"power_state": reference.Stopped}))
 	refused("stopped")
 
 	fresh := c.instance("k8s_volume")

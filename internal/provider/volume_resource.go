@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
@@ -22,6 +23,9 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -31,11 +35,11 @@ var (
 	_ resource.ResourceWithImportState = (*volumeResource)(nil)
 )
 
-var volumeDeadlines = tf.Deadlines{Create: volumeTimeout, Read: readTimeout, Update: volumeTimeout, Delete: volumeTimeout}
+var volumeDeadlines = tf.Deadlines{Create: volumeTimeout, Read: argument.ReadTimeout, Update: volumeTimeout, Delete: volumeTimeout}
 
-type volumeResource struct{ base }
+type volumeResource struct{ session.Base }
 
-func newVolumeResource() resource.Resource { return &volumeResource{} }
+func NewVolume() resource.Resource { return &volumeResource{} }
 
 type volumeModel struct {
 	ID               types.String   `tfsdk:"id"`
@@ -73,10 +77,10 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<id>`, which is refused if the volume is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the volume, of which a cluster has only one. A change replaces the volume.",
-				Validators:    []validator.String{partName()},
+				Validators:    []validator.String{argument.PartName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. Another cluster's replaces the volume. If the network itself is replaced, the volume stays."),
+			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. Another cluster's replaces the volume. If the network itself is replaced, the volume stays."),
 			"subnet_id": schema.StringAttribute{
 				Optional: true, MarkdownDescription: "Subnet of the network whose availability zone the volume is in: that of the machine. A subnet in another zone is an error of the apply, since a volume cannot move. " +
 					"Default: the network's first subnet, as for a machine without `private_ip`.",
@@ -111,12 +115,12 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 					}, otherKey, otherKey),
 				},
 			},
-			"adopt":             adoptAttribute(),
-			protection:          protectionAttribute(),
-			"tags":              tagsAttribute(),
-			"tags_all":          tagsAllAttribute(),
+			"adopt":             argument.AdoptAttribute(),
+			argument.Protection: argument.ProtectionAttribute(),
+			"tags":              argument.TagsAttribute(),
+			"tags_all":          argument.TagsAllAttribute(),
 			"availability_zone": schema.StringAttribute{Computed: true, MarkdownDescription: "Availability zone of the volume.", PlanModifiers: keep},
-			"claim":             claimAttribute(inTags, guardsAll),
+			"claim":             argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
 			"drift":             tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": volumeDeadlines.Block(ctx)},
@@ -146,8 +150,10 @@ func isAlias(s types.String) bool {
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	defer func() { plannedEnd(ctx, objectName(ctx, "volume", "name", req.State, resp.Plan), req, resp) }()
-	if req.Plan.Raw.IsNull() || r.data == nil {
+	defer func() {
+		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "volume", "name", req.State, resp.Plan), req, resp)
+	}()
+	if req.Plan.Raw.IsNull() || r.Session == nil {
 		return
 	}
 	var config, plan, state volumeModel
@@ -160,15 +166,15 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
-	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
+	network, _ := reference.OfNetwork.Read(ctx, plan.Network, &resp.Diagnostics)
+	plan.TagsAll = r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
 	if exists && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, enlargedKey, &resp.Diagnostics) {
 		plan.keepEnlarged(state, &resp.Diagnostics)
 	}
 	p := plan.performance()
 	errs := p.plan("", config.performance(), state.performance())
 	plan.IOPS, plan.Throughput = p.IOPS, p.Throughput
-	if ids, known := network.subnetIDs(ctx, &resp.Diagnostics); known && !plan.SubnetID.IsNull() && !plan.SubnetID.IsUnknown() && !slices.Contains(ids, plan.SubnetID.ValueString()) {
+	if ids, known := network.KnownSubnetIDs(ctx, &resp.Diagnostics); known && !plan.SubnetID.IsNull() && !plan.SubnetID.IsUnknown() && !slices.Contains(ids, plan.SubnetID.ValueString()) {
 		errs.Say("subnet_id", "Not a subnet of the network", "%s is none of the network's subnets: %s.", plan.SubnetID.ValueString(), strings.Join(ids, ", "))
 	}
 	if exists {
@@ -179,9 +185,9 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 			errs.Say("kms_key_id", "An alias cannot be compared with a key", "The state has %s, and whether %s is the same key is not known to a plan: write it as in the state.",
 				state.KMSKeyID.ValueString(), plan.KMSKeyID.ValueString())
 		}
-		old, known := networkRef.Read(ctx, state.Network, &resp.Diagnostics)
+		old, known := reference.OfNetwork.Read(ctx, state.Network, &resp.Diagnostics)
 		if known && !network.Cluster.IsUnknown() && !network.Cluster.Equal(old.Cluster) {
-			if req.Private != nil && readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).Imported {
+			if req.Private != nil && session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).Imported {
 				errs.Say("network", "Imported volume of another cluster", "Volume %s is that of cluster %s: to replace it would delete the other cluster's data. Remove it from this state with `terraform state rm`.",
 					state.ID.ValueString(), old.Cluster.ValueString())
 			}
@@ -189,7 +195,7 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 			plan.ID, plan.AvailabilityZone = types.StringUnknown(), types.StringUnknown()
 		}
 	}
-	addFieldErrors(ctx, req.Plan, errs, &resp.Diagnostics)
+	session.AddFieldErrors(ctx, req.Plan, errs, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
@@ -214,8 +220,8 @@ func (m volumeModel) performance() performanceModel {
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import volume "+req.ID, err) }
-	client, err := r.data.aws(ctx)
+	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot import volume "+req.ID, err) }
+	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		fail(err)
 		return
@@ -233,14 +239,14 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 	case named && found.Cluster != cluster:
 		err = fmt.Errorf("volume %s is volume %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
 	}
-	var h holding
+	var h session.Holding
 	var ref types.Object
 	var network awsnetwork.Network
 	if err == nil {
-		h, err = r.data.imported(ctx, client, found.Claim)
+		h, err = r.Session.Imported(ctx, client, found.Claim)
 	}
 	if err == nil {
-		ref, network, err = findNetwork(ctx, client, found.Cluster)
+		ref, network, err = reference.FindNetwork(ctx, client, found.Cluster)
 	}
 	if err != nil {
 		fail(err)
@@ -263,9 +269,13 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 	if own := client.OwnTags(found.Tags); own != nil {
 		m.Tags = tf.StringMapValue(own)
 	}
-	m.TagsAll = r.data.tagsAll(m.Tags)
+	m.TagsAll = r.Session.TagsAll(m.Tags)
 	m.fill(found)
 	m.Claim = types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
+
+// A volume is made and changed within seconds or a few minutes, and waits at most five minutes
+// until it is detached.
+const volumeTimeout = 15 * time.Minute

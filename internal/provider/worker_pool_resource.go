@@ -30,7 +30,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -84,7 +87,7 @@ func taintsAttribute() schema.ListNestedAttribute {
 // workerPrograms are the programs on a worker that take flags.
 var workerPrograms = programList{artifact.Kubelet, artifact.KubeProxy}
 
-func newWorkerPoolResource() resource.Resource {
+func NewWorkerPool() resource.Resource {
 	return &roleResource[workerPoolModel, workerpool.Pool]{role: role[workerPoolModel, workerpool.Pool]{
 		name:  "worker_pool",
 		title: "worker pool",
@@ -100,12 +103,12 @@ func newWorkerPoolResource() resource.Resource {
 			"name": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
 				MarkdownDescription: "Name of the pool. A change replaces the pool. Default: `workers`.",
-				Validators:          []validator.String{partName()},
+				Validators:          []validator.String{argument.PartName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"hosts":         hostsAttribute("Machines of the pool: workers, or controllers that are nodes as well. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
+			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes as well. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
 			"pki":           pkiAttribute(),
-			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
+			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
 		},
 		common:     func(m *workerPoolModel) *roleModel { return &m.roleModel },
 		check:      checkWorkerPool,
@@ -132,15 +135,15 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			Required: true,
 			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minor releases older. A change " +
 				"drains and rolls the nodes.",
-			Validators: []validator.String{kubernetesVersion()},
+			Validators: []validator.String{argument.KubernetesVersion()},
 		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
-		"containerd_version": newSetting(release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
+		"containerd_version": newSetting(release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", argument.ContainerdVersion()),
 			text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 				return &m.ContainerdVersion, &s.Spec.Containerd.Version
 			}),
-		"cni_plugins_version": newSetting(release("CNI plugins", artifact.DefaultCNIPlugins, withoutDrain, releaseVersion()),
+		"cni_plugins_version": newSetting(release("CNI plugins", artifact.DefaultCNIPlugins, withoutDrain, argument.ReleaseVersion()),
 			text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 				return &m.CNIVersion, &s.Spec.CNI.Version
 			}),
@@ -148,7 +151,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			Optional: true, Computed: true,
 			MarkdownDescription: "runc release. An existing pool keeps its release until another one is given. " + withoutDrain +
 				" Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`.",
-			Validators:    []validator.String{releaseVersion()},
+			Validators:    []validator.String{argument.ReleaseVersion()},
 			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.RuncVersion, &s.Spec.Containerd.RuncVersion
@@ -243,7 +246,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 }
 
 func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s workerpool.Pool, diags *diag.Diagnostics) invalid.Fields {
-	cp, _ := controlPlaneRef.Read(ctx, plan.ControlPlane, diags)
+	cp, _ := reference.OfControlPlane.Read(ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
 	before := types.StringNull()
 	if prior != nil {
@@ -252,18 +255,18 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s worker
 	}
 	warnOfUnknownRelease(before, plan.Version, version.NotKnown, diags)
 	errs := append(s.Spec.Check(), component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
-		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()})...)
-	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
-		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs), PodRoutes: podRoutesFrom(cp.PodRoutes)}
-		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
+		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()})...)
+	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
+		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs), PodRoutes: reference.PodRoutesFrom(cp.PodRoutes)}
+		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
 		warnOfUntainted(hosts, plan.Taints, s.Spec.Kubelet.Taints, diags)
 	}
 	return errs
 }
 
 // warnOfUntainted warns of controllers on which all pods may run.
-func warnOfUntainted(hosts []hostModel, configured types.List, taints []component.Taint, diags *diag.Diagnostics) {
-	controller := slices.IndexFunc(hosts, func(h hostModel) bool { return h.Role.ValueString() == component.RoleController })
+func warnOfUntainted(hosts []reference.Host, configured types.List, taints []component.Taint, diags *diag.Diagnostics) {
+	controller := slices.IndexFunc(hosts, func(h reference.Host) bool { return h.Role.ValueString() == component.RoleController })
 	tainted := slices.ContainsFunc(taints, func(t component.Taint) bool { return t.Effect == "NoSchedule" || t.Effect == "NoExecute" })
 	if controller < 0 || tainted || !tf.AllKnown(configured) {
 		return
@@ -299,7 +302,7 @@ func checkKubeletSkew(server, kubelet types.String, diags *diag.Diagnostics) {
 
 func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diagnostics) {
 	m.ID = types.StringUnknown()
-	if cluster := clusterOf(ctx, m.PKI, diags); !cluster.IsUnknown() && !m.Name.IsUnknown() {
+	if cluster := reference.ClusterOf(ctx, m.PKI, diags); !cluster.IsUnknown() && !m.Name.IsUnknown() {
 		m.ID = types.StringValue(cluster.ValueString() + "/" + m.Name.ValueString())
 	}
 }
@@ -343,12 +346,12 @@ func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *workerpool.
 	return err
 }
 
-func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) workerpool.Pool {
-	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
+func workerPoolSpec(ctx context.Context, d *session.Session, m *workerPoolModel, diags *diag.Diagnostics) workerpool.Pool {
+	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
+	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
 	return workerpool.Pool{
-		Spec:     component.WorkerSpec{Cluster: cp.cluster(ref), ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString()},
-		Targets:  targetsFrom(ctx, d, m.Hosts, diags),
+		Spec:     component.WorkerSpec{Cluster: cp.Spec(ref), ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString()},
+		Targets:  reference.TargetsFrom(ctx, d, m.Hosts, diags),
 		Endpoint: cp.Endpoint.ValueString(),
 	}
 }

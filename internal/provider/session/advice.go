@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"cmp"
@@ -17,32 +17,32 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// addError adds err with a summary, and says what to do about it. An error about a field goes to the
+// AddError adds err with a summary, and says what to do about it. An error about a field goes to the
 // argument of that name.
-func addError(diags *diag.Diagnostics, summary string, err error) {
+func AddError(diags *diag.Diagnostics, summary string, err error) {
 	if field := (*invalid.Field)(nil); errors.As(err, &field) {
-		at, _ := fieldPath(field.Field, "")
-		diags.AddAttributeError(at, summary, errorText(err))
+		at, _ := FieldPath(field.Field, "")
+		diags.AddAttributeError(at, summary, ErrorText(err))
 		return
 	}
-	diags.AddError(summary, errorText(err))
+	diags.AddError(summary, ErrorText(err))
 }
 
-// errorText returns an error's text, and what to do about it.
-func errorText(err error) string {
+// ErrorText returns an error's text, and what to do about it.
+func ErrorText(err error) string {
 	text := remote.Redact(err.Error())
-	if next := advice(err); next != "" {
+	if next := Advice(err); next != "" {
 		text += "\n\n" + next
 	}
 	return text
 }
 
-// advice says what to do about an error. It is empty if the error's text says enough.
-func advice(err error) string {
-	if errors.Is(err, errNotYetKnown) {
+// Advice says what to do about an error. It is empty if the error's text says enough.
+func Advice(err error) string {
+	if errors.Is(err, ErrNotYetKnown) {
 		return "Apply what the provider block depends on first, with -target."
 	}
-	if mustChoose(err) {
+	if MustChoose(err) {
 		return "Set ssh.agent_key of the provider, or K8S_SSH_AGENT_KEY, to the fingerprint (SHA256:...) of the key to use; `ssh-add -l` prints them. " +
 			"New machines authorise this key only, and no other key is offered to machines."
 	}

@@ -1,4 +1,4 @@
-package provider
+package argument
 
 import (
 	"fmt"
@@ -12,22 +12,18 @@ import (
 
 // running and stopped are the states of an instance that are planned. paused is the power state, in
 // a host, of a machine that is stopped together with its cluster.
-const (
-	running = "running"
-	stopped = "stopped"
-	paused  = "paused"
-)
+const ()
 
-// refuseChanges adds an error to every argument that changes while machines are stopped. Power
+// RefuseChanges adds an error to every argument that changes while machines are stopped. Power
 // states and the arguments in except may change.
-func refuseChanges(req resource.ModifyPlanRequest, what, who string, except []string, diags *diag.Diagnostics) {
+func RefuseChanges(req resource.ModifyPlanRequest, what, who string, except []string, diags *diag.Diagnostics) {
 	var plan, state map[string]tftypes.Value
 	if req.Plan.Raw.As(&plan) != nil || req.State.Raw.As(&state) != nil {
 		return
 	}
 	for name, a := range req.Plan.Schema.GetAttributes() {
 		output := a.IsComputed() && (!a.IsOptional() || !plan[name].IsKnown())
-		if output || name == protection || slices.Contains(except, name) || withoutPower(plan[name]).Equal(withoutPower(state[name])) {
+		if output || name == Protection || slices.Contains(except, name) || withoutPower(plan[name]).Equal(withoutPower(state[name])) {
 			continue
 		}
 		diags.AddAttributeError(path.Root(name), "The machines are stopped",

@@ -1,4 +1,4 @@
-package provider
+package reference
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// lbRefModel is k8s_lb.x.ref and k8s_nlb.x.ref.
-type lbRefModel struct {
+// LB is k8s_lb.x.ref and k8s_nlb.x.ref.
+type LB struct {
 	Cluster         types.String `tfsdk:"cluster"`
 	Controllers     types.Map    `tfsdk:"controllers"`
 	Endpoint        types.String `tfsdk:"endpoint"`
@@ -30,14 +30,14 @@ type lbRefModel struct {
 	NoticeSeconds   types.Int64  `tfsdk:"notice_seconds"`
 }
 
-var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
+var OfLB = tf.NewReference[LB](map[string]schema.Attribute{
 	"cluster": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. Default: not checked."},
 	"controllers": schema.MapAttribute{
 		Optional: true, ElementType: types.StringType,
 		MarkdownDescription: "Private addresses of the machines behind it, by name. They must be the hosts of the control plane. Default: not checked.",
 	},
-	"endpoint":         required(publicEndpoint),
-	"private_endpoint": required(privateEndpoint),
+	"endpoint":         Required(PublicEndpoint),
+	"private_endpoint": Required(PrivateEndpoint),
 	"names": schema.ListAttribute{
 		Required: true, ElementType: types.StringType, MarkdownDescription: "Names and addresses in the endpoints' URLs. They are in the API servers' certificates.",
 	},
@@ -47,32 +47,32 @@ var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
 	},
 	"notice_seconds": schema.Int64Attribute{
 		Optional: true, MarkdownDescription: "Seconds within which the load balancer notices that an API server is not ready. So long does an API server still serve when it is stopped. Default: 3.",
-		Validators: []validator.Int64{int64validator.Between(1, maxNotice)},
+		Validators: []validator.Int64{int64validator.Between(1, MaxNotice)},
 	},
 })
 
-// maxNotice is how long an API server may still serve when it is stopped: systemd kills it after 90 seconds, and
+// MaxNotice is how long an API server may still serve when it is stopped: systemd kills it after 90 seconds, and
 // the requests under way get up to 60.
-const maxNotice = 25
+const MaxNotice = 25
 
-// lbRefFrom reads the argument `lb`. If the argument is unknown, all of its attributes are.
-func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbRefModel {
-	m, ok := lbRef.Read(ctx, o, diags)
+// LBFrom reads the argument `lb`. If the argument is unknown, all of its attributes are.
+func LBFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) LB {
+	m, ok := OfLB.Read(ctx, o, diags)
 	if !ok {
 		unknown := types.StringUnknown()
-		return lbRefModel{unknown, types.MapUnknown(types.StringType), unknown, unknown, types.ListUnknown(types.StringType), types.MapUnknown(types.StringType), types.Int64Unknown()}
+		return LB{unknown, types.MapUnknown(types.StringType), unknown, unknown, types.ListUnknown(types.StringType), types.MapUnknown(types.StringType), types.Int64Unknown()}
 	}
 	return m
 }
 
-// backends returns the addresses of the controllers by name, zero where they are unknown; nil if
+// Backends returns the addresses of the controllers by name, zero where they are unknown; nil if
 // nothing is known of them.
-func (m lbRefModel) backends() map[string]netip.Addr {
+func (m LB) Backends() map[string]netip.Addr {
 	return addressesByName(m.Controllers)
 }
 
-// machines returns the load balancer's own machines, as far as they are known.
-func (m lbRefModel) machines() (out []component.Host) {
+// KnownMachines returns the load balancer's own machines, as far as they are known.
+func (m LB) KnownMachines() (out []component.Host) {
 	byName := addressesByName(m.Machines)
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		out = append(out, component.Host{Node: component.Node{Name: name, PrivateIP: byName[name]}})
@@ -92,8 +92,8 @@ func addressesByName(m types.Map) map[string]netip.Addr {
 	return out
 }
 
-// namesValue returns the different ones of names, unknown if one of them is.
-func namesValue(names ...types.String) types.List {
+// NamesValue returns the different ones of names, unknown if one of them is.
+func NamesValue(names ...types.String) types.List {
 	var out []attr.Value
 	for _, n := range names {
 		if n.IsUnknown() {
@@ -106,7 +106,7 @@ func namesValue(names ...types.String) types.List {
 	return types.ListValueMust(types.StringType, out)
 }
 
-func urlOf(host types.String, port types.Int64) types.String {
+func URLOf(host types.String, port types.Int64) types.String {
 	if host.IsUnknown() || port.IsUnknown() {
 		return types.StringUnknown()
 	}

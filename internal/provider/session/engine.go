@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"context"
@@ -15,20 +15,20 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// engine returns the rollout engine.
-func (d *providerData) engine(ctx context.Context) *rollout.Engine {
-	return &rollout.Engine{Fleet: d.fleet(ctx)}
+// Engine returns the rollout engine.
+func (d *Session) Engine(ctx context.Context) *rollout.Engine {
+	return &rollout.Engine{Fleet: d.Fleet(ctx)}
 }
 
-// fleet returns the access to the machines. What is done on them is logged.
-func (d *providerData) fleet(ctx context.Context) *fleet.Fleet {
+// Fleet returns the access to the machines. What is done on them is logged.
+func (d *Session) Fleet(ctx context.Context) *fleet.Fleet {
 	return &fleet.Fleet{
-		Pool:   d.pool,
-		Store:  d.store,
-		Clock:  d.now,
-		Rand:   d.rand,
+		Pool:   d.Pool,
+		Store:  d.Store,
+		Clock:  d.Now,
+		Rand:   d.Rand,
 		Dial:   d.dialAPI(ctx),
-		Timing: d.timing,
+		Timing: d.Timing,
 		Progress: func(machine, message string) {
 			tflog.Info(ctx, message, map[string]any{"machine": machine})
 		},
@@ -41,18 +41,18 @@ const apiDialTimeout = 15 * time.Second
 // dialAPI returns how the endpoint of the API servers of a cluster is reached: a private address, or a name
 // that does not lead to a public one from here, through the bastion, or through a machine behind a tunnel, if
 // there is one, and anything else directly.
-func (d *providerData) dialAPI(ctx context.Context) func(cluster string) kube.DialFunc {
+func (d *Session) dialAPI(ctx context.Context) func(cluster string) kube.DialFunc {
 	direct := (&net.Dialer{Timeout: apiDialTimeout}).DialContext
 	return func(cluster string) kube.DialFunc {
 		var through func(context.Context, string) (remote.DialFunc, error)
 		switch {
-		case d.ssh.tunnels:
+		case d.SSH.Tunnels:
 			relay := &apiRelay{data: d, cluster: cluster}
 			through = func(dialing context.Context, address string) (remote.DialFunc, error) {
 				return relay.dialer(ctx, dialing, address)
 			}
-		case d.ssh.bastion != nil:
-			bastion := d.pool.Machine(*d.ssh.bastion).Dialer(ctx)
+		case d.SSH.Bastion != nil:
+			bastion := d.Pool.Machine(*d.SSH.Bastion).Dialer(ctx)
 			through = func(context.Context, string) (remote.DialFunc, error) { return bastion, nil }
 		default:
 			return direct

@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// holding is what a resource keeps in private state about what it owns in AWS: its claim, and the
+// Holding is what a resource keeps in private state about what it owns in AWS: its claim, and the
 // account and region where that is.
-type holding struct {
+type Holding struct {
 	infraaws.Claim
 	Account string `json:"account,omitempty"`
 	Region  string `json:"region,omitempty"`
@@ -25,29 +25,29 @@ type holding struct {
 	Imported bool `json:"imported,omitempty"`
 }
 
-// holdingKey is the private-state entry of holding.
-const holdingKey = "holding"
+// HoldingKey is the private-state entry of holding.
+const HoldingKey = "holding"
 
-// settleTimeout limits what a refresh spends on settling a claim. It is no loss if that fails: the
+// SettleTimeout limits what a refresh spends on settling a claim. It is no loss if that fails: the
 // next refresh tries again.
-const settleTimeout = 5 * time.Second
+const SettleTimeout = 5 * time.Second
 
-// newHolding returns a holding with a claim that nobody has used.
-func (d *providerData) newHolding(ctx context.Context, client *infraaws.Client) (holding, error) {
-	account, arn, err := d.identity(ctx, client)
+// NewHolding returns a holding with a claim that nobody has used.
+func (d *Session) NewHolding(ctx context.Context, client *infraaws.Client) (Holding, error) {
+	account, arn, err := d.Identity(ctx, client)
 	if err != nil {
-		return holding{}, err
+		return Holding{}, err
 	}
-	id, err := d.claims.next(d.rand)
+	id, err := d.Claims.next(d.Rand)
 	if err != nil {
-		return holding{}, err
+		return Holding{}, err
 	}
-	return holding{Claim: infraaws.NewClaim(id, arn, d.now()), Account: account, Region: client.Region}, nil
+	return Holding{Claim: infraaws.NewClaim(id, arn, d.Now()), Account: account, Region: client.Region}, nil
 }
 
-// imported returns the holding of something that has been found with a claim, or with none.
-func (d *providerData) imported(ctx context.Context, client *infraaws.Client, found infraaws.Claim) (holding, error) {
-	h, err := d.newHolding(ctx, client)
+// Imported returns the holding of something that has been found with a claim, or with none.
+func (d *Session) Imported(ctx context.Context, client *infraaws.Client, found infraaws.Claim) (Holding, error) {
+	h, err := d.NewHolding(ctx, client)
 	if found.ID != "" {
 		h.Claim = found
 	}
@@ -55,13 +55,13 @@ func (d *providerData) imported(ctx context.Context, client *infraaws.Client, fo
 	return h, err
 }
 
-// checked returns an accountError if the holding is of another account or region than the
+// Checked returns an accountError if the holding is of another account or region than the
 // provider's.
-func (d *providerData) checked(ctx context.Context, client *infraaws.Client, h holding) error {
+func (d *Session) Checked(ctx context.Context, client *infraaws.Client, h Holding) error {
 	if h.Account == "" {
 		return nil
 	}
-	account, arn, err := d.identity(ctx, client)
+	account, arn, err := d.Identity(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -71,14 +71,14 @@ func (d *providerData) checked(ctx context.Context, client *infraaws.Client, h h
 	return nil
 }
 
-// forUpdate returns the holding for a change: checked, and with a claim that adopts if the
+// ForUpdate returns the holding for a change: checked, and with a claim that adopts if the
 // configuration says so.
-func (d *providerData) forUpdate(ctx context.Context, client *infraaws.Client, h holding, adopt types.Bool) (holding, error) {
-	if err := d.checked(ctx, client, h); err != nil {
+func (d *Session) ForUpdate(ctx context.Context, client *infraaws.Client, h Holding, adopt types.Bool) (Holding, error) {
+	if err := d.Checked(ctx, client, h); err != nil {
 		return h, err
 	}
 	if h.ID == "" && adopt.ValueBool() {
-		made, err := d.newHolding(ctx, client)
+		made, err := d.NewHolding(ctx, client)
 		if err != nil {
 			return h, err
 		}
@@ -88,23 +88,23 @@ func (d *providerData) forUpdate(ctx context.Context, client *infraaws.Client, h
 	return h, nil
 }
 
-// elsewhere adds an error if the holding is of another account or region than the provider's. what
+// Elsewhere adds an error if the holding is of another account or region than the provider's. what
 // names the object that is to be deleted.
-func (d *providerData) elsewhere(ctx context.Context, what string, h holding, diags *diag.Diagnostics) {
+func (d *Session) Elsewhere(ctx context.Context, what string, h Holding, diags *diag.Diagnostics) {
 	if h.Account == "" {
 		return
 	}
-	client, err := d.aws(ctx)
+	client, err := d.AWS(ctx)
 	if err == nil {
-		err = d.checked(ctx, client, h)
+		err = d.Checked(ctx, client, h)
 	}
 	if err != nil {
-		addError(diags, "Cannot delete "+what, err)
+		AddError(diags, "Cannot delete "+what, err)
 	}
 }
 
-// identity returns the account and the ARN of the provider's credentials. It asks once.
-func (d *providerData) identity(ctx context.Context, client *infraaws.Client) (account, arn string, err error) {
+// Identity returns the account and the ARN of the provider's credentials. It asks once.
+func (d *Session) Identity(ctx context.Context, client *infraaws.Client) (account, arn string, err error) {
 	d.caller.Lock()
 	defer d.caller.Unlock()
 	if d.caller.account == "" {
@@ -115,17 +115,17 @@ func (d *providerData) identity(ctx context.Context, client *infraaws.Client) (a
 	return d.caller.account, d.caller.arn, nil
 }
 
-// settle records that the state holds the claim. Whoever may only read, as for a plan, may not do
+// Settle records that the state holds the claim. Whoever may only read, as for a plan, may not do
 // that, which is no error.
-func (d *providerData) settle(ctx context.Context, client *infraaws.Client, h holding, ids []string) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+func (d *Session) Settle(ctx context.Context, client *infraaws.Client, h Holding, ids []string) {
+	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
 	defer cancel()
-	_ = client.Settle(ctx, h.Claim, ids, d.now())
+	_ = client.Settle(ctx, h.Claim, ids, d.Now())
 }
 
 // accountError says that the provider's account or region is not that of the state.
 type accountError struct {
-	wanted                  holding
+	wanted                  Holding
 	account, region, caller string
 }
 
@@ -156,8 +156,8 @@ func ownershipAdvice(err error) string {
 	return ""
 }
 
-// addKept warns that a delete has left what is another's, and reports whether err says so.
-func addKept(diags *diag.Diagnostics, what string, err error) bool {
+// AddKept warns that a delete has left what is another's, and reports whether err says so.
+func AddKept(diags *diag.Diagnostics, what string, err error) bool {
 	var claimed *infraaws.ClaimedError
 	if !errors.As(err, &claimed) {
 		return false
@@ -166,18 +166,18 @@ func addKept(diags *diag.Diagnostics, what string, err error) bool {
 	return true
 }
 
-// readHolding reads the holding from private state. Terraform loses that in two cases: the provider
+// ReadHolding reads the holding from private state. Terraform loses that in two cases: the provider
 // dies during an update, or a tainted object is replaced, whose deletion gets none. Then claim, the
 // attribute of that name, is all that is left.
-func readHolding(ctx context.Context, p tf.PrivateState, claim types.String, diags *diag.Diagnostics) holding {
-	h := tf.ReadPrivate[holding](ctx, p, holdingKey, diags)
+func ReadHolding(ctx context.Context, p tf.PrivateState, claim types.String, diags *diag.Diagnostics) Holding {
+	h := tf.ReadPrivate[Holding](ctx, p, HoldingKey, diags)
 	h.ID = cmp.Or(h.ID, claim.ValueString())
 	return h
 }
 
-// checkImported refuses to replace what was imported and is another cluster's. What was made here
+// CheckImported refuses to replace what was imported and is another cluster's. What was made here
 // is replaced when its cluster gets another name. ends says what a replacement would do.
-func (h holding) checkImported(what string, had, wanted types.String, ends string, diags *diag.Diagnostics) {
+func (h Holding) CheckImported(what string, had, wanted types.String, ends string, diags *diag.Diagnostics) {
 	if !h.Imported || wanted.IsUnknown() || wanted.Equal(had) {
 		return
 	}
@@ -187,15 +187,15 @@ func (h holding) checkImported(what string, had, wanted types.String, ends strin
 			what, had.ValueString(), wanted.ValueString(), ends))
 }
 
-// lost reports whether the private state was lost, see readHolding.
-func (h holding) lost() bool { return h.Account == "" && h.ID != "" }
+// Lost reports whether the private state was lost, see ReadHolding.
+func (h Holding) Lost() bool { return h.Account == "" && h.ID != "" }
 
-// recovered returns a lost holding as the refresh of something that has its claim finds it.
-func (d *providerData) recovered(ctx context.Context, client *infraaws.Client, h holding, found infraaws.Claim) (holding, error) {
-	if !h.lost() {
+// Recovered returns a lost holding as the refresh of something that has its claim finds it.
+func (d *Session) Recovered(ctx context.Context, client *infraaws.Client, h Holding, found infraaws.Claim) (Holding, error) {
+	if !h.Lost() {
 		return h, nil
 	}
-	account, _, err := d.identity(ctx, client)
+	account, _, err := d.Identity(ctx, client)
 	if found.ID == h.ID {
 		h.Claim = found
 	}

@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"context"
@@ -13,11 +13,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// addFieldErrors adds the errors of a specification's fields to the attributes of the same names. A
+// AddFieldErrors adds the errors of a specification's fields to the attributes of the same names. A
 // field is not missing if the attribute is only unknown.
-func addFieldErrors(ctx context.Context, plan tfsdk.Plan, errs invalid.Fields, diags *diag.Diagnostics) {
+func AddFieldErrors(ctx context.Context, plan tfsdk.Plan, errs invalid.Fields, diags *diag.Diagnostics) {
 	for _, e := range errs {
-		at, detail := fieldPath(e.Field, e.Err.Error())
+		at, detail := FieldPath(e.Field, e.Err.Error())
 		if e.Missing {
 			var v attr.Value
 			if d := plan.GetAttribute(ctx, tf.Path(e.Field), &v); !d.HasError() && v != nil && v.IsUnknown() {
@@ -28,10 +28,10 @@ func addFieldErrors(ctx context.Context, plan tfsdk.Plan, errs invalid.Fields, d
 	}
 }
 
-// fieldPath returns the path of a field and the detail of an error there. Terraform shows the
+// FieldPath returns the path of a field and the detail of an error there. Terraform shows the
 // source line of an argument, and of an item of one, but of nothing below it. So the path is not
 // longer. What is below an item of an object, the detail names.
-func fieldPath(field, detail string) (path.Path, string) {
+func FieldPath(field, detail string) (path.Path, string) {
 	whole := tf.Path(field)
 	steps := whole.Steps()
 	if len(steps) < 2 {

@@ -1,4 +1,4 @@
-package provider
+package reference
 
 import (
 	"context"
@@ -11,36 +11,36 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// findNetwork returns the network of a cluster and the reference to it, for the import of something in it. The
+// FindNetwork returns the network of a cluster and the reference to it, for the import of something in it. The
 // reference is that of its resource, unless the cluster is paused.
-func findNetwork(ctx context.Context, client *infraaws.Client, cluster string) (ref types.Object, n awsnetwork.Network, err error) {
+func FindNetwork(ctx context.Context, client *infraaws.Client, cluster string) (ref types.Object, n awsnetwork.Network, err error) {
 	n, spec, err := awsnetwork.Find(ctx, client, cluster)
 	if err != nil {
 		return ref, n, err
 	}
-	m := networkRefModel{
-		Cluster: types.StringValue(cluster), VPCID: types.StringValue(n.VPCID), VPCCIDR: tf.OptionalPrefix(n.VPCCIDR), Subnets: subnetsValue(ctx, n),
-		SecurityGroupIDs: securityGroupsValue(n), ControllerPods: types.BoolValue(spec.ControllerPods), Paused: types.BoolValue(false),
+	m := Network{
+		Cluster: types.StringValue(cluster), VPCID: types.StringValue(n.VPCID), VPCCIDR: tf.OptionalPrefix(n.VPCCIDR), Subnets: SubnetsValue(ctx, n),
+		SecurityGroupIDs: SecurityGroupsValue(n), ControllerPods: types.BoolValue(spec.ControllerPods), Paused: types.BoolValue(false),
 	}
 	if len(n.Subnets) > 0 {
 		m.NodeCIDR = tf.OptionalPrefix(n.Subnets[0].CIDR)
 	}
-	return networkRef.Value(ctx, m), n, nil
+	return OfNetwork.Value(ctx, m), n, nil
 }
 
-// subnetsValue returns the subnets of a network as its reference has them.
-func subnetsValue(ctx context.Context, n awsnetwork.Network) types.List {
+// SubnetsValue returns the subnets of a network as its reference has them.
+func SubnetsValue(ctx context.Context, n awsnetwork.Network) types.List {
 	var subnets []attr.Value
 	for _, s := range n.Subnets {
-		subnets = append(subnets, subnetRef.Value(ctx, subnetModel{
+		subnets = append(subnets, OfSubnet.Value(ctx, Subnet{
 			ID: types.StringValue(s.ID), CIDR: tf.OptionalPrefix(s.CIDR), AvailabilityZone: tf.OptionalString(s.AvailabilityZone), Public: publicValue(s, n.RouteTables),
 		}))
 	}
-	return types.ListValueMust(subnetRef.Type(), subnets)
+	return types.ListValueMust(OfSubnet.Type(), subnets)
 }
 
-// securityGroupsValue returns the id of the security group of each role.
-func securityGroupsValue(n awsnetwork.Network) types.Map {
+// SecurityGroupsValue returns the id of the security group of each role.
+func SecurityGroupsValue(n awsnetwork.Network) types.Map {
 	groups := map[string]string{}
 	for role, id := range n.SecurityGroups {
 		groups[string(role)] = id

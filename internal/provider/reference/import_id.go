@@ -1,4 +1,4 @@
-package provider
+package reference
 
 import (
 	"context"
@@ -15,20 +15,21 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-// importDescription describes the import id. needs are the arguments it must contain.
-func importDescription(needs []string) string {
+// ImportDescription describes the import id. needs are the arguments it must contain.
+func ImportDescription(needs []string) string {
 	return "\n\nThe import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
 		"`pki` may be the cluster's name if its keys are in SSM under the default prefix. " +
 		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
 }
 
-// idLookup returns the arguments for an id that is not a JSON object.
-type idLookup func(ctx context.Context, d *providerData, id string) (map[string]any, error)
+// IDLookup returns the arguments for an id that is not a JSON object.
+type IDLookup func(ctx context.Context, d *session.Session, id string) (map[string]any, error)
 
-// readImportID writes the arguments of an import id into the state.
-func readImportID(ctx context.Context, d *providerData, id string, needs []string, lookUp idLookup, state *tfsdk.State) error {
+// ReadImportID writes the arguments of an import id into the state.
+func ReadImportID(ctx context.Context, d *session.Session, id string, needs []string, lookUp IDLookup, state *tfsdk.State) error {
 	arguments, err := importArguments(ctx, d, id, lookUp)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func readImportID(ctx context.Context, d *providerData, id string, needs []strin
 		if err != nil {
 			return err
 		}
-		if attributes["pki"], err = pkiRefValue(ctx, ref).ToTerraformValue(ctx); err != nil {
+		if attributes["pki"], err = PKIValue(ctx, ref).ToTerraformValue(ctx); err != nil {
 			return err
 		}
 	}
@@ -143,7 +144,7 @@ func freeformValue(ctx context.Context, name string, t tftypes.Type, v any) (tft
 }
 
 // importArguments parses the JSON object of an import id, or looks up the arguments of another id.
-func importArguments(ctx context.Context, d *providerData, id string, lookUp idLookup) (map[string]any, error) {
+func importArguments(ctx context.Context, d *session.Session, id string, lookUp IDLookup) (map[string]any, error) {
 	if lookUp != nil && !strings.HasPrefix(strings.TrimSpace(id), "{") {
 		return lookUp(ctx, d, id)
 	}
@@ -155,8 +156,8 @@ func importArguments(ctx context.Context, d *providerData, id string, lookUp idL
 }
 
 // findKeys returns the reference to the keys of a cluster in SSM under the default prefix.
-func findKeys(ctx context.Context, d *providerData, cluster string) (pki.Ref, error) {
-	client, err := d.aws(ctx)
+func findKeys(ctx context.Context, d *session.Session, cluster string) (pki.Ref, error) {
+	client, err := d.AWS(ctx)
 	if err != nil {
 		return pki.Ref{}, err
 	}

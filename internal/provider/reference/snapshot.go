@@ -1,4 +1,4 @@
-package provider
+package reference
 
 import (
 	"context"
@@ -28,30 +28,30 @@ type snapshotModel struct {
 	EncryptionKeys types.List           `tfsdk:"encryption_keys"`
 }
 
-var snapshotRef = tf.NewReference[snapshotModel](map[string]schema.Attribute{
-	"name":            required("Name of the snapshot, which `restore_from` of `k8s_etcd_cluster` takes."),
-	"time":            required("When it was taken, in RFC 3339."),
+var OfSnapshot = tf.NewReference[snapshotModel](map[string]schema.Attribute{
+	"name":            Required("Name of the snapshot, which `restore_from` of `k8s_etcd_cluster` takes."),
+	"time":            Required("When it was taken, in RFC 3339."),
 	"age":             schema.StringAttribute{Required: true, CustomType: timetypes.GoDurationType{}, MarkdownDescription: "How old it was at the last refresh, in whole minutes. An output with it shows up in most plans."},
 	"revision":        schema.Int64Attribute{Required: true, MarkdownDescription: "Revision of etcd."},
-	"hash":            required("etcd's hash of its content, as `etcdutl snapshot status` prints it."),
+	"hash":            Required("etcd's hash of its content, as `etcdutl snapshot status` prints it."),
 	"keys":            schema.Int64Attribute{Required: true, MarkdownDescription: "How many keys it has, in all revisions that are kept."},
 	"size":            schema.Int64Attribute{Required: true, MarkdownDescription: "Size in bytes."},
-	"sha256":          required("SHA-256 of the object, in hex."),
-	"etcd_version":    required("etcd release of the member that took it."),
-	"member":          required("Machine that took it."),
+	"sha256":          Required("SHA-256 of the object, in hex."),
+	"etcd_version":    Required("etcd release of the member that took it."),
+	"member":          Required("Machine that took it."),
 	"encryption_keys": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "Keys in the key store without which its secrets cannot be read."},
 })
 
-// snapshotValue returns the attributes of a snapshot at a moment, null if there is none.
-func snapshotValue(ctx context.Context, n *snapshot.Description, now time.Time) types.Object {
+// SnapshotValue returns the attributes of a snapshot at a moment, null if there is none.
+func SnapshotValue(ctx context.Context, n *snapshot.Description, now time.Time) types.Object {
 	if n == nil {
-		return types.ObjectNull(snapshotRef.Type().AttrTypes)
+		return types.ObjectNull(OfSnapshot.Type().AttrTypes)
 	}
 	names := []attr.Value{}
 	for _, k := range n.EncryptionKeys {
 		names = append(names, types.StringValue(k.Name))
 	}
-	return snapshotRef.Value(ctx, snapshotModel{
+	return OfSnapshot.Value(ctx, snapshotModel{
 		Name: types.StringValue(n.Name), Time: types.StringValue(n.Time.UTC().Format(time.RFC3339)),
 		Age:      timetypes.NewGoDurationValue(now.Sub(n.Time).Truncate(time.Minute)),
 		Revision: types.Int64Value(n.Revision), Hash: types.StringValue(n.Hash), Keys: types.Int64Value(n.Keys), Size: types.Int64Value(n.Size),

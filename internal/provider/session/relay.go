@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 // controller. Its host key is the one in its tags, where k8s_machine has put it. Whoever could change that
 // still has no certificate of the cluster's CA.
 type apiRelay struct {
-	data    *providerData
+	data    *Session
 	cluster string
 
 	mu     sync.Mutex
@@ -44,11 +44,11 @@ func (r *apiRelay) dialer(operation, ctx context.Context, address string) (remot
 		}
 		r.chosen[to] = h
 	}
-	return r.data.pool.Machine(h).Dialer(operation), nil
+	return r.data.Pool.Machine(h).Dialer(operation), nil
 }
 
 func (r *apiRelay) choose(ctx context.Context, to string) (remote.Host, error) {
-	client, err := r.data.aws(ctx)
+	client, err := r.data.AWS(ctx)
 	if err != nil {
 		return remote.Host{}, err
 	}
@@ -61,8 +61,8 @@ func (r *apiRelay) choose(ctx context.Context, to string) (remote.Host, error) {
 	if !ok {
 		return remote.Host{}, fmt.Errorf("the API servers of cluster %s at %s are reached through one of its machines, by SSH: no controller or load balancer of it runs", r.cluster, to)
 	}
-	h := remote.Host{Name: m.Name, User: cmp.Or(m.User, r.data.ssh.user), HostKeys: []string{m.HostKey}}
-	return r.data.way(h, m.PrivateIP.String(), m.ID), nil
+	h := remote.Host{Name: m.Name, User: cmp.Or(m.User, r.data.SSH.User), HostKeys: []string{m.HostKey}}
+	return r.data.Way(h, m.PrivateIP.String(), m.ID), nil
 }
 
 // instanceRuns is the state of an instance that runs, as EC2 says it.

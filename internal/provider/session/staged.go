@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 )
 
-// stagedChecksums are the checksums that were looked up for stagings, by path in the mirror's layout.
-type stagedChecksums struct {
+// StagedChecksums are the checksums that were looked up for stagings, by path in the mirror's layout.
+type StagedChecksums struct {
 	sync.Mutex
 	sums map[string]string // empty if it could not be found out
 }
@@ -18,8 +18,8 @@ type stagedChecksums struct {
 // stagedLookup limits the lookup of the checksums of one set of downloads: a staging is not worth more.
 const stagedLookup = 10 * time.Second
 
-// add sets the missing checksums of artifacts. Those that cannot be found out stay empty.
-func (s *stagedChecksums) add(ctx context.Context, c *artifact.Catalog, as []artifact.Artifact) error {
+// Add sets the missing checksums of artifacts. Those that cannot be found out stay empty.
+func (s *StagedChecksums) Add(ctx context.Context, c *artifact.Catalog, as []artifact.Artifact) error {
 	s.Lock()
 	defer s.Unlock()
 	if s.sums == nil {

@@ -1,4 +1,4 @@
-package provider
+package argument
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 )
 
-// adoptAttribute is the argument adopt.
-func adoptAttribute() schema.BoolAttribute {
+// AdoptAttribute is the argument adopt.
+func AdoptAttribute() schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional: true,
 		MarkdownDescription: "Takes over what exists under this cluster's name although another state, or a lost one, has claimed it. The other state's next refresh fails and " +
@@ -34,9 +34,9 @@ func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest,
 	}
 }
 
-// claimAttribute is the attribute claim. on says where the claim is, besides in the state, and
+// ClaimAttribute is the attribute claim. on says where the claim is, besides in the state, and
 // guards what it protects.
-func claimAttribute(on, guards string) schema.StringAttribute {
+func ClaimAttribute(on, guards string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Computed: true, MarkdownDescription: "Claim: a random text that says whose this is. After an import it is the one that was found. It is " + on + ". " + guards,
 		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
@@ -45,9 +45,9 @@ func claimAttribute(on, guards string) schema.StringAttribute {
 
 // What a claim protects: something in AWS with its keys, or roles and addons.
 const (
-	guardsAll     = "What has another's claim is not removed, and it is changed only with `adopt`."
-	guardsRemoval = "An apply replaces another's claim by this one. A destroy leaves what has another's claim."
+	GuardsAll     = "What has another's claim is not removed, and it is changed only with `adopt`."
+	GuardsRemoval = "An apply replaces another's claim by this one. A destroy leaves what has another's claim."
 )
 
-// inTags is where the claim of something in AWS is.
-const inTags = "the tag `k8s-from-scratch/claim` of everything that belongs to this resource"
+// InTags is where the claim of something in AWS is.
+const InTags = "the tag `k8s-from-scratch/claim` of everything that belongs to this resource"

@@ -1,4 +1,4 @@
-package provider
+package argument
 
 import (
 	"fmt"
@@ -14,25 +14,25 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// tagsAttribute is the argument `tags`.
-func tagsAttribute() schema.MapAttribute {
+// TagsAttribute is the argument `tags`.
+func TagsAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Optional: true, ElementType: types.StringType,
 		MarkdownDescription: "Tags, added to the provider's `default_tags`, which they override. Changed in place. Default: none.",
-		Validators:          tagValidators(),
+		Validators:          TagValidators(),
 	}
 }
 
-// tagsAllAttribute is the computed attribute `tags_all`.
-func tagsAllAttribute() schema.MapAttribute {
+// TagsAllAttribute is the computed attribute `tags_all`.
+func TagsAllAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
 		MarkdownDescription: "All tags: the provider's `default_tags`, overridden by `tags`.",
 	}
 }
 
-// removedKeys returns the tag keys of before that are not in after.
-func removedKeys(before, after types.Map) []string {
+// RemovedKeys returns the tag keys of before that are not in after.
+func RemovedKeys(before, after types.Map) []string {
 	now := tf.StringMap(after)
 	var out []string
 	for k := range tf.StringMap(before) {
@@ -44,11 +44,11 @@ func removedKeys(before, after types.Map) []string {
 	return out
 }
 
-// tagValidators check EC2's limits on tags, and refuse the keys that the library sets itself.
+// TagValidators check EC2's limits on tags, and refuse the keys that the library sets itself.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html
-func tagValidators() []validator.Map {
+func TagValidators() []validator.Map {
 	return []validator.Map{
-		mapvalidator.SizeAtMost(maxTags),
+		mapvalidator.SizeAtMost(MaxTags),
 		mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 128), tf.Check("a tag key that the provider does not use itself", func(s string) error {
 			if infraaws.ReservedTag(s) {
 				return fmt.Errorf("the provider sets %q itself", s)
@@ -58,3 +58,7 @@ func tagValidators() []validator.Map {
 		mapvalidator.ValueStringsAre(stringvalidator.LengthAtMost(256)),
 	}
 }
+
+// MaxTags is how many tags an object may have besides the provider's own: EC2 allows 50, and a
+// machine has 12 of the provider.
+const MaxTags = 38

@@ -1,4 +1,4 @@
-package provider
+package reference
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// pkiRefModel is k8s_pki.x.ref.
-type pkiRefModel struct {
+// PKI is k8s_pki.x.ref.
+type PKI struct {
 	Cluster                 types.String `tfsdk:"cluster"`
 	Store                   types.String `tfsdk:"store"`
 	Prefix                  types.String `tfsdk:"prefix"`
@@ -27,11 +28,11 @@ type pkiRefModel struct {
 	Keys                    types.Map    `tfsdk:"keys"`
 }
 
-var pkiRef = tf.NewReference[pkiRefModel](map[string]schema.Attribute{
+var OfPKI = tf.NewReference[PKI](map[string]schema.Attribute{
 	"cluster": clusterAttribute(),
 	"store": schema.StringAttribute{
 		Required: true, MarkdownDescription: "Key store: `ssm` or `state`.",
-		Validators: []validator.String{keyStore()},
+		Validators: []validator.String{argument.KeyStore()},
 	},
 	"prefix":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Prefix of the parameters' names, for the key store `ssm`."},
 	"kms_key_id":                     schema.StringAttribute{Optional: true, MarkdownDescription: "KMS key that encrypts the parameters, for the key store `ssm`."},
@@ -40,23 +41,17 @@ var pkiRef = tf.NewReference[pkiRefModel](map[string]schema.Attribute{
 	"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
 	"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
 	"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify the tokens of service accounts, the signing one first."},
-	"generations":                    generationsRef.Input("Generations of each key. The first issues; all are trusted."),
+	"generations":                    OfGenerations.Input("Generations of each key. The first issues; all are trusted."),
 	"keys": schema.MapAttribute{
 		Optional: true, Sensitive: true, ElementType: types.StringType,
 		MarkdownDescription: "Private keys by name, for the key store `state` only; null otherwise.",
 	},
 })
 
-const pkiRefDescription = "PKI of the cluster: `k8s_pki.<name>.ref`."
+const PKIDescription = "PKI of the cluster: `k8s_pki.<name>.ref`."
 
-// pkiAttribute is the required argument `pki` of role resources.
-func pkiAttribute() schema.SingleNestedAttribute {
-	return pkiRef.Input(pkiRefDescription + " It holds certificates, and where the private keys are stored; these are read only during an apply. " +
-		"A change renews certificates in place, one machine at a time.")
-}
-
-// ref returns the library's reference. Unknown values become empty.
-func (m pkiRefModel) ref() pki.Ref {
+// Ref returns the library's reference. Unknown values become empty.
+func (m PKI) Ref() pki.Ref {
 	return pki.Ref{
 		Cluster:                 m.Cluster.ValueString(),
 		Store:                   m.Store.ValueString(),
@@ -67,18 +62,18 @@ func (m pkiRefModel) ref() pki.Ref {
 		EtcdCA:                  m.EtcdCA.ValueString(),
 		FrontProxyCA:            m.FrontProxyCA.ValueString(),
 		ServiceAccountPublicKey: m.ServiceAccountPublicKey.ValueString(),
-		Generations:             generationsFrom(m.Generations),
+		Generations:             GenerationsFrom(m.Generations),
 		Keys:                    tf.StringMap(m.Keys),
 	}
 }
 
-// pkiRefValue returns the library's reference as an object.
-func pkiRefValue(ctx context.Context, r pki.Ref) types.Object {
+// PKIValue returns the library's reference as an object.
+func PKIValue(ctx context.Context, r pki.Ref) types.Object {
 	keys := types.MapNull(types.StringType)
 	if r.Keys != nil {
 		keys = tf.StringMapValue(r.Keys)
 	}
-	return pkiRef.Value(ctx, pkiRefModel{
+	return OfPKI.Value(ctx, PKI{
 		Cluster:                 types.StringValue(r.Cluster),
 		Store:                   types.StringValue(r.Store),
 		Prefix:                  tf.OptionalString(r.Prefix),
@@ -88,20 +83,20 @@ func pkiRefValue(ctx context.Context, r pki.Ref) types.Object {
 		EtcdCA:                  types.StringValue(r.EtcdCA),
 		FrontProxyCA:            types.StringValue(r.FrontProxyCA),
 		ServiceAccountPublicKey: types.StringValue(r.ServiceAccountPublicKey),
-		Generations:             generationsValue(ctx, r.Generations),
+		Generations:             GenerationsValue(ctx, r.Generations),
 		Keys:                    keys,
 	})
 }
 
-// pkiRefFrom reads the argument `pki`. It returns false if part of it is unknown.
-func pkiRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (pki.Ref, bool) {
-	m, ok := pkiRef.Read(ctx, o, diags)
-	return m.ref(), ok && tf.AllKnown(o)
+// PKIFrom reads the argument `pki`. It returns false if part of it is unknown.
+func PKIFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (pki.Ref, bool) {
+	m, ok := OfPKI.Read(ctx, o, diags)
+	return m.Ref(), ok && tf.AllKnown(o)
 }
 
-// clusterOf returns the cluster's name in the argument `pki`, unknown if that is unknown.
-func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) types.String {
-	m, ok := pkiRef.Read(ctx, o, diags)
+// ClusterOf returns the cluster's name in the argument `pki`, unknown if that is unknown.
+func ClusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) types.String {
+	m, ok := OfPKI.Read(ctx, o, diags)
 	if !ok {
 		return types.StringUnknown()
 	}

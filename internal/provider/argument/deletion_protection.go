@@ -1,4 +1,4 @@
-package provider
+package argument
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// protection is the argument deletion_protection. The state decides, not the configuration: an
+// Protection is the argument deletion_protection. The state decides, not the configuration: an
 // object is protected until an apply has turned the protection off.
-const protection = "deletion_protection"
+const Protection = "deletion_protection"
 
-func protectionAttribute() schema.BoolAttribute {
+func ProtectionAttribute() schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional: true,
 		MarkdownDescription: "Whether a plan that destroys or replaces this is refused, also with `-replace`. A plan does not see that an object is tainted: then the apply refuses to " +
@@ -32,7 +32,7 @@ func protectionAttribute() schema.BoolAttribute {
 type ending string
 
 const (
-	stays    ending = ""
+	Stays    ending = ""
 	destroys ending = "destroys"
 	replaces ending = "replaces"
 )
@@ -42,29 +42,29 @@ const (
 // private state of the old one. A new object has none.
 const protectedKey = "protected"
 
-// plannedEnd returns how a plan ends the object in the state, and refuses to if the object is
+// PlannedEnd returns how a plan ends the object in the state, and refuses to if the object is
 // protected. what names the object. It is called at the end of ModifyPlan, when resp has the
 // attributes that ModifyPlan itself says replace the object.
-func plannedEnd(ctx context.Context, what string, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) ending {
+func PlannedEnd(ctx context.Context, what string, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) ending {
 	diags := &resp.Diagnostics
 	if req.State.Raw.IsNull() {
 		if req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, protectedKey, diags) {
 			refuseEnd(what, "replaces", diags)
 		}
-		return stays
+		return Stays
 	}
 	protected := isProtected(ctx, req.State)
 	if resp.Private != nil && !req.Plan.Raw.IsNull() {
 		tf.WritePrivate(ctx, resp.Private, protectedKey, protected, diags)
 	}
-	end := stays
+	end := Stays
 	switch {
 	case req.Plan.Raw.IsNull():
 		end = destroys
 	case len(resp.RequiresReplace) > 0 || len(tf.Replacing(ctx, req, diags)) > 0:
 		end = replaces
 	}
-	if end != stays && protected {
+	if end != Stays && protected {
 		refuseEnd(what, string(end), diags)
 	}
 	return end
@@ -72,14 +72,14 @@ func plannedEnd(ctx context.Context, what string, req resource.ModifyPlanRequest
 
 // refuseEnd adds the error about an object that is protected.
 func refuseEnd(what, verb string, diags *diag.Diagnostics) {
-	diags.AddAttributeError(path.Root(protection), upper(what)+" is protected from deletion",
+	diags.AddAttributeError(path.Root(Protection), upper(what)+" is protected from deletion",
 		fmt.Sprintf("This plan %s %s, which was last applied with deletion_protection = true.\n\n"+
 			"If that is what you want, set deletion_protection = false, apply, and plan this again. Nothing was changed.", verb, what))
 }
 
-// mayDelete reports whether an object may be deleted, and adds an error if it may not. What a plan
+// MayDelete reports whether an object may be deleted, and adds an error if it may not. What a plan
 // does not know gets here: a tainted object.
-func mayDelete(ctx context.Context, what string, state tfsdk.State, diags *diag.Diagnostics) bool {
+func MayDelete(ctx context.Context, what string, state tfsdk.State, diags *diag.Diagnostics) bool {
 	if !isProtected(ctx, state) {
 		return true
 	}
@@ -90,34 +90,34 @@ func mayDelete(ctx context.Context, what string, state tfsdk.State, diags *diag.
 }
 
 func isProtected(ctx context.Context, state tfsdk.State) bool {
-	if _, unknown := state.Schema.AttributeAtPath(ctx, path.Root(protection)); unknown.HasError() {
+	if _, unknown := state.Schema.AttributeAtPath(ctx, path.Root(Protection)); unknown.HasError() {
 		return false
 	}
 	var on types.Bool
-	return !state.GetAttribute(ctx, path.Root(protection), &on).HasError() && on.ValueBool()
+	return !state.GetAttribute(ctx, path.Root(Protection), &on).HasError() && on.ValueBool()
 }
 
-// onlyProtection reports whether an update changes nothing but deletion_protection, so that there
+// OnlyProtection reports whether an update changes nothing but deletion_protection, so that there
 // is nothing to do except to remember it.
-func onlyProtection(req resource.UpdateRequest) bool {
+func OnlyProtection(req resource.UpdateRequest) bool {
 	var plan, state map[string]tftypes.Value
 	if req.Plan.Raw.As(&plan) != nil || req.State.Raw.As(&state) != nil {
 		return false
 	}
 	for name, v := range plan {
-		if name != protection && !v.Equal(state[name]) {
+		if name != Protection && !v.Equal(state[name]) {
 			return false
 		}
 	}
-	_, there := plan[protection]
+	_, there := plan[Protection]
 	return there
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// objectName names an object in messages: its kind and the value of an attribute that identifies
+// ObjectName names an object in messages: its kind and the value of an attribute that identifies
 // it, from the state or, without one, from the plan.
-func objectName(ctx context.Context, kind, attribute string, state tfsdk.State, plan tfsdk.Plan) string {
+func ObjectName(ctx context.Context, kind, attribute string, state tfsdk.State, plan tfsdk.Plan) string {
 	var name types.String
 	switch {
 	case !state.Raw.IsNull():
@@ -128,8 +128,8 @@ func objectName(ctx context.Context, kind, attribute string, state tfsdk.State, 
 	return strings.TrimSpace(kind + " " + name.ValueString())
 }
 
-// counted returns a number and its noun: "1 object", "12345 objects".
-func counted(n int64, noun string) string {
+// Counted returns a number and its noun: "1 object", "12345 objects".
+func Counted(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -1,4 +1,4 @@
-package provider
+package argument
 
 import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -7,7 +7,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// driftValue returns the attribute drift: the findings in words, by subject.
-func driftValue(findings []finding.Finding) types.Map {
+// DriftValue returns the attribute drift: the findings in words, by subject.
+func DriftValue(findings []finding.Finding) types.Map {
 	return tf.StringMapValue(finding.BySubject(findings))
 }

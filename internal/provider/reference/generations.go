@@ -1,4 +1,4 @@
-package provider
+package reference
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-var generationDescriptions = map[pki.Kind]string{
+var GenerationDescriptions = map[pki.Kind]string{
 	pki.KindKubernetesCA:   "Certificate authority of the API servers, kubelets, other components and people.",
 	pki.KindEtcdCA:         "Certificate authority of etcd's members and clients.",
 	pki.KindFrontProxyCA:   "Certificate authority of the aggregation layer, with which the API servers identify themselves to extension API servers such as metrics-server.",
@@ -33,25 +33,25 @@ type generationsModel struct {
 	Encryption     types.List `tfsdk:"encryption"`
 }
 
-// newGenerations makes the model of a list for each key.
-func newGenerations(of func(pki.Kind) types.List) generationsModel {
+// NewGenerations makes the model of a list for each key.
+func NewGenerations(of func(pki.Kind) types.List) generationsModel {
 	return generationsModel{
 		KubernetesCA: of(pki.KindKubernetesCA), EtcdCA: of(pki.KindEtcdCA), FrontProxyCA: of(pki.KindFrontProxyCA),
 		ServiceAccount: of(pki.KindServiceAccount), Encryption: of(pki.KindEncryption),
 	}
 }
 
-// generationsRef is `generations` in a reference: a list for every key.
-var generationsRef = tf.NewReference[generationsModel](func() map[string]schema.Attribute {
+// OfGenerations is `generations` in a reference: a list for every key.
+var OfGenerations = tf.NewReference[generationsModel](func() map[string]schema.Attribute {
 	out := map[string]schema.Attribute{}
 	for _, k := range pki.Kinds() {
-		out[string(k)] = schema.ListAttribute{Required: true, ElementType: types.Int64Type, MarkdownDescription: generationDescriptions[k]}
+		out[string(k)] = schema.ListAttribute{Required: true, ElementType: types.Int64Type, MarkdownDescription: GenerationDescriptions[k]}
 	}
 	return out
 }())
 
-// numbersFrom reads a list of numbers. It returns false if part of the list is unknown.
-func numbersFrom(l types.List) ([]int, bool) {
+// NumbersFrom reads a list of numbers. It returns false if part of the list is unknown.
+func NumbersFrom(l types.List) ([]int, bool) {
 	if !tf.AllKnown(l) {
 		return nil, false
 	}
@@ -66,8 +66,8 @@ func numbersFrom(l types.List) ([]int, bool) {
 	return out, true
 }
 
-// generationOf returns the list of one key in an argument or a reference, null if it is not set.
-func generationOf(o types.Object, k pki.Kind) types.List {
+// GenerationOf returns the list of one key in an argument or a reference, null if it is not set.
+func GenerationOf(o types.Object, k pki.Kind) types.List {
 	null := types.ListNull(types.Int64Type)
 	if o.IsUnknown() {
 		return types.ListUnknown(types.Int64Type)
@@ -78,24 +78,24 @@ func generationOf(o types.Object, k pki.Kind) types.List {
 	return null
 }
 
-// generationsFrom reads the object. A list that is null or unknown is [1].
-func generationsFrom(o types.Object) pki.Generations {
+// GenerationsFrom reads the object. A list that is null or unknown is [1].
+func GenerationsFrom(o types.Object) pki.Generations {
 	var g pki.Generations
 	for _, k := range pki.Kinds() {
-		if list, known := numbersFrom(generationOf(o, k)); known {
+		if list, known := NumbersFrom(GenerationOf(o, k)); known {
 			g = g.With(k, list)
 		}
 	}
 	return g
 }
 
-// generationsValue is the inverse of generationsFrom. It sets every key.
-func generationsValue(ctx context.Context, g pki.Generations) types.Object {
-	return generationsRef.Value(ctx, newGenerations(func(k pki.Kind) types.List { return numbersValue(g.Of(k)) }))
+// GenerationsValue is the inverse of GenerationsFrom. It sets every key.
+func GenerationsValue(ctx context.Context, g pki.Generations) types.Object {
+	return OfGenerations.Value(ctx, NewGenerations(func(k pki.Kind) types.List { return NumbersValue(g.Of(k)) }))
 }
 
-// numbersValue is the inverse of numbersFrom.
-func numbersValue(numbers []int) types.List {
+// NumbersValue is the inverse of NumbersFrom.
+func NumbersValue(numbers []int) types.List {
 	var list []attr.Value
 	for _, n := range numbers {
 		list = append(list, types.Int64Value(int64(n)))
@@ -103,21 +103,21 @@ func numbersValue(numbers []int) types.List {
 	return types.ListValueMust(types.Int64Type, list)
 }
 
-// generationsIn returns the attribute `generations` of a reference.
-func generationsIn(ref types.Object) types.Object {
+// GenerationsIn returns the attribute `generations` of a reference.
+func GenerationsIn(ref types.Object) types.Object {
 	if ref.IsUnknown() {
-		return generationsRef.Unknown()
+		return OfGenerations.Unknown()
 	}
 	if g, ok := ref.Attributes()["generations"].(types.Object); ok {
 		return g
 	}
-	return types.ObjectNull(generationsRef.Type().AttrTypes)
+	return types.ObjectNull(OfGenerations.Type().AttrTypes)
 }
 
-// checkRotationFinished refuses a plan that takes a role further than one step of a rotation: a
+// CheckRotationFinished refuses a plan that takes a role further than one step of a rotation: a
 // step that failed half way must be finished first. The error is on pki, although the argument at
 // fault belongs to k8s_pki; the message names it.
-func checkRotationFinished(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+func CheckRotationFinished(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.State.Raw.IsNull() {
 		return
 	}
@@ -127,10 +127,10 @@ func checkRotationFinished(ctx context.Context, req resource.ModifyPlanRequest, 
 	if diags.HasError() {
 		return
 	}
-	before, after := generationsIn(was), generationsIn(planned)
+	before, after := GenerationsIn(was), GenerationsIn(planned)
 	for _, k := range pki.Kinds() {
-		prior, _ := numbersFrom(generationOf(before, k))
-		next, known := numbersFrom(generationOf(after, k))
+		prior, _ := NumbersFrom(GenerationOf(before, k))
+		next, known := NumbersFrom(GenerationOf(after, k))
 		if !known || len(prior) == 0 || len(next) == 0 || slices.Equal(prior, next) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package provider
+package reference
 
 import (
 	"context"
@@ -13,16 +13,19 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// hostModel is one machine as role resources see it: k8s_machine.x.host, or an object written by
+// Host is one machine as role resources see it: k8s_machine.x.host, or an object written by
 // hand for a machine that k8s_machine does not manage.
-type hostModel struct {
+type Host struct {
 	Name       types.String         `tfsdk:"name"`
 	Address    types.String         `tfsdk:"address"`
 	PrivateIP  iptypes.IPv4Address  `tfsdk:"private_ip"`
@@ -39,13 +42,13 @@ type hostModel struct {
 	Spot       types.Bool           `tfsdk:"spot"`
 }
 
-// hostRef is k8s_machine.x.host. As an input it has no Required attributes: the framework would
+// OfHost is k8s_machine.x.host. As an input it has no Required attributes: the framework would
 // report attributes of a list element as missing while the element is unknown, as
-// k8s_machine.x.host is before the first apply. completeHost checks them instead.
-var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
+// k8s_machine.x.host is before the first apply. CompleteHost checks them instead.
+var OfHost = tf.NewReference[Host](map[string]schema.Attribute{
 	"name": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. An object of your own needs it.",
-		Validators: []validator.String{machineName()},
+		Validators: []validator.String{argument.MachineName()},
 	},
 	"address": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "IP address or DNS name at which the provider reaches the machine by SSH. For a `k8s_machine` it is the public address if there is one. An object of your own needs it.",
@@ -67,7 +70,7 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	},
 	"host_key": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`. An object of your own needs it.",
-		Validators: []validator.String{hostKey()},
+		Validators: []validator.String{argument.HostKey()},
 	},
 	"pod_cidr": schema.StringAttribute{
 		Optional: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods on the machine, for nodes.",
@@ -82,7 +85,7 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	},
 	"availability_zone": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Availability zone of the machine. A node gets it as the label `topology.kubernetes.io/zone`. Default: no label.",
-		Validators: []validator.String{zoneName()},
+		Validators: []validator.String{argument.ZoneName()},
 	},
 	"architecture": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Architecture of the machine's processors: `amd64` or `arm64`. Its programs are downloaded for it. A role may have machines of both. Default: `amd64`.",
@@ -93,23 +96,23 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	},
 	"power_state": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "`running`, `stopped`, or `paused` if it is stopped together with its whole cluster. The provider does not connect to a machine that is not to run. Default: `running`.",
-		Validators: []validator.String{stringvalidator.OneOf(running, stopped, paused)},
+		Validators: []validator.String{stringvalidator.OneOf(Running, Stopped, Paused)},
 	},
 })
 
 // hostForms is the end of the description of every argument that takes hosts.
 const hostForms = "`k8s_machine.<name>.host`, or an object with at least `name`, `address`, `private_ip` and `host_key`."
 
-// completeHost validates that a host has the attributes that every role needs.
-type completeHost struct{}
+// CompleteHost validates that a host has the attributes that every role needs.
+type CompleteHost struct{}
 
-func (completeHost) Description(context.Context) string {
+func (CompleteHost) Description(context.Context) string {
 	return "A host has name, address, private_ip and host_key."
 }
-func (v completeHost) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+func (v CompleteHost) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-func (completeHost) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
-	h, ok := hostRef.Read(ctx, req.ConfigValue, &resp.Diagnostics)
+func (CompleteHost) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	h, ok := OfHost.Read(ctx, req.ConfigValue, &resp.Diagnostics)
 	if !ok {
 		return
 	}
@@ -123,41 +126,41 @@ func (completeHost) ValidateObject(ctx context.Context, req validator.ObjectRequ
 	}
 }
 
-// hostAttribute is a required argument that takes one host.
-func hostAttribute(description string) schema.SingleNestedAttribute {
-	a := hostRef.Input(description + " It is " + hostForms)
-	a.Validators = []validator.Object{completeHost{}}
+// HostAttribute is a required argument that takes one host.
+func HostAttribute(description string) schema.SingleNestedAttribute {
+	a := OfHost.Input(description + " It is " + hostForms)
+	a.Validators = []validator.Object{CompleteHost{}}
 	return a
 }
 
-// hostsAttribute is a required argument that takes at least one host.
-func hostsAttribute(description string, validators ...validator.List) schema.ListNestedAttribute {
-	a := hostRef.Inputs(description + " Each is " + hostForms)
-	a.Validators, a.NestedObject.Validators = validators, []validator.Object{completeHost{}}
+// HostsAttribute is a required argument that takes at least one host.
+func HostsAttribute(description string, validators ...validator.List) schema.ListNestedAttribute {
+	a := OfHost.Inputs(description + " Each is " + hostForms)
+	a.Validators, a.NestedObject.Validators = validators, []validator.Object{CompleteHost{}}
 	return a
 }
 
-// remote returns how to connect to the host. Through a bastion or a tunnel, that is its private address.
-func (h hostModel) remote(d *providerData) remote.Host { return h.remoteAt(h.Address.ValueString(), d) }
+// Remote returns how to connect to the host. Through a bastion or a tunnel, that is its private address.
+func (h Host) Remote(d *session.Session) remote.Host { return h.RemoteAt(h.Address.ValueString(), d) }
 
-// remoteAt is remote with another address than the host's, by which it is reached directly.
-func (h hostModel) remoteAt(address string, d *providerData) remote.Host {
+// RemoteAt is remote with another address than the host's, by which it is reached directly.
+func (h Host) RemoteAt(address string, d *session.Session) remote.Host {
 	out := remote.Host{
 		Name:     h.Name.ValueString(),
 		Address:  address,
 		Port:     int(h.Port.ValueInt64()),
 		User:     h.User.ValueString(),
 		HostKeys: []string{h.HostKey.ValueString()},
-		Off:      h.off(),
+		Off:      h.Off(),
 	}
 	if out.User == "" {
-		out.User = d.ssh.user
+		out.User = d.SSH.User
 	}
-	return d.way(out, h.PrivateIP.ValueString(), h.InstanceID.ValueString(), h.Address.ValueString(), h.PublicIP.ValueString())
+	return d.Way(out, h.PrivateIP.ValueString(), h.InstanceID.ValueString(), h.Address.ValueString(), h.PublicIP.ValueString())
 }
 
-// node returns the host as the cluster sees it. Null or unknown attributes are zero.
-func (h hostModel) node() component.Node {
+// Node returns the host as the cluster sees it. Null or unknown attributes are zero.
+func (h Host) Node() component.Node {
 	return component.Node{
 		Name:      h.Name.ValueString(),
 		PrivateIP: tf.Addr(h.PrivateIP),
@@ -169,23 +172,23 @@ func (h hostModel) node() component.Node {
 	}
 }
 
-// hostsFrom reads a list of hosts. It returns false if a host is unknown as a whole. Single
+// HostsFrom reads a list of hosts. It returns false if a host is unknown as a whole. Single
 // attributes may be unknown in either case.
-func hostsFrom(ctx context.Context, l types.List, diags *diag.Diagnostics) ([]hostModel, bool) {
-	return tf.Objects[hostModel](ctx, l, diags)
+func HostsFrom(ctx context.Context, l types.List, diags *diag.Diagnostics) ([]Host, bool) {
+	return tf.Objects[Host](ctx, l, diags)
 }
 
-// controllersValue returns the private addresses of hosts by name, unknown if a name is.
-func controllersValue(ctx context.Context, l types.List, diags *diag.Diagnostics) types.Map {
-	hosts, known := hostsFrom(ctx, l, diags)
+// ControllersValue returns the private addresses of hosts by name, unknown if a name is.
+func ControllersValue(ctx context.Context, l types.List, diags *diag.Diagnostics) types.Map {
+	hosts, known := HostsFrom(ctx, l, diags)
 	if !known {
 		return types.MapUnknown(types.StringType)
 	}
-	return privateIPs(hosts)
+	return PrivateIPs(hosts)
 }
 
-// privateIPs is controllersValue of hosts that are known.
-func privateIPs(hosts []hostModel) types.Map {
+// PrivateIPs is ControllersValue of hosts that are known.
+func PrivateIPs(hosts []Host) types.Map {
 	out := map[string]attr.Value{}
 	for _, h := range hosts {
 		if h.Name.IsUnknown() {
@@ -196,38 +199,38 @@ func privateIPs(hosts []hostModel) types.Map {
 	return types.MapValueMust(types.StringType, out)
 }
 
-// componentHosts returns hosts as the library checks them. Null or unknown attributes are zero.
-func componentHosts(hosts []hostModel) []component.Host {
+// ComponentHosts returns hosts as the library checks them. Null or unknown attributes are zero.
+func ComponentHosts(hosts []Host) []component.Host {
 	var out []component.Host
 	for _, h := range hosts {
-		out = append(out, component.Host{Node: h.node(), Address: h.Address.ValueString(), Role: h.Role.ValueString()})
+		out = append(out, component.Host{Node: h.Node(), Address: h.Address.ValueString(), Role: h.Role.ValueString()})
 	}
 	return out
 }
 
-// off reports whether the machine is not to run.
-func (h hostModel) off() bool {
+// Off reports whether the machine is not to run.
+func (h Host) Off() bool {
 	p := h.PowerState.ValueString()
-	return p == stopped || p == paused
+	return p == Stopped || p == Paused
 }
 
-// targetsFrom returns the known hosts as the library's targets.
-func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag.Diagnostics) []fleet.Target {
-	hosts, _ := hostsFrom(ctx, l, diags)
+// TargetsFrom returns the known hosts as the library's targets.
+func TargetsFrom(ctx context.Context, d *session.Session, l types.List, diags *diag.Diagnostics) []fleet.Target {
+	hosts, _ := HostsFrom(ctx, l, diags)
 	var out []fleet.Target
 	for _, h := range hosts {
-		out = append(out, fleet.Target{Host: h.remote(d), Node: h.node(), ID: h.InstanceID.ValueString()})
+		out = append(out, fleet.Target{Host: h.Remote(d), Node: h.Node(), ID: h.InstanceID.ValueString()})
 	}
 	return out
 }
 
-// hostOfMachine returns an EC2 machine as k8s_machine.x.host.
-func hostOfMachine(m awsmachine.Machine) hostModel {
-	h := hostModel{
+// HostOf returns an EC2 machine as k8s_machine.x.host.
+func HostOf(m awsmachine.Machine) Host {
+	h := Host{
 		Name: types.StringValue(m.Name), User: types.StringValue(m.User), Role: types.StringValue(string(m.Role)), Port: types.Int64Value(22),
 		PrivateIP: tf.OptionalAddr(m.PrivateIP), PublicIP: tf.OptionalAddr(m.PublicIP), HostKey: tf.OptionalString(m.HostKey),
 		InstanceID: types.StringValue(m.ID), Zone: types.StringValue(m.AvailabilityZone), Arch: types.StringValue(artifact.AMD64),
-		PowerState: types.StringValue(running),
+		PowerState: types.StringValue(Running),
 	}
 	h.Address = h.PublicIP.StringValue
 	if h.PublicIP.IsNull() {
@@ -237,4 +240,23 @@ func hostOfMachine(m awsmachine.Machine) hostModel {
 		h.Spot = types.BoolValue(true)
 	}
 	return h
+}
+
+// RunningMachines returns the running machines of a cluster with one of the roles, which it finds by their
+// tags.
+func RunningMachines(ctx context.Context, d *session.Session, cluster string, roles ...infraaws.Role) ([]fleet.Target, error) {
+	client, err := d.AWS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := awsmachine.FindRunning(ctx, client, cluster, roles...)
+	if err != nil {
+		return nil, err
+	}
+	var out []fleet.Target
+	for _, m := range machines {
+		host := HostOf(m)
+		out = append(out, fleet.Target{Host: host.Remote(d), Node: host.Node()})
+	}
+	return out, nil
 }

@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"cmp"
@@ -39,8 +39,8 @@ func (c *claims) next(rand io.Reader) (string, error) {
 	return fmt.Sprintf("%s-%d", c.run, c.number), nil
 }
 
-// made notes that a create has ended well: Terraform has the claim once it has the answer.
-func (c *claims) made(claim infraaws.Claim, ids []string, store *keystore.Store) {
+// Made notes that a create has ended well: Terraform has the claim once it has the answer.
+func (c *claims) Made(claim infraaws.Claim, ids []string, store *keystore.Store) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ids == nil {
@@ -54,37 +54,37 @@ func (c *claims) made(claim infraaws.Claim, ids []string, store *keystore.Store)
 	}
 }
 
-// gone notes that what a claim was for has been deleted.
-func (c *claims) gone(claim infraaws.Claim) {
+// Gone notes that what a claim was for has been deleted.
+func (c *claims) Gone(claim infraaws.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.ids, claim.ID)
 	delete(c.stores, claim.ID)
 }
 
-// claimID returns the first known id of a claim, else that of a new one.
-func (d *providerData) claimID(known ...string) (string, error) {
+// ClaimID returns the first known id of a claim, else that of a new one.
+func (d *Session) ClaimID(known ...string) (string, error) {
 	if id := cmp.Or(known...); id != "" {
 		return id, nil
 	}
-	return d.claims.next(d.rand)
+	return d.Claims.next(d.Rand)
 }
 
-// settleAll makes two calls for what is in EC2, and two for each key store.
-func (d *providerData) settleAll(ctx context.Context) error {
-	d.claims.mu.Lock()
-	defer d.claims.mu.Unlock()
-	if len(d.claims.ids)+len(d.claims.stores) == 0 {
+// SettleAll makes two calls for what is in EC2, and two for each key store.
+func (d *Session) SettleAll(ctx context.Context) error {
+	d.Claims.mu.Lock()
+	defer d.Claims.mu.Unlock()
+	if len(d.Claims.ids)+len(d.Claims.stores) == 0 {
 		return nil
 	}
-	client, err := d.loadAWS()
+	client, err := d.LoadAWS()
 	if err != nil {
 		return err
 	}
 	var g errgroup.Group
-	g.Go(func() error { return client.SettleHeld(ctx, d.claims.ids, d.now()) })
-	for _, s := range d.claims.stores {
-		g.Go(func() error { return s.Settle(ctx, d.now()) })
+	g.Go(func() error { return client.SettleHeld(ctx, d.Claims.ids, d.Now()) })
+	for _, s := range d.Claims.stores {
+		g.Go(func() error { return s.Settle(ctx, d.Now()) })
 	}
 	return g.Wait()
 }
