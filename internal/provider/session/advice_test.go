@@ -1,4 +1,4 @@
-package provider
+package session
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // TestAdviceFollowsTheStep checks that the advice on a failed apply depends only on the step at
@@ -46,12 +45,12 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 		{&fleet.StepError{Machine: "worker-0", Step: "download", Err: errors.New("it ended")}, ""},
 		{fmt.Errorf("find images: %w", infraaws.ErrNoRegion), "Nothing was changed. With several provider blocks, provider of the resource"},
 	} {
-		if got := session.Advice(tt.err); (tt.says == "") != (got == "") || !strings.Contains(got, tt.says) {
+		if got := Advice(tt.err); (tt.says == "") != (got == "") || !strings.Contains(got, tt.says) {
 			t.Errorf("%v\nadvises %q, wanted %q", tt.err, got, tt.says)
 		}
 	}
 	for _, e := range []*remote.UnreachableError{{Through: "b", Err: errors.New("no answer")}, {Through: "b", Err: &remote.UnreachableError{Err: errors.New("no answer")}}} {
-		if got := session.Advice(e); strings.Contains(got, "this computer") || strings.Contains(got, "admin_cidrs") {
+		if got := Advice(e); strings.Contains(got, "this computer") || strings.Contains(got, "admin_cidrs") {
 			t.Errorf("behind a bastion: %q", got)
 		}
 	}
