@@ -65,7 +65,7 @@ func TestLeftInAnotherRegion(t *testing.T) {
 			running = i.get("id").(string) //nolint:forcetypeassert // an id is a string
 		}
 	}
-	home := place{"123456789012", client.Region}
+	home := place{Account: "123456789012", Region: client.Region}
 	rec := roleRecord{Places: map[string]place{gone: home, "i-other": home}, Record: rollout.Record{Left: map[string]rollout.Leftover{
 		"gone": {Target: fleet.Target{ID: gone}}, "running": {Target: fleet.Target{ID: running}}, "elsewhere": {}}}}
 	forget := func(region string, places map[string]place, left ...string) {
@@ -76,7 +76,7 @@ func TestLeftInAnotherRegion(t *testing.T) {
 			t.Errorf("in %s: left %q at %v, want %q at %v", region, got, rec.Places, left, places)
 		}
 	}
-	away := place{home.Account, "eu-central-1"}
+	away := place{Account: home.Account, Region: "eu-central-1"}
 	forget(away.Region, map[string]place{gone: home, running: away}, "elsewhere", "gone", "running")
 	forget(home.Region, map[string]place{running: away}, "elsewhere", "running")
 	rec.Places = nil
