@@ -33,8 +33,8 @@ import (
 
 // environment is what the provider reads from its surroundings.
 type environment struct {
-	getenv   func(string) string
-	readFile func(string) ([]byte, error)
+	Getenv   func(string) string
+	ReadFile func(string) ([]byte, error)
 }
 
 // first returns the argument if it is set, else the first environment variable that is.
@@ -43,7 +43,7 @@ func (e environment) first(v types.String, names ...string) string {
 		return s
 	}
 	for _, n := range names {
-		if s := e.getenv(n); s != "" {
+		if s := e.Getenv(n); s != "" {
 			return s
 		}
 	}
@@ -67,11 +67,11 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &session.Session{Timing: p.timings.recorder, Now: p.now, Rand: rand.Reader, DefaultTags: m.DefaultTags}
+	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags}
 	configureAWS(ctx, d, p.version, m, &resp.Diagnostics)
-	configureSSH(ctx, d, p.environment, p.watch, m, &resp.Diagnostics)
-	configureArtifacts(d, p.environment, m, &resp.Diagnostics)
-	d.Shell, d.Duty, d.Prepare = p.shell, p.duty, func(context.Context, remote.Host) {}
+	configureSSH(ctx, d, p.Environment, p.watch, m, &resp.Diagnostics)
+	configureArtifacts(d, p.Environment, m, &resp.Diagnostics)
+	d.Shell, d.Duty, d.Prepare = p.Shell, p.Duty, func(context.Context, remote.Host) {}
 	if d.Duty == nil {
 		d.Duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
 			return maintenance.Find(ctx, d.Fleet(ctx), t)
@@ -88,7 +88,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	p.data = append(p.data, d)
+	p.Sessions = append(p.Sessions, d)
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData = d, d, d, d
 }
 
@@ -183,7 +183,7 @@ func configureArtifacts(d *session.Session, env environment, m providerModel, di
 		content := []byte(text)
 		if !looksLikeChecksums(text) {
 			var err error
-			if content, err = env.readFile(text); err != nil {
+			if content, err = env.ReadFile(text); err != nil {
 				diags.AddAttributeError(path.Root("artifact_checksums"), "Cannot read the checksums",
 					"The value is neither lines of `<sha256>  <name>` nor the path of a file: "+err.Error())
 				return

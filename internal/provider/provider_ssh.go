@@ -89,7 +89,7 @@ func configureAgent(ctx context.Context, d *session.Session, env environment, s 
 	if !asked && (!s.Agent.IsNull() || len(d.SSH.Signers) > 0) {
 		return
 	}
-	d.SSH.Agent = remote.Agent{Socket: env.getenv("SSH_AUTH_SOCK"), Key: env.first(s.AgentKey, "K8S_SSH_AGENT_KEY")}
+	d.SSH.Agent = remote.Agent{Socket: env.Getenv("SSH_AUTH_SOCK"), Key: env.first(s.AgentKey, "K8S_SSH_AGENT_KEY")}
 	if d.SSH.Agent.Socket == "" {
 		if asked {
 			diags.AddAttributeError(where, "No SSH agent", "SSH_AUTH_SOCK is not set in the environment of Terraform. Start an agent, or set ssh.private_key instead.")
@@ -124,12 +124,12 @@ func readPrivateKey(d *session.Session, env environment, s sshModel, diags *diag
 		if key := env.first(s.PrivateKey, "K8S_SSH_PRIVATE_KEY"); key != "" {
 			return []byte(strings.TrimSpace(key) + "\n"), at.AtName("private_key")
 		}
-		file = env.getenv("K8S_SSH_PRIVATE_KEY_FILE")
+		file = env.Getenv("K8S_SSH_PRIVATE_KEY_FILE")
 	}
 	if file == "" {
 		return nil, at
 	}
-	key, err := env.readFile(file)
+	key, err := env.ReadFile(file)
 	if err != nil {
 		diags.AddAttributeError(at.AtName("private_key_file"), "Cannot read the SSH private key", err.Error())
 	}

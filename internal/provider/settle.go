@@ -18,7 +18,7 @@ func (p *Provider) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
 	var g errgroup.Group
-	for _, d := range p.data {
+	for _, d := range p.Sessions {
 		g.Go(func() error { return d.SettleAll(ctx) })
 	}
 	_ = g.Wait() // nobody listens any more

@@ -44,7 +44,7 @@ type Host struct {
 
 // OfHost is k8s_machine.x.host. As an input it has no Required attributes: the framework would
 // report attributes of a list element as missing while the element is unknown, as
-// k8s_machine.x.host is before the first apply. CompleteHost checks them instead.
+// k8s_machine.x.host is before the first apply. completeHost checks them instead.
 var OfHost = tf.NewReference[Host](map[string]schema.Attribute{
 	"name": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. An object of your own needs it.",
@@ -103,15 +103,15 @@ var OfHost = tf.NewReference[Host](map[string]schema.Attribute{
 // hostForms is the end of the description of every argument that takes hosts.
 const hostForms = "`k8s_machine.<name>.host`, or an object with at least `name`, `address`, `private_ip` and `host_key`."
 
-// CompleteHost validates that a host has the attributes that every role needs.
-type CompleteHost struct{}
+// completeHost validates that a host has the attributes that every role needs.
+type completeHost struct{}
 
-func (CompleteHost) Description(context.Context) string {
+func (completeHost) Description(context.Context) string {
 	return "A host has name, address, private_ip and host_key."
 }
-func (v CompleteHost) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+func (v completeHost) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-func (CompleteHost) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+func (completeHost) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
 	h, ok := OfHost.Read(ctx, req.ConfigValue, &resp.Diagnostics)
 	if !ok {
 		return
@@ -129,14 +129,14 @@ func (CompleteHost) ValidateObject(ctx context.Context, req validator.ObjectRequ
 // HostAttribute is a required argument that takes one host.
 func HostAttribute(description string) schema.SingleNestedAttribute {
 	a := OfHost.Input(description + " It is " + hostForms)
-	a.Validators = []validator.Object{CompleteHost{}}
+	a.Validators = []validator.Object{completeHost{}}
 	return a
 }
 
 // HostsAttribute is a required argument that takes at least one host.
 func HostsAttribute(description string, validators ...validator.List) schema.ListNestedAttribute {
 	a := OfHost.Inputs(description + " Each is " + hostForms)
-	a.Validators, a.NestedObject.Validators = validators, []validator.Object{CompleteHost{}}
+	a.Validators, a.NestedObject.Validators = validators, []validator.Object{completeHost{}}
 	return a
 }
 
