@@ -1,84 +1,14 @@
-package provider
+package provider_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
-
-// mortal is the way of one process to AWS. The process dies at one of its calls: the call takes
-// effect, and nothing after it. 0 is never.
-type mortal struct {
-	mu     sync.Mutex
-	calls  []string
-	before func(call int) // runs before a call arrives
-	dieAt  int
-	url    string
-	die    context.CancelFunc
-}
-
-func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	m.mu.Lock()
-	m.calls = append(m.calls, string(body))
-	number := len(m.calls)
-	m.mu.Unlock()
-	if m.before != nil {
-		m.before(number)
-	}
-	dead := m.dieAt > 0 && number >= m.dieAt
-	if !dead || number == m.dieAt {
-		out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, m.url+r.URL.RequestURI(), bytes.NewReader(body))
-		if err != nil {
-			panic(err)
-		}
-		out.Header, out.Host = r.Header.Clone(), r.Host
-		resp, err := http.DefaultClient.Do(out)
-		if err != nil {
-			panic(err)
-		}
-		defer resp.Body.Close()
-		if !dead {
-			for k, v := range resp.Header {
-				w.Header()[k] = v
-			}
-			w.WriteHeader(resp.StatusCode)
-			_, _ = io.Copy(w, resp.Body)
-			return
-		}
-	}
-	m.die()
-	w.WriteHeader(http.StatusBadRequest) // the SDK does not repeat it
-	_, _ = io.WriteString(w, "<Response><Errors><Error><Code>Killed</Code><Message>killed</Message></Error></Errors></Response>")
-}
-
-func (m *mortal) count() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.calls)
-}
-
-// doomed starts a process that dies at one of its calls.
-func (c cloud) doomed(t *testing.T, dieAt int) (cloud, *mortal) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	m := &mortal{dieAt: dieAt, url: c.account.URL, die: cancel}
-	server := httptest.NewServer(m)
-	t.Cleanup(server.Close)
-	next := c.processAt(t, server.URL)
-	next.ctx = ctx
-	return next, m
-}
 
 // TestInterruptedAnywhere kills the first create of every kind at every call, before a state was
 // saved. The same configuration goes on without state, owns everything then, and leaves nothing.
@@ -98,14 +28,14 @@ func TestInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// cloudFor returns a cloud for one of ownedCluster.all, with the network that a machine needs.
-func cloudFor(t *testing.T, kind int) (c cloud, network *instance) {
+// cloudFor returns a cloud for one of OwnedCluster.all, with the network that a machine needs.
+func cloudFor(t *testing.T, kind int) (c providertest.Cloud, network *providertest.Instance) {
 	t.Helper()
-	c = newCloud(t)
+	c = providertest.NewCloud(t)
 	if kind == 2 {
-		network = c.instance("k8s_network")
-		network.must(networkConfig())
-		c = c.ends(t)
+		network = c.Instance("k8s_network")
+		network.Must(providertest.NetworkConfig())
+		c = c.Ends(t)
 	}
 	return c, network
 }
@@ -115,12 +45,12 @@ func cloudFor(t *testing.T, kind int) (c cloud, network *instance) {
 func interrupted(t *testing.T, kind, at int) int {
 	t.Helper()
 	c, network := cloudFor(t, kind)
-	dying, wire := c.doomed(t, at)
-	first := dying.newCluster()
-	victim := first.all()[kind]
-	config := first.config(victim, network)
-	said := victim.attempt(config)
-	calls := wire.count()
+	dying, wire := c.Doomed(t, at)
+	first := dying.NewCluster()
+	victim := first.All()[kind]
+	config := first.Config(victim, network)
+	said := victim.Attempt(config)
+	calls := wire.Count()
 	if at == 0 {
 		c = dying
 	} else {
@@ -128,25 +58,25 @@ func interrupted(t *testing.T, kind, at int) int {
 		if said == "" {
 			t.Logf("call %d failed, and the create did not", at)
 		}
-		c = c.process(t)
-		second := c.newCluster()
-		victim = second.all()[kind]
-		if said := victim.attempt(config); said != "" {
+		c = c.Process(t)
+		second := c.NewCluster()
+		victim = second.All()[kind]
+		if said := victim.Attempt(config); said != "" {
 			t.Fatalf("resumed after %d calls: %s", at, said)
 		}
 	}
-	c.provider.Settle(t.Context())
-	c = c.process(t)
-	mention(t, c.newCluster().all()[kind].attempt(config), "is another's")
-	victim = c.taken(victim)
-	victim.settled(config)
-	if said := victim.dismiss(); len(said.errors)+len(said.warnings) > 0 {
-		t.Fatalf("%v %v", said.errors, said.warnings)
+	c.Provider.Settle(t.Context())
+	c = c.Process(t)
+	providertest.Mention(t, c.NewCluster().All()[kind].Attempt(config), "is another's")
+	victim = c.Taken(victim)
+	victim.Settled(config)
+	if said := victim.Dismiss(); len(said.Errors)+len(said.Warnings) > 0 {
+		t.Fatalf("%v %v", said.Errors, said.Warnings)
 	}
 	if network != nil {
-		c.fatal(c.taken(network).dismiss().errors)
+		c.Fatal(c.Taken(network).Dismiss().Errors)
 	}
-	c.account.Empty()
+	c.Account.Empty()
 	return calls
 }
 
@@ -175,7 +105,7 @@ func TestInTurns(t *testing.T) {
 			t.Parallel()
 			calls := interrupted(t, kind, 0)
 			step, pairs := 37, 0
-			if everyKill {
+			if providertest.EveryKill {
 				step = 1
 			}
 			for pair := 0; pair < calls*calls; pair += step {
@@ -193,17 +123,17 @@ func TestInTurns(t *testing.T) {
 
 func inTurns(t *testing.T, kind, first, second int) {
 	t.Helper()
-	compete(t, kind, func(begin [2]func(), ways [2]*mortal) {
+	compete(t, kind, func(begin [2]func(), ways [2]*providertest.Mortal) {
 		firstEnds, secondRests := make(chan struct{}), make(chan struct{})
 		rests := sync.OnceFunc(func() { close(secondRests) })
 		var g sync.WaitGroup
-		ways[1].before = func(call int) {
+		ways[1].Before = func(call int) {
 			if call == second {
 				rests()
 				<-firstEnds
 			}
 		}
-		ways[0].before = func(call int) {
+		ways[0].Before = func(call int) {
 			if call == first {
 				g.Go(func() { defer rests(); begin[1]() })
 				<-secondRests
@@ -212,7 +142,7 @@ func inTurns(t *testing.T, kind, first, second int) {
 		begin[0]()
 		close(firstEnds)
 		g.Wait()
-		if ways[1].count() == 0 { // the first create had ended before its call
+		if ways[1].Count() == 0 { // the first create had ended before its call
 			begin[1]()
 		}
 	})
@@ -220,7 +150,7 @@ func inTurns(t *testing.T, kind, first, second int) {
 
 func atOnce(t *testing.T, kind int) {
 	t.Helper()
-	compete(t, kind, func(begin [2]func(), _ [2]*mortal) {
+	compete(t, kind, func(begin [2]func(), _ [2]*providertest.Mortal) {
 		var g sync.WaitGroup
 		for _, b := range begin {
 			g.Go(b)
@@ -231,53 +161,53 @@ func atOnce(t *testing.T, kind int) {
 
 // compete creates one resource in two states and checks that one of them has it in the end. run
 // begins both creates and returns when both have ended.
-func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*mortal)) {
+func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*providertest.Mortal)) {
 	t.Helper()
 	c, network := cloudFor(t, kind)
-	var processes [2]cloud
-	var ways [2]*mortal
-	var both [2]*instance
+	var processes [2]providertest.Cloud
+	var ways [2]*providertest.Mortal
+	var both [2]*providertest.Instance
 	var begin [2]func()
 	var said [2]string
-	var config values
+	var config providertest.Values
 	for n := range processes {
-		processes[n], ways[n] = c.doomed(t, 0)
-		cluster := processes[n].newCluster()
-		both[n] = cluster.all()[kind]
-		own := cluster.config(both[n], network)
-		begin[n] = func() { said[n] = both[n].attempt(own) }
-		config = cluster.config(both[n], network)
+		processes[n], ways[n] = c.Doomed(t, 0)
+		cluster := processes[n].NewCluster()
+		both[n] = cluster.All()[kind]
+		own := cluster.Config(both[n], network)
+		begin[n] = func() { said[n] = both[n].Attempt(own) }
+		config = cluster.Config(both[n], network)
 	}
 	run(begin, ways)
 	if said[0] == "" && said[1] == "" {
 		for n := range both {
-			said[n] = c.process(t).taken(both[n]).refreshed()
+			said[n] = c.Process(t).Taken(both[n]).Refreshed()
 		}
 		if (said[0] == "") == (said[1] == "") {
 			t.Fatalf("both have it, or nobody: %q", said)
 		}
 		loser := slices.IndexFunc(said[:], func(s string) bool { return s != "" })
-		mention(t, said[loser], "is another's")
-		both[loser] = processes[loser].instance(both[loser].typeName) // terraform state rm
+		providertest.Mention(t, said[loser], "is another's")
+		both[loser] = processes[loser].Instance(both[loser].TypeName) // terraform state rm
 	}
 	for n, s := range said {
 		if s != "" && !strings.Contains(s, "is another's") {
 			t.Logf("the loser was told: %s", s)
 		}
-		if s != "" && strings.Contains(s, "is another's") && !both[n].state.IsNull() {
+		if s != "" && strings.Contains(s, "is another's") && !both[n].State.IsNull() {
 			t.Errorf("the loser has it in its state: %s", s)
 		}
-		processes[n].provider.Settle(t.Context())
+		processes[n].Provider.Settle(t.Context())
 	}
 	owner := -1
 	for n := range both {
-		p := c.process(t)
-		both[n] = p.taken(both[n])
+		p := c.Process(t)
+		both[n] = p.Taken(both[n])
 		if said[n] == "" {
 			// What the loser took at the last moment shows as drift, and the next apply mends it.
-			both[n].refresh()
-			both[n].must(config)
-			both[n].settled(config)
+			both[n].Refresh()
+			both[n].Must(config)
+			both[n].Settled(config)
 			owner = n
 		}
 	}
@@ -285,13 +215,13 @@ func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*mortal))
 		if n == owner {
 			continue
 		}
-		if !both[n].state.IsNull() { // tainted: destroyed first
-			c.fatal(both[n].dismiss().errors)
+		if !both[n].State.IsNull() { // tainted: destroyed first
+			c.Fatal(both[n].Dismiss().Errors)
 		}
-		got := both[n].attempt(config)
-		if owner < 0 && got != "" && !both[n].state.IsNull() { // tainted: the next apply replaces it
-			c.fatal(both[n].dismiss().errors)
-			got = both[n].attempt(config)
+		got := both[n].Attempt(config)
+		if owner < 0 && got != "" && !both[n].State.IsNull() { // tainted: the next apply replaces it
+			c.Fatal(both[n].Dismiss().Errors)
+			got = both[n].Attempt(config)
 		}
 		switch {
 		case owner < 0 && got == "":
@@ -299,50 +229,50 @@ func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*mortal))
 		case owner < 0:
 			t.Fatalf("nobody else has it: %s", got)
 		default:
-			mention(t, got, "is another's")
+			providertest.Mention(t, got, "is another's")
 		}
 		if owner == n {
-			both[n].refresh() // settles
+			both[n].Refresh() // settles
 		}
 	}
-	if d := both[owner].dismiss(); len(d.errors)+len(d.warnings) > 0 {
-		t.Fatalf("%v %v", d.errors, d.warnings)
+	if d := both[owner].Dismiss(); len(d.Errors)+len(d.Warnings) > 0 {
+		t.Fatalf("%v %v", d.Errors, d.Warnings)
 	}
 	if network != nil {
-		c.fatal(c.process(t).taken(network).dismiss().errors)
+		c.Fatal(c.Process(t).Taken(network).Dismiss().Errors)
 	}
-	c.account.Empty()
+	c.Account.Empty()
 }
 
 // TestLateSettle: a process that made everything first and ends last settles nothing that somebody
 // else has taken over meanwhile. A third state would take it from them otherwise.
 func TestLateSettle(t *testing.T) {
 	t.Parallel()
-	c := newCloud(t)
-	network := c.instance("k8s_network")
-	network.must(networkConfig())
-	c = c.ends(t)
-	slow, quick := c.process(t), c.process(t)
-	first, second := slow.newCluster(), quick.newCluster()
-	for n := range first.all()[1:] {
-		for _, o := range []ownedCluster{first, second} {
-			i := o.all()[n+1]
-			i.must(o.config(i, network))
+	c := providertest.NewCloud(t)
+	network := c.Instance("k8s_network")
+	network.Must(providertest.NetworkConfig())
+	c = c.Ends(t)
+	slow, quick := c.Process(t), c.Process(t)
+	first, second := slow.NewCluster(), quick.NewCluster()
+	for n := range first.All()[1:] {
+		for _, o := range []providertest.OwnedCluster{first, second} {
+			i := o.All()[n+1]
+			i.Must(o.Config(i, network))
 		}
 	}
-	quick.provider.Settle(t.Context())
-	slow.provider.Settle(t.Context())
-	third := c.process(t).newCluster()
-	for _, i := range third.all()[1:] {
-		mention(t, i.attempt(third.config(i, network)), "is another's")
+	quick.Provider.Settle(t.Context())
+	slow.Provider.Settle(t.Context())
+	third := c.Process(t).NewCluster()
+	for _, i := range third.All()[1:] {
+		providertest.Mention(t, i.Attempt(third.Config(i, network)), "is another's")
 	}
-	after := c.process(t)
-	for _, i := range second.all()[1:] {
-		config := second.config(i, network)
-		i = after.taken(i)
-		i.settled(config)
-		c.fatal(i.dismiss().errors)
+	after := c.Process(t)
+	for _, i := range second.All()[1:] {
+		config := second.Config(i, network)
+		i = after.Taken(i)
+		i.Settled(config)
+		c.Fatal(i.Dismiss().Errors)
 	}
-	c.fatal(after.taken(network).dismiss().errors)
-	c.account.Empty()
+	c.Fatal(after.Taken(network).Dismiss().Errors)
+	c.Account.Empty()
 }

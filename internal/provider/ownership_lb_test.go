@@ -1,4 +1,4 @@
-package provider
+package provider_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
 // TestFailedAddress fails to make a load balancer after its Elastic IP was allocated. The address
@@ -13,55 +14,40 @@ import (
 // balancers of one cluster do not take each other's address.
 func TestFailedAddress(t *testing.T) {
 	t.Parallel()
-	c := newCloud(t)
-	network, keys := c.instance("k8s_network"), c.instance("k8s_pki")
-	network.must(networkConfig())
-	keys.must(values{"cluster": "demo"})
-	before := c.account.Cloud.Overview().Total
-	host := values{"name": "lb-0", "address": "203.0.113.9", "private_ip": "10.240.0.30", "host_key": publicKey(t), "instance_id": "i-0123456789abcdef0"}
-	controller := values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": publicKey(t)}
-	config := values{"cluster": "demo", "host": host, "controllers": []any{controller}, "pki": keys.get("ref")}
+	c := providertest.NewCloud(t)
+	network, keys := c.Instance("k8s_network"), c.Instance("k8s_pki")
+	network.Must(providertest.NetworkConfig())
+	keys.Must(providertest.Values{"cluster": "demo"})
+	before := c.Account.Cloud.Overview().Total
+	host := providertest.Values{"name": "lb-0", "address": "203.0.113.9", "private_ip": "10.240.0.30", "host_key": providertest.PublicKey(t), "instance_id": "i-0123456789abcdef0"}
+	controller := providertest.Values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": providertest.PublicKey(t)}
+	config := providertest.Values{"cluster": "demo", "host": host, "controllers": []any{controller}, "pki": keys.Get("ref")}
 	for range 2 {
-		c = c.ends(t)
-		lb := c.instance("k8s_lb")
-		c.account.Fault(fault.Fault{Kind: fault.Fail, Action: "AssociateAddress", Code: "UnauthorizedOperation"})
-		mention(t, lb.attempt(config), "Elastic IP")
-		if lb.state.IsNull() || lb.get("claim") == nil {
-			t.Fatalf("the state is %v", lb.state)
+		c = c.Ends(t)
+		lb := c.Instance("k8s_lb")
+		c.Account.Fault(fault.Fault{Kind: fault.Fail, Action: "AssociateAddress", Code: "UnauthorizedOperation"})
+		providertest.Mention(t, lb.Attempt(config), "Elastic IP")
+		if lb.State.IsNull() || lb.Get("claim") == nil {
+			t.Fatalf("the state is %v", lb.State)
 		}
-		second := c.instance("k8s_lb")
-		if mention(t, second.attempt(config), "is another's"); !second.state.IsNull() {
+		second := c.Instance("k8s_lb")
+		if providertest.Mention(t, second.Attempt(config), "is another's"); !second.State.IsNull() {
 			t.Error("a second load balancer has the address of the first")
 		}
-		c = c.ends(t)
-		lb = c.taken(lb)
+		c = c.Ends(t)
+		lb = c.Taken(lb)
 		// What answers at an address that does not lead to the machine is not asked.
-		if seen := lb.look(); len(seen.warnings) > 0 {
-			t.Errorf("%v", seen.warnings)
+		if seen := lb.Look(); len(seen.Warnings) > 0 {
+			t.Errorf("%v", seen.Warnings)
 		}
-		if drift, _ := lb.get("drift").(values); !strings.Contains(fmt.Sprint(drift["elastic-ip"]), "not associated, wanted i-0123456789abcdef0") {
-			t.Errorf("drift %v", lb.get("drift"))
+		if drift, _ := lb.Get("drift").(providertest.Values); !strings.Contains(fmt.Sprint(drift["elastic-ip"]), "not associated, wanted i-0123456789abcdef0") {
+			t.Errorf("drift %v", lb.Get("drift"))
 		}
-		mention(t, c.instance("k8s_lb").attempt(config), "is another's")
-		mention(t, c.elsewhere(c.taken(lb)), "Cannot delete load balancer demo", "region eu-central-1", "Nothing was")
-		lb.taint()
-		if after := c.account.Cloud.Overview().Total; after != before {
+		providertest.Mention(t, c.Instance("k8s_lb").Attempt(config), "is another's")
+		providertest.Mention(t, c.Elsewhere(c.Taken(lb)), "Cannot delete load balancer demo", "region eu-central-1", "Nothing was")
+		lb.Taint()
+		if after := c.Account.Cloud.Overview().Total; after != before {
 			t.Errorf("%d things were %d", after, before)
 		}
 	}
-}
-
-// elsewhere deletes a resource in another region than the state's, and returns the errors.
-func (c cloud) elsewhere(i *instance) string {
-	i.core.t.Helper()
-	for _, d := range c.provider.data {
-		client, err := d.loadAWS()
-		if err != nil {
-			i.core.t.Fatal(err)
-		}
-		region := client.Region
-		client.Region = "eu-central-1"
-		defer func() { client.Region = region }()
-	}
-	return i.dismiss().failure()
 }

@@ -1,66 +1,61 @@
-package provider
+package provider_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
+)
 
 // TestTainted replaces tainted objects as Terraform does: the deletion gets no private state. It
 // deletes what is this state's, leaves an adopted VPC, and does not touch what another state has
 // taken over.
 func TestTainted(t *testing.T) {
 	t.Parallel()
-	c := newCloud(t)
-	s := newSite(t, c)
-	before := c.account.Cloud.Overview().Total
-	mine := c.newCluster()
-	mine.make()
-	adopting := s.network(s.a)
+	c := providertest.NewCloud(t)
+	s := providertest.NewSite(t, c)
+	before := c.Account.Cloud.Overview().Total
+	mine := c.NewCluster()
+	mine.Make()
+	adopting := s.Network(s.A)
 	adopting["cluster"] = "other"
-	adopted := c.instance("k8s_network")
-	adopted.must(adopting)
-	c = c.ends(t)
+	adopted := c.Instance("k8s_network")
+	adopted.Must(adopting)
+	c = c.Ends(t)
 
 	// The provider died during an update, and the CLI stored the object without its private state.
-	adopted = c.taken(adopted)
-	adopted.private = nil
-	adopted.settled(adopting)
-	adopted.private = nil
-	adopting["tags"] = values{"room": "12"}
-	adopted.must(adopting)
-	adopted.settled(adopting)
+	adopted = c.Taken(adopted)
+	adopted.Private = nil
+	adopted.Settled(adopting)
+	adopted.Private = nil
+	adopting["tags"] = providertest.Values{"room": "12"}
+	adopted.Must(adopting)
+	adopted.Settled(adopting)
 
-	adopted.taint()
-	adopted.must(adopting)
-	adopted.settled(adopting)
-	for _, object := range []*instance{mine.keys, mine.worker} {
-		i, config := c.taken(object), mine.config(object, mine.network)
-		i.taint()
-		i.must(config)
-		i.settled(config)
+	adopted.Taint()
+	adopted.Must(adopting)
+	adopted.Settled(adopting)
+	for _, object := range []*providertest.Instance{mine.Keys, mine.Worker} {
+		i, config := c.Taken(object), mine.Config(object, mine.Network)
+		i.Taint()
+		i.Must(config)
+		i.Settled(config)
 
-		other, adopt := c.process(t).instance(i.typeName), mine.config(object, mine.network)
+		other, adopt := c.Process(t).Instance(i.TypeName), mine.Config(object, mine.Network)
 		adopt["adopt"] = true
-		other.must(adopt)
-		i.private = nil
-		if said := i.dismiss(); len(said.errors) > 0 || len(said.warnings) != 1 {
-			t.Errorf("%s was taken over: %v %v", i.typeName, said.errors, said.warnings)
+		other.Must(adopt)
+		i.Private = nil
+		if said := i.Dismiss(); len(said.Errors) > 0 || len(said.Warnings) != 1 {
+			t.Errorf("%s was taken over: %v %v", i.TypeName, said.Errors, said.Warnings)
 		}
-		c.fatal(other.dismiss().errors)
+		c.Fatal(other.Dismiss().Errors)
 	}
-	network := c.taken(mine.network)
-	network.taint()
-	network.must(networkConfig())
-	network.settled(networkConfig())
-	c.fatal(network.dismiss().errors)
-	c.fatal(adopted.dismiss().errors)
-	if after := c.account.Cloud.Overview().Total; after != before {
+	network := c.Taken(mine.Network)
+	network.Taint()
+	network.Must(providertest.NetworkConfig())
+	network.Settled(providertest.NetworkConfig())
+	c.Fatal(network.Dismiss().Errors)
+	c.Fatal(adopted.Dismiss().Errors)
+	if after := c.Account.Cloud.Overview().Total; after != before {
 		t.Errorf("%d things were %d", after, before)
-	}
-}
-
-// taint deletes the object as Terraform does before it replaces a tainted one.
-func (i *instance) taint() {
-	i.core.t.Helper()
-	i.private = nil
-	if said := i.dismiss(); len(said.errors)+len(said.warnings) > 0 || !i.state.IsNull() {
-		i.core.t.Errorf("deleting the tainted %s: %v %v", i.typeName, said.errors, said.warnings)
 	}
 }

@@ -1,4 +1,4 @@
-package provider
+package provider_test
 
 import (
 	"maps"
@@ -7,28 +7,31 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
 // TestBadInput checks that every mistake is found in the plan, on its attribute, without a single
 // AWS call (the endpoint does not exist).
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	c := offlineCore(t)
-	ref := values{
+	c := providertest.OfflineCore(t)
+	ref := providertest.Values{
 		"cluster": "demo", "vpc_id": "vpc-1", "vpc_cidr": "10.240.0.0/16", "node_cidr": "10.240.0.0/24",
-		"subnets":            []any{values{"id": "subnet-1", "cidr": "10.240.0.0/24"}},
-		"security_group_ids": values{"worker": "sg-1"},
+		"subnets":            []any{providertest.Values{"id": "subnet-1", "cidr": "10.240.0.0/24"}},
+		"security_group_ids": providertest.Values{"worker": "sg-1"},
 	}
-	network := networkConfig()
-	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
-	keys := values{"cluster": "demo"}
-	kubeconfig := values{"pki": unknown, "endpoint": unknown}
-	copied := values{"pki": unknown, "recipients": unknown, "bucket": unknown}
-	backup := with(newRoles(t).backup(), nil)
+	network := providertest.NetworkConfig()
+	machine := providertest.Values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
+	keys := providertest.Values{"cluster": "demo"}
+	kubeconfig := providertest.Values{"pki": providertest.Unknown, "endpoint": providertest.Unknown}
+	copied := providertest.Values{"pki": providertest.Unknown, "recipients": providertest.Unknown, "bucket": providertest.Unknown}
+	backup := providertest.With(providertest.NewRoles(t).Backup(), nil)
 	pool, controllers := newPool, newControllers
 	for _, test := range []struct {
 		resource string
-		config   values
+		config   providertest.Values
 		name     string
 		value    any
 		want     string // part of the error, which must be on the attribute
@@ -45,11 +48,11 @@ func TestBadInput(t *testing.T) {
 		{"k8s_network", network, "node_cidr", "10.240.0.0/30", "between /16 and /28"},
 		{"k8s_network", network, "vpc_cidr", "10.240.0.0/8", "host bits"},
 		{"k8s_network", network, "vpc_id", "vpc-1", "subnet_ids"},
-		{"k8s_network", network, "tags", values{"Name": "x"}, "sets \"Name\" itself"},
-		{"k8s_network", network, "ignore_rules", values{"description_prefixes": []any{""}}, "between 1 and 255"},
-		{"k8s_network", network, "ignore_rules", values{"tag_keys": []any{}}, "at least 1"},
-		{"k8s_network", network, "ignore_rules", values{}, "At least one attribute"},
-		{"k8s_network", network, "timeouts", values{"create": "soon"}, "Time Duration"},
+		{"k8s_network", network, "tags", providertest.Values{"Name": "x"}, "sets \"Name\" itself"},
+		{"k8s_network", network, "ignore_rules", providertest.Values{"description_prefixes": []any{""}}, "between 1 and 255"},
+		{"k8s_network", network, "ignore_rules", providertest.Values{"tag_keys": []any{}}, "at least 1"},
+		{"k8s_network", network, "ignore_rules", providertest.Values{}, "At least one attribute"},
+		{"k8s_network", network, "timeouts", providertest.Values{"create": "soon"}, "Time Duration"},
 		{"k8s_machine", machine, "name", "worker_0", "lower-case"},
 		{"k8s_machine", machine, "role", "master", "master"},
 		{"k8s_machine", machine, "private_ip", "10.240.1.20", "does not lie within 10.240.0.0/24"},
@@ -66,8 +69,8 @@ func TestBadInput(t *testing.T) {
 		{"k8s_pki", keys, "ca_validity", "10 years", "not a duration such as 87600h"},
 		{"k8s_pki", keys, "ca_validity", "-1h", "too short"},
 		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
-		{"k8s_pki", keys, "generations", values{"encryption": []any{2, 2}}, "twice"},
-		{"k8s_pki", keys, "restore_from", values{"bucket": "s3://copies", "key": "k"}, "without s3://"},
+		{"k8s_pki", keys, "generations", providertest.Values{"encryption": []any{2, 2}}, "twice"},
+		{"k8s_pki", keys, "restore_from", providertest.Values{"bucket": "s3://copies", "key": "k"}, "without s3://"},
 		{"k8s_pki_copy", copied, "recipients", []any{}, "at least 1"},
 		{"k8s_pki_copy", copied, "recipients", []any{"age1abc"}, "not an age recipient"},
 		{"k8s_pki_copy", copied, "recipients", []any{"AGE-SECRET-KEY-1ABC"}, "this is an identity, which is secret"},
@@ -86,18 +89,18 @@ func TestBadInput(t *testing.T) {
 		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a valid Go Time Duration"},
 		{"k8s_kubeconfig", kubeconfig, "early_renewal", "9h", "valid for 8h and renewed 9h before"},
 		{"k8s_worker_pool", pool, "version", "latest", "latest"},
-		{"k8s_worker_pool", pool, "labels", values{"a b": "c"}, "a b"},
-		{"k8s_worker_pool", pool, "labels", values{"tier": "b l u e"}, "b l u e"},
-		{"k8s_worker_pool", pool, "taints", []any{values{"key": "a b", "effect": "NoSchedule"}}, `taint "a b"`},
-		{"k8s_worker_pool", pool, "taints", []any{values{"key": "gpu", "effect": "NoSchedule"}, values{"key": "gpu", "value": "x", "effect": "NoSchedule"}}, "given twice"},
-		{"k8s_worker_pool", pool, "registry_mirrors", values{"docker.io": "ftp://mirror"}, "not an http or https URL"},
-		{"k8s_worker_pool", pool, "kubelet_config", values{"cgroupDrivr": "systemd"}, "cgroupDrivr"},
+		{"k8s_worker_pool", pool, "labels", providertest.Values{"a b": "c"}, "a b"},
+		{"k8s_worker_pool", pool, "labels", providertest.Values{"tier": "b l u e"}, "b l u e"},
+		{"k8s_worker_pool", pool, "taints", []any{providertest.Values{"key": "a b", "effect": "NoSchedule"}}, `taint "a b"`},
+		{"k8s_worker_pool", pool, "taints", []any{providertest.Values{"key": "gpu", "effect": "NoSchedule"}, providertest.Values{"key": "gpu", "value": "x", "effect": "NoSchedule"}}, "given twice"},
+		{"k8s_worker_pool", pool, "registry_mirrors", providertest.Values{"docker.io": "ftp://mirror"}, "not an http or https URL"},
+		{"k8s_worker_pool", pool, "kubelet_config", providertest.Values{"cgroupDrivr": "systemd"}, "cgroupDrivr"},
 		{"k8s_worker_pool", pool, "kubelet_config", `{"cgroupDriver": "systemd"}`, "this is a string. Write the object itself, without jsonencode"},
-		{"k8s_worker_pool", pool, "kubelet_config", []any{values{}}, "this is a list"},
+		{"k8s_worker_pool", pool, "kubelet_config", []any{providertest.Values{}}, "this is a list"},
 		{"k8s_worker_pool", pool, "kube_proxy_config", "mode: nftables", "this is a string"},
 		{"k8s_worker_pool", pool, "containerd_config", 5, "this is a number"},
 		{"k8s_worker_pool", pool, "containerd_config", tftypes.NewValue(tftypes.String, tftypes.UnknownValue), "this is a string"},
-		{"k8s_worker_pool", pool, "extra_args", values{"kubelet": values{"--v": "4"}}, "without leading dashes"},
+		{"k8s_worker_pool", pool, "extra_args", providertest.Values{"kubelet": providertest.Values{"--v": "4"}}, "without leading dashes"},
 		{"k8s_worker_pool", pool, "drain_timeout", "soon", "not a valid Go Time Duration"},
 		{"k8s_worker_pool", pool, "max_unavailable", 0, "at least 1"},
 		{"k8s_control_plane", controllers, "dns_ip", "10.32.0.1", "must not be its first address"},
@@ -107,24 +110,24 @@ func TestBadInput(t *testing.T) {
 		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.32.0.0/28"}, "node_cidrs 10.32.0.0/28 overlaps service_cidr 10.32.0.0/20"},
 		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.0/16", "10.240.1.0/24"}, "node_cidrs has 10.240.0.0/16 and 10.240.1.0/24, which overlap"},
 		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.1/24"}, "the network is 10.240.0.0/24"},
-		{"k8s_control_plane", controllers, "pod_routes", values{"10.200.1.5/24": "10.240.0.20"}, "the network is 10.200.1.0/24"},
-		{"k8s_control_plane", controllers, "pod_routes", values{"10.200.1.0/24": "worker-0"}, "is not an IPv4 address"},
-		{"k8s_control_plane", controllers, "pod_routes", values{"10.201.1.0/24": "10.240.0.20"}, "10.201.1.0/24 is not a part of the cluster's pod_cidr 10.200.0.0/16"},
-		{"k8s_control_plane", controllers, "pod_routes", values{"10.200.1.0/24": "10.200.1.1"}, "a route leads to the private_ip of a node"},
+		{"k8s_control_plane", controllers, "pod_routes", providertest.Values{"10.200.1.5/24": "10.240.0.20"}, "the network is 10.200.1.0/24"},
+		{"k8s_control_plane", controllers, "pod_routes", providertest.Values{"10.200.1.0/24": "worker-0"}, "is not an IPv4 address"},
+		{"k8s_control_plane", controllers, "pod_routes", providertest.Values{"10.201.1.0/24": "10.240.0.20"}, "10.201.1.0/24 is not a part of the cluster's pod_cidr 10.200.0.0/16"},
+		{"k8s_control_plane", controllers, "pod_routes", providertest.Values{"10.200.1.0/24": "10.200.1.1"}, "a route leads to the private_ip of a node"},
 		{"k8s_control_plane", controllers, "allowed_cidrs", []any{"10.240.0.1/24"}, "the network is 10.240.0.0/24"},
 		{"k8s_control_plane", controllers, "allowed_cidrs", []any{}, "at least 1"},
 		{"k8s_control_plane", controllers, "domain", "Cluster", "not a DNS domain"},
 		{"k8s_control_plane", controllers, "extra_sans", []any{"api example"}, "neither an IP address nor a DNS name"},
 		{"k8s_control_plane", controllers, "audit_policy", "rules: []", "audit"},
-		{"k8s_control_plane", controllers, "admission_plugins", values{"EventRateLimits": values{}}, "EventRateLimits"},
-		{"k8s_control_plane", controllers, "admission_plugins", values{"PodSecurity": "{}"}, "this is a string"},
+		{"k8s_control_plane", controllers, "admission_plugins", providertest.Values{"EventRateLimits": providertest.Values{}}, "EventRateLimits"},
+		{"k8s_control_plane", controllers, "admission_plugins", providertest.Values{"PodSecurity": "{}"}, "this is a string"},
 		{"k8s_control_plane", controllers, "admission_plugins", "{}", "this is a string"},
-		{"k8s_control_plane", controllers, "scheduler_config", values{"percentage": 5}, "percentage"},
+		{"k8s_control_plane", controllers, "scheduler_config", providertest.Values{"percentage": 5}, "percentage"},
 	} {
 		config := maps.Clone(test.config)
 		config[test.name] = test.value
-		ch := c.instance(test.resource).plan(config)
-		got := ch.failure()
+		ch := c.Instance(test.resource).Plan(config)
+		got := ch.Failure()
 		if !strings.Contains(got, test.want) || !strings.HasPrefix(got, `"`+test.name+`"`) {
 			t.Errorf("%s.%s = %v: got %q, wanted %q on the attribute", test.resource, test.name, test.value, got, test.want)
 		}
@@ -132,16 +135,16 @@ func TestBadInput(t *testing.T) {
 
 	t.Run("a controller outside the subnets", func(t *testing.T) {
 		config := maps.Clone(controllers)
-		config["hosts"] = []any{values{"name": "controller-0", "address": "203.0.113.9", "private_ip": "192.168.7.10", "host_key": publicKey(t)}}
+		config["hosts"] = []any{providertest.Values{"name": "controller-0", "address": "203.0.113.9", "private_ip": "192.168.7.10", "host_key": providertest.PublicKey(t)}}
 		for _, test := range []struct {
 			subnets any
 			want    string
 		}{
-			{nil, ""}, {unknown, ""}, {[]any{"192.168.6.0/24", unknown}, ""}, {[]any{"192.168.6.0/24", "192.168.7.0/24"}, ""},
+			{nil, ""}, {providertest.Unknown, ""}, {[]any{"192.168.6.0/24", providertest.Unknown}, ""}, {[]any{"192.168.6.0/24", "192.168.7.0/24"}, ""},
 			{[]any{"192.168.6.0/24", "192.168.8.0/24"}, "192.168.7.10 is in none of the control plane's node_cidrs, 192.168.6.0/24, 192.168.8.0/24: add the subnet that controller-0 is in."},
 		} {
 			config["node_cidrs"] = test.subnets
-			got := c.instance("k8s_control_plane").plan(config).failure()
+			got := c.Instance("k8s_control_plane").Plan(config).Failure()
 			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
 				t.Errorf("node_cidrs = %v: got %q, wanted %q", test.subnets, got, test.want)
 			}
@@ -150,20 +153,20 @@ func TestBadInput(t *testing.T) {
 	t.Run("pods on a controller", func(t *testing.T) {
 		config := maps.Clone(machine)
 		config["role"], config["pod_cidr"] = "controller", "10.200.0.0/24"
-		if got := c.instance("k8s_machine").plan(config).failure(); !strings.Contains(got, "set controller_pods of the k8s_network") {
+		if got := c.Instance("k8s_machine").Plan(config).Failure(); !strings.Contains(got, "set controller_pods of the k8s_network") {
 			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("the whole internet, written out", func(t *testing.T) {
-		config := networkConfig()
+		config := providertest.NetworkConfig()
 		config["admin_cidrs"] = []any{"0.0.0.0/0"}
-		ch := c.instance("k8s_network").plan(config)
-		if len(ch.errors) > 0 || len(ch.warnings) != 1 {
-			t.Errorf("%d warnings, errors %q", len(ch.warnings), ch.failure())
+		ch := c.Instance("k8s_network").Plan(config)
+		if len(ch.Errors) > 0 || len(ch.Warnings) != 1 {
+			t.Errorf("%d warnings, errors %q", len(ch.Warnings), ch.Failure())
 		}
 	})
 	t.Run("a prefix for keys in the state", func(t *testing.T) {
-		if got := c.instance("k8s_pki").plan(values{"cluster": "demo", "key_store": "state", "prefix": "/a/"}).failure(); !strings.Contains(got, "ssm") {
+		if got := c.Instance("k8s_pki").Plan(providertest.Values{"cluster": "demo", "key_store": "state", "prefix": "/a/"}).Failure(); !strings.Contains(got, "ssm") {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -172,24 +175,24 @@ func TestBadInput(t *testing.T) {
 // TestUnknownInput checks that an unknown value is neither an error nor treated as empty.
 func TestUnknownInput(t *testing.T) {
 	t.Parallel()
-	c := newCore(t, New("test"), values{"region": unknown, "default_tags": unknown, "ssh": values{"private_key": unknown, "user": unknown}})
-	for resource, config := range map[string]values{
-		"k8s_network":  {"cluster": unknown, "admin_cidrs": []any{unknown}, "node_cidr": unknown, "tags": unknown},
-		"k8s_machine":  {"name": unknown, "role": unknown, "private_ip": unknown, "pod_cidr": unknown, "network": unknown, "user": nil},
-		"k8s_pki":      {"cluster": unknown, "key_store": unknown, "restore_from": unknown, "restore_identity": unknown},
-		"k8s_pki_copy": {"pki": unknown, "recipients": []any{unknown, "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, "bucket": unknown, "region": unknown, "kms_key_id": unknown},
+	c := providertest.NewCore(t, provider.New("test"), providertest.Values{"region": providertest.Unknown, "default_tags": providertest.Unknown, "ssh": providertest.Values{"private_key": providertest.Unknown, "user": providertest.Unknown}})
+	for resource, config := range map[string]providertest.Values{
+		"k8s_network":  {"cluster": providertest.Unknown, "admin_cidrs": []any{providertest.Unknown}, "node_cidr": providertest.Unknown, "tags": providertest.Unknown},
+		"k8s_machine":  {"name": providertest.Unknown, "role": providertest.Unknown, "private_ip": providertest.Unknown, "pod_cidr": providertest.Unknown, "network": providertest.Unknown, "user": nil},
+		"k8s_pki":      {"cluster": providertest.Unknown, "key_store": providertest.Unknown, "restore_from": providertest.Unknown, "restore_identity": providertest.Unknown},
+		"k8s_pki_copy": {"pki": providertest.Unknown, "recipients": []any{providertest.Unknown, "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, "bucket": providertest.Unknown, "region": providertest.Unknown, "kms_key_id": providertest.Unknown},
 		"k8s_worker_pool": {
-			"version": unknown, "hosts": unknown, "pki": unknown, "control_plane": unknown, "labels": unknown,
-			"taints": []any{values{"key": "gpu", "value": unknown, "effect": "NoSchedule"}, values{"key": "gpu", "effect": "NoSchedule"}},
+			"version": providertest.Unknown, "hosts": providertest.Unknown, "pki": providertest.Unknown, "control_plane": providertest.Unknown, "labels": providertest.Unknown,
+			"taints": []any{providertest.Values{"key": "gpu", "value": providertest.Unknown, "effect": "NoSchedule"}, providertest.Values{"key": "gpu", "effect": "NoSchedule"}},
 		},
 	} {
-		ch := c.instance(resource).plan(config)
-		if got := ch.failure(); got != "" {
+		ch := c.Instance(resource).Plan(config)
+		if got := ch.Failure(); got != "" {
 			t.Errorf("%s: %s", resource, got)
 			continue
 		}
-		planned, _ := plain(ch.planned).(values)
-		if tags, has := planned["tags_all"]; has && tags != unknown {
+		planned, _ := providertest.Plain(ch.Planned).(providertest.Values)
+		if tags, has := planned["tags_all"]; has && tags != providertest.Unknown {
 			t.Errorf("%s: tags_all is planned as %v", resource, tags)
 		}
 	}
@@ -200,37 +203,37 @@ func TestProviderConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		config values
+		config providertest.Values
 		env    map[string]string
 		want   string
 	}{
-		{"nothing at all", values{}, nil, ""},
-		{"a key that is none", values{"ssh": values{"private_key": "-----BEGIN"}}, nil, "private_key"},
-		{"a key in the environment that is none", values{}, map[string]string{"K8S_SSH_PRIVATE_KEY": "no"}, "private_key"},
-		{"a file that is not there", values{"ssh": values{"private_key_file": "/nowhere"}}, nil, "private_key_file"},
-		{"an agent that is not there", values{"ssh": values{"agent": true}}, nil, "agent"},
-		{"checksums that are not there", values{"artifact_checksums": "/nowhere"}, nil, "artifact_checksums"},
-		{"an unencrypted mirror without checksums", values{"artifact_mirror": "http://mirror.example.com"}, nil, "artifact_mirror"},
-		{"the same from the environment", values{}, map[string]string{"K8S_ARTIFACT_MIRROR": "HTTP://mirror.example.com"}, "artifact_mirror"},
-		{"an unencrypted mirror with checksums", values{"artifact_mirror": "http://mirror.example.com"},
+		{"nothing at all", providertest.Values{}, nil, ""},
+		{"a key that is none", providertest.Values{"ssh": providertest.Values{"private_key": "-----BEGIN"}}, nil, "private_key"},
+		{"a key in the environment that is none", providertest.Values{}, map[string]string{"K8S_SSH_PRIVATE_KEY": "no"}, "private_key"},
+		{"a file that is not there", providertest.Values{"ssh": providertest.Values{"private_key_file": "/nowhere"}}, nil, "private_key_file"},
+		{"an agent that is not there", providertest.Values{"ssh": providertest.Values{"agent": true}}, nil, "agent"},
+		{"checksums that are not there", providertest.Values{"artifact_checksums": "/nowhere"}, nil, "artifact_checksums"},
+		{"an unencrypted mirror without checksums", providertest.Values{"artifact_mirror": "http://mirror.example.com"}, nil, "artifact_mirror"},
+		{"the same from the environment", providertest.Values{}, map[string]string{"K8S_ARTIFACT_MIRROR": "HTTP://mirror.example.com"}, "artifact_mirror"},
+		{"an unencrypted mirror with checksums", providertest.Values{"artifact_mirror": "http://mirror.example.com"},
 			map[string]string{"K8S_ARTIFACT_CHECKSUMS": strings.Repeat("0", 64) + "  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet"}, ""},
-		{"a mirror that is none, from the environment", values{}, map[string]string{"K8S_ARTIFACT_MIRROR": "mirror.example.com"}, "artifact_mirror"},
-		{"checksums that are not in the layout", values{"artifact_checksums": strings.Repeat("0", 64) + "  release/v1.36.4/bin/linux/amd64/kubelet"}, nil, "artifact_checksums"},
-		{"an endpoint and a bastion", values{"ssh": values{"instance_connect": values{}, "bastion": values{"address": "192.0.2.1", "host_keys": []any{publicKey(t)}}}}, nil, "instance_connect"},
-		{"no endpoint's id", values{"ssh": values{"instance_connect": values{"endpoint_id": "vpce-1"}}}, nil, "begins with eice-"},
-		{"a long tunnel", values{"ssh": values{"instance_connect": values{"max_tunnel_duration": "2h"}}}, nil, "AWS ends a tunnel after an hour"},
-		{"half a bastion", values{"ssh": values{"bastion": values{"address": "192.0.2.1"}}}, nil, "bastion"},
-		{"a role without a name", values{"assume_role": values{"session_name": "x"}}, nil, "role_arn"},
-		{"a policy that is no JSON", values{"assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/x", "policy": "{"}}, nil, "Invalid JSON String Value"},
-		{"a timeout that is none", values{"ssh": values{"connect_timeout": "soon"}}, nil, "not a valid Go Time Duration"},
-		{"everything", values{
+		{"a mirror that is none, from the environment", providertest.Values{}, map[string]string{"K8S_ARTIFACT_MIRROR": "mirror.example.com"}, "artifact_mirror"},
+		{"checksums that are not in the layout", providertest.Values{"artifact_checksums": strings.Repeat("0", 64) + "  release/v1.36.4/bin/linux/amd64/kubelet"}, nil, "artifact_checksums"},
+		{"an endpoint and a bastion", providertest.Values{"ssh": providertest.Values{"instance_connect": providertest.Values{}, "bastion": providertest.Values{"address": "192.0.2.1", "host_keys": []any{providertest.PublicKey(t)}}}}, nil, "instance_connect"},
+		{"no endpoint's id", providertest.Values{"ssh": providertest.Values{"instance_connect": providertest.Values{"endpoint_id": "vpce-1"}}}, nil, "begins with eice-"},
+		{"a long tunnel", providertest.Values{"ssh": providertest.Values{"instance_connect": providertest.Values{"max_tunnel_duration": "2h"}}}, nil, "AWS ends a tunnel after an hour"},
+		{"half a bastion", providertest.Values{"ssh": providertest.Values{"bastion": providertest.Values{"address": "192.0.2.1"}}}, nil, "bastion"},
+		{"a role without a name", providertest.Values{"assume_role": providertest.Values{"session_name": "x"}}, nil, "role_arn"},
+		{"a policy that is no JSON", providertest.Values{"assume_role": providertest.Values{"role_arn": "arn:aws:iam::123456789012:role/x", "policy": "{"}}, nil, "Invalid JSON String Value"},
+		{"a timeout that is none", providertest.Values{"ssh": providertest.Values{"connect_timeout": "soon"}}, nil, "not a valid Go Time Duration"},
+		{"everything", providertest.Values{
 			"region": "eu-central-1", "profile": "p", "token": "t", "max_retries": 3, "retry_mode": "adaptive",
-			"assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/x", "duration": "1h"},
-			"ssh":         values{"private_key": sshKey(t), "connect_timeout": "3s", "bastion": values{"address": "192.0.2.1", "host_keys": []any{publicKey(t)}}},
+			"assume_role": providertest.Values{"role_arn": "arn:aws:iam::123456789012:role/x", "duration": "1h"},
+			"ssh":         providertest.Values{"private_key": providertest.SSHKey(t), "connect_timeout": "3s", "bastion": providertest.Values{"address": "192.0.2.1", "host_keys": []any{providertest.PublicKey(t)}}},
 		}, nil, ""},
 	} {
-		p := New("test")
-		p.environment.getenv = func(name string) string { return test.env[name] }
+		p := provider.New("test")
+		p.Environment.Getenv = func(name string) string { return test.env[name] }
 		got := configure(t, p, test.config)
 		if test.want == "" && got != "" || !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %q, wanted an error on %q", test.name, got, test.want)
@@ -246,18 +249,18 @@ func TestProviderConfiguration(t *testing.T) {
 func TestEndOfLife(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 27, 0, 0, 0, 0, time.UTC)
-	c := newCore(t, NewAt("test", func() time.Time { return now }), values{})
-	config := values{"version": "1.35.8", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
-	if said := c.instance("k8s_control_plane").plan(config); len(said.warnings) > 0 {
-		t.Errorf("it warns too early: %s", said.warnings[0].Detail)
+	c := providertest.NewCore(t, provider.NewAt("test", func() time.Time { return now }), providertest.Values{})
+	config := providertest.Values{"version": "1.35.8", "hosts": providertest.Unknown, "pki": providertest.Unknown, "etcd": providertest.Unknown, "lb": providertest.Unknown}
+	if said := c.Instance("k8s_control_plane").Plan(config); len(said.Warnings) > 0 {
+		t.Errorf("it warns too early: %s", said.Warnings[0].Detail)
 	}
 	now = now.AddDate(0, 0, 1)
-	for resource, config := range map[string]values{
-		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.8", "hosts": unknown, "pki": unknown, "control_plane": unknown},
+	for resource, config := range map[string]providertest.Values{
+		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.8", "hosts": providertest.Unknown, "pki": providertest.Unknown, "control_plane": providertest.Unknown},
 	} {
-		said := c.instance(resource).plan(config)
-		if len(said.warnings) != 1 || said.warnings[0].Attribute.String() != `AttributeName("version")` || !strings.Contains(said.warnings[0].Detail, "Upgrade to 1.36.4 next.") {
-			t.Errorf("%s: %v", resource, said.warnings)
+		said := c.Instance(resource).Plan(config)
+		if len(said.Warnings) != 1 || said.Warnings[0].Attribute.String() != `AttributeName("version")` || !strings.Contains(said.Warnings[0].Detail, "Upgrade to 1.36.4 next.") {
+			t.Errorf("%s: %v", resource, said.Warnings)
 		}
 	}
 }

@@ -27,6 +27,9 @@ import (
 
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/functions"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -40,13 +43,13 @@ var (
 // Provider is the provider k8s-from-scratch/k8s.
 type Provider struct {
 	version     string
-	environment environment
-	now         func() time.Time
-	shell       func(remote.Host) awsmachine.Shell // nil: that of the connection pool
+	Environment environment
+	Now         func() time.Time
+	Shell       func(remote.Host) awsmachine.Shell // nil: that of the connection pool
 	watch       func(machine, command string, ended bool)
-	duty        findDutyFunc // nil: that of package maintenance
+	Duty        session.FindDuty // nil: that of package maintenance
 	timings     timings
-	data        []*providerData
+	Sessions    []*session.Session
 }
 
 // New returns the provider. Close it when it stops serving.
@@ -54,7 +57,7 @@ func New(version string) *Provider { return NewAt(version, time.Now) }
 
 // NewAt is New with the caller's clock, by which certificates are issued and checked.
 func NewAt(version string, now func() time.Time) *Provider {
-	return &Provider{version: version, now: now, environment: environment{getenv: os.Getenv, readFile: os.ReadFile}}
+	return &Provider{version: version, Now: now, Environment: environment{Getenv: os.Getenv, ReadFile: os.ReadFile}}
 }
 
 // NewWatched is New for tests of interruptions: watch is told of every command that changes
@@ -66,7 +69,7 @@ func NewWatched(version string, watch func(machine, command string, ended bool))
 }
 
 // Close ends the provider's SSH connections.
-func (p *Provider) Close() error { return closeAll(p.data) }
+func (p *Provider) Close() error { return closeAll(p.Sessions) }
 
 // Metadata implements provider.Provider.
 func (p *Provider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -89,7 +92,7 @@ func (p *Provider) EphemeralResources(context.Context) []func() ephemeral.Epheme
 func (p *Provider) Actions(context.Context) []func() action.Action { return actions() }
 
 // Functions implements provider.ProviderWithFunctions.
-func (p *Provider) Functions(context.Context) []func() function.Function { return functions() }
+func (p *Provider) Functions(context.Context) []func() function.Function { return functions.All() }
 
 type providerModel struct {
 	Region            types.String `tfsdk:"region"`
@@ -257,7 +260,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			"default_tags": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Tags for every AWS object that the provider creates. A resource's own `tags` override them. Changed in place. Default: none.",
-				Validators:          tagValidators(),
+				Validators:          argument.TagValidators(),
 			},
 			"artifact_mirror": schema.StringAttribute{
 				Optional: true,

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,30 +18,23 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// errNotYetKnown is returned when a provider argument is needed whose value is known only after
-// other resources were applied. It can happen only during a plan.
-var errNotYetKnown = errors.New("the provider's configuration is not known yet")
-
 // environment is what the provider reads from its surroundings.
 type environment struct {
-	getenv   func(string) string
-	readFile func(string) ([]byte, error)
+	Getenv   func(string) string
+	ReadFile func(string) ([]byte, error)
 }
 
 // first returns the argument if it is set, else the first environment variable that is.
@@ -51,148 +43,19 @@ func (e environment) first(v types.String, names ...string) string {
 		return s
 	}
 	for _, n := range names {
-		if s := e.getenv(n); s != "" {
+		if s := e.Getenv(n); s != "" {
 			return s
 		}
 	}
 	return ""
 }
 
-// providerData is what every resource gets from the provider. It is safe for concurrent use.
-type providerData struct {
-	timing *timing.Recorder // nil if nobody wants to know
-	// pool holds the SSH connections of this provider. It is closed at exit.
-	pool *remote.Pool
-	// prepare connects to a machine ahead, in the background. It does nothing in tests with a shell of
-	// their own.
-	prepare func(context.Context, remote.Host)
-	// shell connects to one machine. It is the pool's, except in tests.
-	shell func(remote.Host) awsmachine.Shell
-	// duty finds out what a machine does for its cluster. It is that of package maintenance, except
-	// in tests.
-	duty findDutyFunc
-	// works returns an error unless a machine does something for its cluster.
-	works   func(context.Context, fleet.Target) error
-	ssh     sshConfig
-	catalog *artifact.Catalog
-	now     func() time.Time
-	rand    io.Reader
-
-	loadAWS     func() (*infraaws.Client, error) // called once
-	awsUnknown  bool                             // an AWS argument is not known yet
-	sshUnknown  bool
-	defaultTags types.Map // as configured; may be unknown while planning
-
-	// claims are what this process has claimed, and caller is who does so.
-	claims claims
-	caller struct {
-		sync.Mutex
-		account, arn string
-	}
-
-	// staged holds the checksums that were looked up for stagings.
-	staged stagedChecksums
-
-	// warned holds the machines for which this run has printed a warning.
-	warned sync.Map
-	// gone holds the ids of instances that this run has found gone.
-	gone sync.Map
-	// rolls holds, by cluster, which machine is replaced for a newer image.
-	rolls maintenance.Rolls
-	// clusters holds, by cluster, which machine may go down next.
-	clusters maintenance.Clusters
-}
-
-// aws returns the AWS client. It is created at its first use, so that a configuration without AWS
-// needs no credentials.
-func (d *providerData) aws(context.Context) (*infraaws.Client, error) {
-	if d.awsUnknown {
-		return nil, errNotYetKnown
-	}
-	return d.loadAWS()
-}
-
-// awsForRead is aws for a refresh. ok is false if there is no client. That is an error with the
-// given title, unless the configuration is not known yet; then the state stays as it is.
-func (d *providerData) awsForRead(ctx context.Context, title string, diags *diag.Diagnostics) (client *infraaws.Client, ok bool) {
-	client, err := d.aws(ctx)
-	if err != nil && !errors.Is(err, errNotYetKnown) {
-		addError(diags, title, err)
-	}
-	return client, err == nil
-}
-
-// store opens the key store that a reference points to.
-func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
-	switch ref.Store {
-	case pki.StoreSSM:
-		client, err := d.loadAWS()
-		if err != nil {
-			return nil, err
-		}
-		return keystore.New(client, keystore.Config{Cluster: ref.Cluster, Prefix: ref.Prefix, KMSKeyID: ref.KMSKeyID, Region: ref.Region}), nil
-	case pki.StoreState:
-		return ref.MemoryStore(), nil
-	default:
-		return nil, fmt.Errorf("unknown key store %q", ref.Store)
-	}
-}
-
-// firstWarning reports whether no warning was printed for this machine yet.
-func (d *providerData) firstWarning(machine string) bool {
-	_, warned := d.warned.LoadOrStore(machine, true)
-	return !warned
-}
-
-// isGone says that this run has found the instance gone. Terraform plans in the process that has
-// refreshed.
-func (d *providerData) isGone(instance string) bool {
-	_, gone := d.gone.Load(instance)
-	return gone
-}
-
-// tagsAll returns the default tags overridden by a resource's own, or unknown if one of them is
-// unknown.
-func (d *providerData) tagsAll(own types.Map) types.Map {
-	if d.defaultTags.IsUnknown() || !tf.AllKnown(own, d.defaultTags) {
-		return types.MapUnknown(types.StringType)
-	}
-	all := map[string]string{}
-	maps.Copy(all, tf.StringMap(d.defaultTags))
-	maps.Copy(all, tf.StringMap(own))
-	return tf.StringMapValue(all)
-}
-
-// planTags is tagsAll for a plan, which refuses more tags than AWS takes.
-func (d *providerData) planTags(own types.Map, diags *diag.Diagnostics) types.Map {
-	all := d.tagsAll(own)
-	if n := len(all.Elements()); n > maxTags {
-		diags.AddAttributeError(path.Root("tags"), "Too many tags",
-			fmt.Sprintf("tags and the provider's default_tags are %d tags together. At most %d are possible: AWS allows 50, and the provider sets up to %d itself.", n, maxTags, 50-maxTags))
-	}
-	return all
-}
-
-func closeAll(all []*providerData) error {
+func closeAll(all []*session.Session) error {
 	var errs []error
 	for _, d := range all {
-		errs = append(errs, d.pool.Close())
+		errs = append(errs, d.Pool.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// base is embedded by every resource, data source and ephemeral resource.
-type base struct{ data *providerData }
-
-// Configure implements resource.ResourceWithConfigure.
-func (b *base) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
-	b.configure(req.ProviderData)
-}
-
-func (b *base) configure(v any) {
-	if d, ok := v.(*providerData); ok {
-		b.data = d
-	}
 }
 
 // Configure implements provider.Provider. It reads the environment and asks the SSH agent for its
@@ -204,32 +67,32 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &providerData{timing: p.timings.recorder, now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
-	d.configureAWS(ctx, p.version, m, &resp.Diagnostics)
-	d.configureSSH(ctx, p.environment, p.watch, m, &resp.Diagnostics)
-	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
-	d.shell, d.duty, d.prepare = p.shell, p.duty, func(context.Context, remote.Host) {}
-	if d.duty == nil {
-		d.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
-			return maintenance.Find(ctx, d.fleet(ctx), t)
+	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags}
+	configureAWS(ctx, d, p.version, m, &resp.Diagnostics)
+	configureSSH(ctx, d, p.Environment, p.watch, m, &resp.Diagnostics)
+	configureArtifacts(d, p.Environment, m, &resp.Diagnostics)
+	d.Shell, d.Duty, d.Prepare = p.Shell, p.Duty, func(context.Context, remote.Host) {}
+	if d.Duty == nil {
+		d.Duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
+			return maintenance.Find(ctx, d.Fleet(ctx), t)
 		}
 	}
-	d.works = maintenance.Works(d.duty)
-	if d.shell == nil {
-		d.shell = func(h remote.Host) awsmachine.Shell { return d.pool.Machine(h) }
-		d.prepare = func(ctx context.Context, h remote.Host) { d.pool.Machine(h).Prepare(ctx) }
+	d.Works = maintenance.Works(d.Duty)
+	if d.Shell == nil {
+		d.Shell = func(h remote.Host) awsmachine.Shell { return d.Pool.Machine(h) }
+		d.Prepare = func(ctx context.Context, h remote.Host) { d.Pool.Machine(h).Prepare(ctx) }
 	}
 	if !resp.Diagnostics.HasError() {
-		d.checkAccount(ctx, m, &resp.Diagnostics)
+		checkAccount(ctx, d, m, &resp.Diagnostics)
 	}
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	p.data = append(p.data, d)
+	p.Sessions = append(p.Sessions, d)
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData = d, d, d, d
 }
 
-func (d *providerData) configureAWS(ctx context.Context, version string, m providerModel, diags *diag.Diagnostics) {
+func configureAWS(ctx context.Context, d *session.Session, version string, m providerModel, diags *diag.Diagnostics) {
 	role, _ := tf.Object[assumeRoleModel](ctx, m.AssumeRole, diags)
 	web, _ := tf.Object[webIdentityModel](ctx, m.WebIdentity, diags)
 	endpoints, _ := tf.Object[endpointsModel](ctx, m.Endpoints, diags)
@@ -239,7 +102,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		role.RoleARN, role.SessionName, role.ExternalID, role.Policy, role.Duration,
 		web.RoleARN, web.SessionName, web.Token, web.TokenFile, web.Policy, web.PolicyARNs, web.Duration, endpoints.EC2, endpoints.InstanceConnect, endpoints.ELBV2, endpoints.S3, endpoints.SSM, endpoints.STS,
 	} {
-		d.awsUnknown = d.awsUnknown || v.IsUnknown()
+		d.AWSUnknown = d.AWSUnknown || v.IsUnknown()
 	}
 	cfg := infraaws.Config{
 		Region:       m.Region.ValueString(),
@@ -255,7 +118,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		UserAgent: "terraform-provider-k8s-" + version,
 
 		Refused: logRefusal,
-		Timing:  d.timing,
+		Timing:  d.Timing,
 
 		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
 		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),
@@ -281,7 +144,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
-	d.loadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
+	d.LoadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
 }
 
 // logRefusal logs a call that AWS refused, also when a retry makes it good.
@@ -290,23 +153,23 @@ func logRefusal(ctx context.Context, r infraaws.Refusal) {
 }
 
 // checkAccount compares the account of the credentials with those that are allowed.
-func (d *providerData) checkAccount(ctx context.Context, m providerModel, diags *diag.Diagnostics) {
+func checkAccount(ctx context.Context, d *session.Session, m providerModel, diags *diag.Diagnostics) {
 	allowed, forbidden := tf.Strings(m.AllowedAccounts.Elements()), tf.Strings(m.ForbiddenAccounts.Elements())
-	if d.awsUnknown || len(allowed)+len(forbidden) == 0 {
+	if d.AWSUnknown || len(allowed)+len(forbidden) == 0 {
 		return
 	}
 	at := path.Root("allowed_account_ids")
 	if len(forbidden) > 0 {
 		at = path.Root("forbidden_account_ids")
 	}
-	client, err := d.loadAWS()
+	client, err := d.LoadAWS()
 	var account, arn string
 	if err == nil {
-		account, arn, err = d.identity(ctx, client)
+		account, arn, err = d.Identity(ctx, client)
 	}
 	switch {
 	case err != nil:
-		diags.AddAttributeError(at, "Cannot find out the AWS account", errorText(err))
+		diags.AddAttributeError(at, "Cannot find out the AWS account", session.ErrorText(err))
 	case len(allowed) > 0 && !slices.Contains(allowed, account):
 		diags.AddAttributeError(at, "AWS account not allowed", fmt.Sprintf("The credentials (%s) are for account %s, which is not one of %s. Nothing was read or changed.", arn, account, strings.Join(allowed, ", ")))
 	case slices.Contains(forbidden, account):
@@ -314,13 +177,13 @@ func (d *providerData) checkAccount(ctx context.Context, m providerModel, diags 
 	}
 }
 
-func (d *providerData) configureArtifacts(env environment, m providerModel, diags *diag.Diagnostics) {
+func configureArtifacts(d *session.Session, env environment, m providerModel, diags *diag.Diagnostics) {
 	var sums io.Reader
 	if text := env.first(m.ArtifactChecksums, "K8S_ARTIFACT_CHECKSUMS"); text != "" {
 		content := []byte(text)
 		if !looksLikeChecksums(text) {
 			var err error
-			if content, err = env.readFile(text); err != nil {
+			if content, err = env.ReadFile(text); err != nil {
 				diags.AddAttributeError(path.Root("artifact_checksums"), "Cannot read the checksums",
 					"The value is neither lines of `<sha256>  <name>` nor the path of a file: "+err.Error())
 				return
@@ -344,7 +207,7 @@ func (d *providerData) configureArtifacts(env environment, m providerModel, diag
 		diags.AddAttributeError(path.Root("artifact_checksums"), "Unusable checksums", err.Error())
 		return
 	}
-	d.catalog = catalog
+	d.Catalog = catalog
 }
 
 // looksLikeChecksums reports whether a value is the text of a SHA256SUMS file, and not the path of

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,115 +11,39 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // defaultUser is the login user of Debian's images.
 const defaultUser = "admin"
 
-// errNoKey is returned when a machine must be created and there is no SSH key to log in with.
-var errNoKey = errors.New("no SSH key: set ssh.private_key, K8S_SSH_PRIVATE_KEY or K8S_SSH_PRIVATE_KEY_FILE, or run an SSH agent")
-
 // agentBudget is how long an SSH agent may take to list its keys.
 const agentBudget = 5 * time.Second
 
-// sshConfig is how machines are reached.
-type sshConfig struct {
-	user    string
-	signers []ssh.Signer
-	// agent is the SSH agent with the key to use. agentKey is this key, agentErr why there is none
-	// although the agent was not asked for in the configuration: that is an error only for who
-	// needs SSH.
-	agent    remote.Agent
-	agentKey string // in authorized_keys form
-	agentErr error
-	bastion  *remote.Host
-	// tunnels says that all machines are reached through EC2 Instance Connect Endpoints.
-	tunnels bool
-}
-
-// way returns how a host is reached: at its private address through a tunnel or the bastion, if there is
-// one, else as h says. others are further addresses by which the bastion is recognised.
-func (d *providerData) way(h remote.Host, private, instance string, others ...string) remote.Host {
-	if d.ssh.tunnels {
-		h.Address, h.Instance = private, instance
-		return h
-	}
-	return h.Behind(d.ssh.bastion, private, others...)
-}
-
-// connect connects to a machine of k8s_machine as its login user.
-func (d *providerData) connect(m awsmachine.Machine, hostKeys []string) awsmachine.Shell {
-	h := remote.Host{Name: m.Name, Address: m.Address().String(), User: m.User, HostKeys: hostKeys}
-	return d.shell(d.way(h, m.PrivateIP.String(), m.ID))
-}
-
-// authorizedKeys returns the public keys that may log in to new machines: that of the private key,
-// and the chosen one of the SSH agent.
-func (d *providerData) authorizedKeys() ([]string, error) {
-	if d.sshUnknown {
-		return nil, errNotYetKnown
-	}
-	var out []string
-	for _, s := range d.ssh.signers {
-		out = append(out, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.PublicKey()))))
-	}
-	switch {
-	case d.ssh.agentKey != "":
-		out = append(out, d.ssh.agentKey)
-	case mustChoose(d.ssh.agentErr):
-		return nil, d.ssh.agentErr
-	case d.ssh.agentErr != nil:
-		return nil, fmt.Errorf("%w: %w", errNoKey, d.ssh.agentErr)
-	}
-	if len(out) == 0 {
-		return nil, errNoKey
-	}
-	return out, nil
-}
-
-// mustChoose reports whether err says that the SSH agent has keys, and none of them is the one to
-// use.
-func mustChoose(err error) bool {
-	var choice *remote.AgentKeyError
-	return errors.As(err, &choice) && len(choice.Held) > 0
-}
-
-// checkAgentKey adds an error if a key of the SSH agent has to be chosen first. Whatever needs SSH
-// calls it in the plan. Only the first call adds the error, since it is about the provider and not
-// about one resource.
-func (d *providerData) checkAgentKey(diags *diag.Diagnostics) {
-	if mustChoose(d.ssh.agentErr) && d.firstWarning("key of the SSH agent") {
-		addError(diags, noAgentKey, d.ssh.agentErr)
-	}
-}
-
-const noAgentKey = "No key of the SSH agent is chosen"
-
-func (d *providerData) configureSSH(ctx context.Context, env environment, watch func(machine, command string, ended bool), m providerModel, diags *diag.Diagnostics) {
+func configureSSH(ctx context.Context, d *session.Session, env environment, watch func(machine, command string, ended bool), m providerModel, diags *diag.Diagnostics) {
 	s, _ := tf.Object[sshModel](ctx, m.SSH, diags)
 	bastion, _ := tf.Object[bastionModel](ctx, s.Bastion, diags)
-	d.sshUnknown = !tf.AllKnown(m.SSH)
-	d.ssh.user = s.User.ValueString()
-	if d.ssh.user == "" {
-		d.ssh.user = defaultUser
+	d.SSHUnknown = !tf.AllKnown(m.SSH)
+	d.SSH.User = s.User.ValueString()
+	if d.SSH.User == "" {
+		d.SSH.User = defaultUser
 	}
 
-	if key, from := d.readPrivateKey(env, s, diags); len(key) > 0 {
+	if key, from := readPrivateKey(d, env, s, diags); len(key) > 0 {
 		signer, err := ssh.ParsePrivateKey(key)
 		if err != nil {
 			diags.AddAttributeError(from, "Unusable SSH private key", keyProblem(err))
 		} else {
-			d.ssh.signers = append(d.ssh.signers, signer)
+			d.SSH.Signers = append(d.SSH.Signers, signer)
 		}
 	}
-	if !d.sshUnknown {
-		d.configureAgent(ctx, env, s, diags)
+	if !d.SSHUnknown {
+		configureAgent(ctx, d, env, s, diags)
 	}
-	if !s.Bastion.IsNull() && !d.sshUnknown {
+	if !s.Bastion.IsNull() && !d.SSHUnknown {
 		b := &remote.Host{
 			Name:    "bastion",
 			Address: bastion.Address.ValueString(),
@@ -129,30 +52,30 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, watch 
 		}
 		diags.Append(bastion.HostKeys.ElementsAs(ctx, &b.HostKeys, false)...)
 		if b.User == "" {
-			b.User = d.ssh.user
+			b.User = d.SSH.User
 		}
-		d.ssh.bastion = b
+		d.SSH.Bastion = b
 	}
 	var tunnels *remote.Tunnels
-	if connect, _ := tf.Object[instanceConnectModel](ctx, s.InstanceConnect, diags); !s.InstanceConnect.IsNull() && !d.sshUnknown {
-		d.ssh.tunnels = true
+	if connect, _ := tf.Object[instanceConnectModel](ctx, s.InstanceConnect, diags); !s.InstanceConnect.IsNull() && !d.SSHUnknown {
+		d.SSH.Tunnels = true
 		tunnels = tunnel.New(tunnel.Config{
 			EndpointID: connect.EndpointID.ValueString(), Duration: tf.Duration(connect.MaxTunnelDuration, 0),
-			Client: func() (*infraaws.Client, error) { return d.aws(context.WithoutCancel(ctx)) },
+			Client: func() (*infraaws.Client, error) { return d.AWS(context.WithoutCancel(ctx)) },
 		})
 	}
-	d.pool = remote.NewPool(remote.Config{
+	d.Pool = remote.NewPool(remote.Config{
 		Tunnels:        tunnels,
-		Timing:         d.timing,
-		Signers:        d.ssh.signers,
-		Agent:          d.ssh.agent,
+		Timing:         d.Timing,
+		Signers:        d.SSH.Signers,
+		Agent:          d.SSH.Agent,
 		ConnectTimeout: tf.Duration(s.ConnectTimeout, 0),
 		Watch:          watch,
 	})
 }
 
 // configureAgent chooses the key of the SSH agent, if the agent is to be used.
-func (d *providerData) configureAgent(ctx context.Context, env environment, s sshModel, diags *diag.Diagnostics) {
+func configureAgent(ctx context.Context, d *session.Session, env environment, s sshModel, diags *diag.Diagnostics) {
 	at := path.Root("ssh")
 	named := s.AgentKey.ValueString()
 	asked, where := s.Agent.ValueBool(), at.AtName("agent")
@@ -163,11 +86,11 @@ func (d *providerData) configureAgent(ctx context.Context, env environment, s ss
 		diags.AddAttributeError(where, "A key of an agent that is not used", "ssh.agent is false. Remove ssh.agent_key, or remove ssh.agent.")
 		return
 	}
-	if !asked && (!s.Agent.IsNull() || len(d.ssh.signers) > 0) {
+	if !asked && (!s.Agent.IsNull() || len(d.SSH.Signers) > 0) {
 		return
 	}
-	d.ssh.agent = remote.Agent{Socket: env.getenv("SSH_AUTH_SOCK"), Key: env.first(s.AgentKey, "K8S_SSH_AGENT_KEY")}
-	if d.ssh.agent.Socket == "" {
+	d.SSH.Agent = remote.Agent{Socket: env.Getenv("SSH_AUTH_SOCK"), Key: env.first(s.AgentKey, "K8S_SSH_AGENT_KEY")}
+	if d.SSH.Agent.Socket == "" {
 		if asked {
 			diags.AddAttributeError(where, "No SSH agent", "SSH_AUTH_SOCK is not set in the environment of Terraform. Start an agent, or set ssh.private_key instead.")
 		}
@@ -175,15 +98,15 @@ func (d *providerData) configureAgent(ctx context.Context, env environment, s ss
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, agentBudget, fmt.Errorf("no answer within %s", agentBudget))
 	defer cancel()
-	key, err := d.ssh.agent.Choose(ctx)
+	key, err := d.SSH.Agent.Choose(ctx)
 	switch {
 	case err == nil:
 		// It stays the same one if the agent gets further keys meanwhile.
-		d.ssh.agent.Key, d.ssh.agentKey = key.Fingerprint, key.Authorized()
+		d.SSH.Agent.Key, d.SSH.AgentKey = key.Fingerprint, key.Authorized()
 	case !asked:
-		d.ssh.agentErr = err
-	case mustChoose(err):
-		diags.AddAttributeError(at.AtName("agent_key"), noAgentKey, errorText(err))
+		d.SSH.AgentErr = err
+	case session.MustChoose(err):
+		diags.AddAttributeError(at.AtName("agent_key"), session.NoAgentKey, session.ErrorText(err))
 	default:
 		diags.AddAttributeError(where, "Cannot use the SSH agent", err.Error()+
 			".\n\nSSH_AUTH_SOCK must be the socket of an agent that runs and holds the key. Add the key with ssh-add, or set ssh.private_key instead.")
@@ -191,7 +114,7 @@ func (d *providerData) configureAgent(ctx context.Context, env environment, s ss
 }
 
 // readPrivateKey returns the key and the argument that it comes from.
-func (d *providerData) readPrivateKey(env environment, s sshModel, diags *diag.Diagnostics) ([]byte, path.Path) {
+func readPrivateKey(d *session.Session, env environment, s sshModel, diags *diag.Diagnostics) ([]byte, path.Path) {
 	at := path.Root("ssh")
 	if s.PrivateKey.IsUnknown() || s.PrivateKeyFile.IsUnknown() {
 		return nil, at
@@ -201,12 +124,12 @@ func (d *providerData) readPrivateKey(env environment, s sshModel, diags *diag.D
 		if key := env.first(s.PrivateKey, "K8S_SSH_PRIVATE_KEY"); key != "" {
 			return []byte(strings.TrimSpace(key) + "\n"), at.AtName("private_key")
 		}
-		file = env.getenv("K8S_SSH_PRIVATE_KEY_FILE")
+		file = env.Getenv("K8S_SSH_PRIVATE_KEY_FILE")
 	}
 	if file == "" {
 		return nil, at
 	}
-	key, err := env.readFile(file)
+	key, err := env.ReadFile(file)
 	if err != nil {
 		diags.AddAttributeError(at.AtName("private_key_file"), "Cannot read the SSH private key", err.Error())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -67,7 +68,7 @@ func sshBlock() schema.SingleNestedBlock {
 					"host_keys": schema.ListAttribute{
 						Required: true, ElementType: types.StringType,
 						MarkdownDescription: "SSH host keys, as `ssh-ed25519 AAAA...`, any of which is accepted.",
-						Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(hostKey())},
+						Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(argument.HostKey())},
 					},
 				},
 			},

@@ -1,19 +1,18 @@
-package provider
+package provider_test
 
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
 // sshAgent serves an SSH agent with a key for each comment. It returns its socket and the public
@@ -57,60 +56,48 @@ func authorizedLine(key ssh.PublicKey) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
-// userData returns the user data with which a machine was launched.
-func (c cloud) userData(machine *instance) string {
-	c.t.Helper()
-	out := answer[*ec2.DescribeInstanceAttributeOutput](c.t)(c.client.EC2.DescribeInstanceAttribute(c.t.Context(), &ec2.DescribeInstanceAttributeInput{
-		InstanceId: sdk.String(machine.get("id").(string)), Attribute: types.InstanceAttributeNameUserData}))
-	raw, err := base64.StdEncoding.DecodeString(*out.UserData.Value)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return string(raw)
-}
-
 // TestOneKeyOfTheAgent checks that machines authorise one key of the SSH agent: the only one, or
 // the chosen one. Another choice changes nothing of what exists.
 func TestOneKeyOfTheAgent(t *testing.T) {
 	t.Parallel()
-	c := newCloud(t)
+	c := providertest.NewCloud(t)
 	socket, keys := sshAgent(t, "work", "home", "old")
-	c.agent, c.ssh = socket, values{}
-	c = c.process(t)
-	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
-	network.must(networkConfig()) // it needs no SSH
-	said := worker.plan(workerConfig(network))
-	mention(t, said.failure(), "No key of the SSH agent is chosen", "holds 3 keys", ssh.FingerprintSHA256(keys[0])+" work (ssh-ed25519)", ssh.FingerprintSHA256(keys[2])+" old",
+	c.Agent, c.SSH = socket, providertest.Values{}
+	c = c.Process(t)
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig()) // it needs no SSH
+	said := worker.Plan(providertest.WorkerConfig(network))
+	providertest.Mention(t, said.Failure(), "No key of the SSH agent is chosen", "holds 3 keys", ssh.FingerprintSHA256(keys[0])+" work (ssh-ed25519)", ssh.FingerprintSHA256(keys[2])+" old",
 		"Set ssh.agent_key")
-	config := workerConfig(network)
+	config := providertest.WorkerConfig(network)
 	config["name"], config["private_ip"], config["pod_cidr"] = "worker-1", "10.240.0.21", "10.200.1.0/24"
-	if said := c.instance("k8s_machine").plan(config); said.failure() != "" {
-		t.Errorf("it is said twice: %s", said.failure())
+	if said := c.Instance("k8s_machine").Plan(config); said.Failure() != "" {
+		t.Errorf("it is said twice: %s", said.Failure())
 	}
 
-	c.ssh = values{"agent_key": "home"}
-	c = c.process(t)
-	network, worker = c.taken(network), c.instance("k8s_machine")
-	worker.must(workerConfig(network))
-	if data := c.userData(worker); !strings.Contains(data, authorizedLine(keys[1])) || strings.Count(data, "ssh-ed25519") != 2 { // with the host key
+	c.SSH = providertest.Values{"agent_key": "home"}
+	c = c.Process(t)
+	network, worker = c.Taken(network), c.Instance("k8s_machine")
+	worker.Must(providertest.WorkerConfig(network))
+	if data := c.UserData(worker); !strings.Contains(data, authorizedLine(keys[1])) || strings.Count(data, "ssh-ed25519") != 2 { // with the host key
 		t.Errorf("user data: %s", data)
 	}
 
-	c.ssh = values{"agent": true, "agent_key": ssh.FingerprintSHA256(keys[2])}
-	c = c.process(t)
-	network, worker = c.taken(network), c.taken(worker)
-	network.settled(networkConfig())
-	worker.settled(workerConfig(network))
-	if got := c.provider.data[0].ssh.agent; got.Key != ssh.FingerprintSHA256(keys[2]) {
+	c.SSH = providertest.Values{"agent": true, "agent_key": ssh.FingerprintSHA256(keys[2])}
+	c = c.Process(t)
+	network, worker = c.Taken(network), c.Taken(worker)
+	network.Settled(providertest.NetworkConfig())
+	worker.Settled(providertest.WorkerConfig(network))
+	if got := c.Provider.Sessions[0].SSH.Agent; got.Key != ssh.FingerprintSHA256(keys[2]) {
 		t.Errorf("logs in with %s", got.Key)
 	}
 
-	c.agent, keys = sshAgent(t, "only")
-	c.ssh = values{}
-	c = c.process(t)
-	second := c.instance("k8s_machine")
-	second.must(config)
-	if data := c.userData(second); !strings.Contains(data, authorizedLine(keys[0])) {
+	c.Agent, keys = sshAgent(t, "only")
+	c.SSH = providertest.Values{}
+	c = c.Process(t)
+	second := c.Instance("k8s_machine")
+	second.Must(config)
+	if data := c.UserData(second); !strings.Contains(data, authorizedLine(keys[0])) {
 		t.Errorf("user data: %s", data)
 	}
 }
@@ -118,14 +105,14 @@ func TestOneKeyOfTheAgent(t *testing.T) {
 // TestRolesNeedAKey checks that the plan of what is on machines asks for a key, too.
 func TestRolesNeedAKey(t *testing.T) {
 	t.Parallel()
-	r := newRoles(t)
+	r := providertest.NewRoles(t)
 	socket, _ := sshAgent(t, "work", "home")
-	p := New("test")
-	p.environment.getenv = func(name string) string { return map[string]string{"SSH_AUTH_SOCK": socket}[name] }
-	c := newCore(t, p, values{"artifact_checksums": downloads})
-	mention(t, c.instance("k8s_control_plane").plan(r.controlPlane).failure(), "No key of the SSH agent is chosen", "holds 2 keys")
-	if said := c.instance("k8s_worker_pool").plan(r.pool); said.failure() != "" {
-		t.Errorf("it is said twice: %s", said.failure())
+	p := provider.New("test")
+	p.Environment.Getenv = func(name string) string { return map[string]string{"SSH_AUTH_SOCK": socket}[name] }
+	c := providertest.NewCore(t, p, providertest.Values{"artifact_checksums": providertest.Downloads})
+	providertest.Mention(t, c.Instance("k8s_control_plane").Plan(r.ControlPlane).Failure(), "No key of the SSH agent is chosen", "holds 2 keys")
+	if said := c.Instance("k8s_worker_pool").Plan(r.Pool); said.Failure() != "" {
+		t.Errorf("it is said twice: %s", said.Failure())
 	}
 }
 
@@ -137,41 +124,41 @@ func TestAgentConfiguration(t *testing.T) {
 	none, _ := sshAgent(t)
 	for _, test := range []struct {
 		name   string
-		ssh    values
+		ssh    providertest.Values
 		socket string
 		env    string // K8S_SSH_AGENT_KEY
 		on     string // the argument
 		says   string
 	}{
-		{"several keys, none chosen", values{"agent": true}, several, "", "agent_key", "holds 2 keys, and none is chosen"},
-		{"several keys, not asked for", values{}, several, "", "", ""},
-		{"several keys beside a private key", values{"private_key": sshKey(t)}, several, "", "", ""},
-		{"by comment", values{"agent_key": "work"}, several, "", "", ""},
-		{"by public key", values{"agent_key": authorizedLine(keys[1]) + "\n"}, several, "", "", ""},
-		{"from the environment", values{"agent": true}, several, "work", "", ""},
-		{"the argument before the environment", values{"agent_key": "work"}, several, "nobody", "", ""},
-		{"another one from the environment", values{"agent": true}, several, "nobody", "agent_key", `no key with the name "nobody"`},
-		{"another comment", values{"agent_key": "nobody"}, several, "", "agent_key", "SHA256:"},
-		{"an agent without keys", values{"agent": true}, none, "", "agent\")", "ssh-add"},
-		{"a key of an agent without keys", values{"agent_key": "work"}, none, "", "agent_key", "ssh-add"},
-		{"without keys, not asked for", values{}, none, "", "", ""},
-		{"an agent that is gone", values{"agent": true}, none + "-gone", "", "agent\")", "ssh-add"},
-		{"one that is gone, not asked for", values{}, none + "-gone", "", "", ""},
-		{"no agent at all", values{"agent_key": "work"}, "", "", "agent_key", "SSH_AUTH_SOCK is not set"},
-		{"an agent that is not used", values{"agent": false, "agent_key": "work"}, several, "", "agent_key", "ssh.agent is false"},
-		{"no name", values{"agent_key": " "}, several, "", "agent_key", "it names no key"},
-		{"half a fingerprint", values{"agent_key": "SHA256:abc"}, several, "", "agent_key", "not a SHA256 fingerprint"},
-		{"an MD5 fingerprint", values{"agent_key": "MD5:16:27"}, several, "", "agent_key", "SHA256"},
-		{"half a public key", values{"agent_key": "ssh-ed25519 AAAAC3"}, several, "", "agent_key", "not an SSH public key"},
-		{"a private key", values{"agent_key": sshKey(t)}, several, "", "agent_key", "this is a private key"},
-		{"two keys", values{"agent_key": "work\nhome"}, several, "", "agent_key", "several lines"},
-		{"not known yet", values{"agent": true, "agent_key": unknown}, several, "", "", ""},
+		{"several keys, none chosen", providertest.Values{"agent": true}, several, "", "agent_key", "holds 2 keys, and none is chosen"},
+		{"several keys, not asked for", providertest.Values{}, several, "", "", ""},
+		{"several keys beside a private key", providertest.Values{"private_key": providertest.SSHKey(t)}, several, "", "", ""},
+		{"by comment", providertest.Values{"agent_key": "work"}, several, "", "", ""},
+		{"by public key", providertest.Values{"agent_key": authorizedLine(keys[1]) + "\n"}, several, "", "", ""},
+		{"from the environment", providertest.Values{"agent": true}, several, "work", "", ""},
+		{"the argument before the environment", providertest.Values{"agent_key": "work"}, several, "nobody", "", ""},
+		{"another one from the environment", providertest.Values{"agent": true}, several, "nobody", "agent_key", `no key with the name "nobody"`},
+		{"another comment", providertest.Values{"agent_key": "nobody"}, several, "", "agent_key", "SHA256:"},
+		{"an agent without keys", providertest.Values{"agent": true}, none, "", "agent\")", "ssh-add"},
+		{"a key of an agent without keys", providertest.Values{"agent_key": "work"}, none, "", "agent_key", "ssh-add"},
+		{"without keys, not asked for", providertest.Values{}, none, "", "", ""},
+		{"an agent that is gone", providertest.Values{"agent": true}, none + "-gone", "", "agent\")", "ssh-add"},
+		{"one that is gone, not asked for", providertest.Values{}, none + "-gone", "", "", ""},
+		{"no agent at all", providertest.Values{"agent_key": "work"}, "", "", "agent_key", "SSH_AUTH_SOCK is not set"},
+		{"an agent that is not used", providertest.Values{"agent": false, "agent_key": "work"}, several, "", "agent_key", "ssh.agent is false"},
+		{"no name", providertest.Values{"agent_key": " "}, several, "", "agent_key", "it names no key"},
+		{"half a fingerprint", providertest.Values{"agent_key": "SHA256:abc"}, several, "", "agent_key", "not a SHA256 fingerprint"},
+		{"an MD5 fingerprint", providertest.Values{"agent_key": "MD5:16:27"}, several, "", "agent_key", "SHA256"},
+		{"half a public key", providertest.Values{"agent_key": "ssh-ed25519 AAAAC3"}, several, "", "agent_key", "not an SSH public key"},
+		{"a private key", providertest.Values{"agent_key": providertest.SSHKey(t)}, several, "", "agent_key", "this is a private key"},
+		{"two keys", providertest.Values{"agent_key": "work\nhome"}, several, "", "agent_key", "several lines"},
+		{"not known yet", providertest.Values{"agent": true, "agent_key": providertest.Unknown}, several, "", "", ""},
 	} {
-		p := New("test")
-		p.environment.getenv = func(name string) string {
+		p := provider.New("test")
+		p.Environment.Getenv = func(name string) string {
 			return map[string]string{"SSH_AUTH_SOCK": test.socket, "K8S_SSH_AGENT_KEY": test.env}[name]
 		}
-		got := configure(t, p, values{"ssh": test.ssh})
+		got := configure(t, p, providertest.Values{"ssh": test.ssh})
 		if test.says == "" && got != "" || !strings.Contains(got, test.on) || !strings.Contains(got, test.says) {
 			t.Errorf("%s: got %q, wanted an error on %q with %q", test.name, got, test.on, test.says)
 		}

@@ -1,4 +1,4 @@
-package provider
+package provider_test
 
 import (
 	"context"
@@ -22,30 +22,33 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	labcloud "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
 // TestTunnelledHosts checks that machines are reached at their private addresses and by their instances,
 // also those with a public address.
 func TestTunnelledHosts(t *testing.T) {
 	t.Parallel()
-	c := newCloud(t)
+	c := providertest.NewCloud(t)
 	var mu sync.Mutex
 	reached := map[string]remote.Host{}
-	c.reached = func(h remote.Host) { mu.Lock(); reached[h.Name] = h; mu.Unlock() }
-	c.ssh = values{"private_key": c.key, "instance_connect": values{}}
-	c = c.process(t)
-	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
-	network.must(networkConfig())
-	config := workerConfig(network)
-	worker.must(config)
-	if h := reached["worker-0"]; h.Bastion != nil || h.Address != "10.240.0.20" || h.Instance != worker.get("id") {
+	c.Reached = func(h remote.Host) { mu.Lock(); reached[h.Name] = h; mu.Unlock() }
+	c.SSH = providertest.Values{"private_key": c.Key, "instance_connect": providertest.Values{}}
+	c = c.Process(t)
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	config := providertest.WorkerConfig(network)
+	worker.Must(config)
+	if h := reached["worker-0"]; h.Bastion != nil || h.Address != "10.240.0.20" || h.Instance != worker.Get("id") {
 		t.Errorf("the worker is reached at %+v", h)
 	}
-	worker.settled(config)
-	var model hostModel
+	worker.Settled(config)
+	var model reference.Host
 	model.Name, model.Address = basetypes.NewStringValue("own"), basetypes.NewStringValue("192.0.2.7")
 	model.PrivateIP = iptypes.NewIPv4AddressValue("10.0.0.7")
-	if h := model.remote(c.provider.data[0]); h.Address != "10.0.0.7" || h.Instance != "" {
+	if h := model.Remote(c.Provider.Sessions[0]); h.Address != "10.0.0.7" || h.Instance != "" {
 		t.Errorf("a host of the user's own is reached at %+v", h)
 	}
 }
@@ -71,75 +74,75 @@ func TestAPIThroughMachine(t *testing.T) {
 		return nil, errors.New("Connection refused")
 	}
 	packets := &sshNetwork{to: net.JoinHostPort("127.0.0.1", fmt.Sprint(machine.Host.Port))}
-	c := newCloud(t, func(cfg *labcloud.Config) { packets.Network, cfg.Network = cfg.Network, packets })
-	network, controller := c.instance("k8s_network"), c.instance("k8s_machine")
-	network.must(networkConfig())
-	controller.must(values{"name": "controller-0", "role": "controller", "network": network.get("ref"), "private_ip": "10.240.0.10"})
+	c := providertest.NewCloud(t, func(cfg *labcloud.Config) { packets.Network, cfg.Network = cfg.Network, packets })
+	network, controller := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	controller.Must(providertest.Values{"name": "controller-0", "role": "controller", "network": network.Get("ref"), "private_ip": "10.240.0.10"})
 	ctx := t.Context()
-	id, _ := controller.get("id").(string)
-	answer[*ec2.CreateTagsOutput](t)(c.client.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: &machine.Host.HostKeys[0]}}}))
-	subnets, _ := network.get("ref").(values)["subnets"].([]any)
-	subnet, _ := subnets[0].(values)["id"].(string)
+	id, _ := controller.Get("id").(string)
+	providertest.Answer[*ec2.CreateTagsOutput](t)(c.Client.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: &machine.Host.HostKeys[0]}}}))
+	subnets, _ := network.Get("ref").(providertest.Values)["subnets"].([]any)
+	subnet, _ := subnets[0].(providertest.Values)["id"].(string)
 
-	p := New("test")
-	p.environment.getenv = func(string) string { return "" }
-	p.environment.readFile = os.ReadFile
-	newCore(t, p, values{
+	p := provider.New("test")
+	p.Environment.Getenv = func(string) string { return "" }
+	p.Environment.ReadFile = os.ReadFile
+	providertest.NewCore(t, p, providertest.Values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
-		"endpoints": values{"ec2": c.account.URL, "ec2_instance_connect": c.account.URL, "ssm": c.account.URL, "sts": c.account.URL},
-		"ssh":       values{"private_key": c.key, "instance_connect": values{}},
+		"endpoints": providertest.Values{"ec2": c.Account.URL, "ec2_instance_connect": c.Account.URL, "ssm": c.Account.URL, "sts": c.Account.URL},
+		"ssh":       providertest.Values{"private_key": c.Key, "instance_connect": providertest.Values{}},
 	})
 	dial := func(cluster string) error {
-		_, err := p.data[0].fleet(ctx).Dial(cluster)(ctx, "tcp", "10.240.0.30:6443")
+		_, err := p.Sessions[0].Fleet(ctx).Dial(cluster)(ctx, "tcp", "10.240.0.30:6443")
 		return err
 	}
-	mention(t, fmt.Sprint(dial("demo")), "controller-0", "has no EC2 Instance Connect Endpoint")
-	made := answer[*ec2.CreateInstanceConnectEndpointOutput](t)(c.client.EC2.CreateInstanceConnectEndpoint(ctx, &ec2.CreateInstanceConnectEndpointInput{SubnetId: &subnet})).InstanceConnectEndpoint
+	providertest.Mention(t, fmt.Sprint(dial("demo")), "controller-0", "has no EC2 Instance Connect Endpoint")
+	made := providertest.Answer[*ec2.CreateInstanceConnectEndpointOutput](t)(c.Client.EC2.CreateInstanceConnectEndpoint(ctx, &ec2.CreateInstanceConnectEndpointInput{SubnetId: &subnet})).InstanceConnectEndpoint
 	for made.State != types.Ec2InstanceConnectEndpointStateCreateComplete {
 		time.Sleep(100 * time.Millisecond)
-		made = &answer[*ec2.DescribeInstanceConnectEndpointsOutput](t)(c.client.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{})).InstanceConnectEndpoints[0]
+		made = &providertest.Answer[*ec2.DescribeInstanceConnectEndpointsOutput](t)(c.Client.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{})).InstanceConnectEndpoints[0]
 	}
-	mention(t, fmt.Sprint(dial("demo")), "controller-0", "connect to 10.240.0.30:6443", "Connection refused")
+	providertest.Mention(t, fmt.Sprint(dial("demo")), "controller-0", "connect to 10.240.0.30:6443", "Connection refused")
 	if got := <-asked; got != "10.240.0.30:6443" {
 		t.Errorf("asked for %s", got)
 	}
-	mention(t, fmt.Sprint(dial("other")), "no controller or load balancer of it runs")
+	providertest.Mention(t, fmt.Sprint(dial("other")), "no controller or load balancer of it runs")
 }
 
 // TestNetworkEndpoint makes the endpoint with the network, imports it, and takes it away in place.
 func TestNetworkEndpoint(t *testing.T) {
 	t.Parallel()
-	c := newCloud(t)
-	network := c.instance("k8s_network")
-	config := with(networkConfig(), values{"instance_connect_endpoint": true})
-	network.must(config)
-	network.settled(config)
-	id, _ := network.get("instance_connect_endpoint_id").(string)
-	if groups, _ := network.get("security_group_ids").(values); id == "" || len(groups) != len(infraaws.Roles()) {
+	c := providertest.NewCloud(t)
+	network := c.Instance("k8s_network")
+	config := providertest.With(providertest.NetworkConfig(), providertest.Values{"instance_connect_endpoint": true})
+	network.Must(config)
+	network.Settled(config)
+	id, _ := network.Get("instance_connect_endpoint_id").(string)
+	if groups, _ := network.Get("security_group_ids").(providertest.Values); id == "" || len(groups) != len(infraaws.Roles()) {
 		t.Errorf("endpoint %q, groups %v", id, groups)
 	}
-	imported := c.instance("k8s_network")
-	imported.imports("demo")
-	if imported.get("instance_connect_endpoint") != true || imported.get("instance_connect_endpoint_id") != id {
-		t.Errorf("imported: %v", imported.state)
+	imported := c.Instance("k8s_network")
+	imported.Imports("demo")
+	if imported.Get("instance_connect_endpoint") != true || imported.Get("instance_connect_endpoint_id") != id {
+		t.Errorf("imported: %v", imported.State)
 	}
-	imported.settled(config)
+	imported.Settled(config)
 
-	answer[*ec2.DeleteInstanceConnectEndpointOutput](t)(c.client.EC2.DeleteInstanceConnectEndpoint(t.Context(), &ec2.DeleteInstanceConnectEndpointInput{InstanceConnectEndpointId: &id}))
-	network.look()
-	if drift := fmt.Sprint(network.get("drift")); drift == "map[]" {
+	providertest.Answer[*ec2.DeleteInstanceConnectEndpointOutput](t)(c.Client.EC2.DeleteInstanceConnectEndpoint(t.Context(), &ec2.DeleteInstanceConnectEndpointInput{InstanceConnectEndpointId: &id}))
+	network.Look()
+	if drift := fmt.Sprint(network.Get("drift")); drift == "map[]" {
 		t.Error("its deletion is no drift")
 	}
-	network.must(config)
-	network.settled(config)
-	if now := network.get("instance_connect_endpoint_id"); now == id || now == nil {
+	network.Must(config)
+	network.Settled(config)
+	if now := network.Get("instance_connect_endpoint_id"); now == id || now == nil {
 		t.Errorf("repaired: %v", now)
 	}
-	network.must(networkConfig())
-	network.settled(networkConfig())
-	if now := network.get("instance_connect_endpoint_id"); now != nil {
+	network.Must(providertest.NetworkConfig())
+	network.Settled(providertest.NetworkConfig())
+	if now := network.Get("instance_connect_endpoint_id"); now != nil {
 		t.Errorf("not wanted any more: %v", now)
 	}
-	c.fatal(network.apply(network.plan(nil)))
-	c.account.Empty()
+	c.Fatal(network.Apply(network.Plan(nil)))
+	c.Account.Empty()
 }

@@ -1,4 +1,4 @@
-package provider
+package provider_test
 
 import (
 	"crypto/rand"
@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,65 +16,55 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
 // refreshedMachines returns a network with that many machines with pods, as a process finds them that
 // knows nothing but the state.
-func refreshedMachines(t *testing.T, many int) (c cloud, network *instance, machines []*instance) {
+func refreshedMachines(t *testing.T, many int) (c providertest.Cloud, network *providertest.Instance, machines []*providertest.Instance) {
 	t.Helper()
-	c = newCloud(t)
-	network = c.instance("k8s_network")
-	network.must(networkConfig())
-	ref := network.get("ref").(values)
-	subnet := ref["subnets"].([]any)[0].(values)["id"].(string)
-	tables := answer[*ec2.DescribeRouteTablesOutput](t)(c.client.EC2.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{
+	c = providertest.NewCloud(t)
+	network = c.Instance("k8s_network")
+	network.Must(providertest.NetworkConfig())
+	ref := network.Get("ref").(providertest.Values)
+	subnet := ref["subnets"].([]any)[0].(providertest.Values)["id"].(string)
+	tables := providertest.Answer[*ec2.DescribeRouteTablesOutput](t)(c.Client.EC2.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{
 		Filters: []types.Filter{{Name: sdk.String("association.subnet-id"), Values: []string{subnet}}}}))
 	var ids []string
 	address := netip.MustParseAddr("10.240.0.20")
 	for n := range many {
 		name := fmt.Sprintf("worker-%d", n)
-		if _, err := awsmachine.Launch(t.Context(), c.client, awsmachine.Spec{
-			Cluster: "demo", Name: name, Role: infraaws.RoleWorker, SubnetID: subnet, SecurityGroupID: ref["security_group_ids"].(values)["worker"].(string),
-			PrivateIP: address, InstanceType: "t3.small", Image: account.ImageID, User: "admin", AuthorizedKeys: []string{publicKey(t)},
+		if _, err := awsmachine.Launch(t.Context(), c.Client, awsmachine.Spec{
+			Cluster: "demo", Name: name, Role: infraaws.RoleWorker, SubnetID: subnet, SecurityGroupID: ref["security_group_ids"].(providertest.Values)["worker"].(string),
+			PrivateIP: address, InstanceType: "t3.small", Image: account.ImageID, User: "admin", AuthorizedKeys: []string{providertest.PublicKey(t)},
 			Claim: infraaws.NewClaim(fmt.Sprintf("run-%d", n), "test", time.Now()),
 		}, rand.Reader); err != nil {
 			t.Fatal(err)
 		}
 		address = address.Next()
 	}
-	found := answer[*ec2.DescribeInstancesOutput](t)(c.client.EC2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{}))
+	found := providertest.Answer[*ec2.DescribeInstancesOutput](t)(c.Client.EC2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{}))
 	for _, r := range found.Reservations {
 		for _, i := range r.Instances {
 			ids = append(ids, *i.InstanceId)
-			answer[*ec2.CreateRouteOutput](t)(c.client.EC2.CreateRoute(t.Context(), &ec2.CreateRouteInput{RouteTableId: tables.RouteTables[0].RouteTableId,
+			providertest.Answer[*ec2.CreateRouteOutput](t)(c.Client.EC2.CreateRoute(t.Context(), &ec2.CreateRouteInput{RouteTableId: tables.RouteTables[0].RouteTableId,
 				DestinationCidrBlock: sdk.String(fmt.Sprintf("10.200.%d.0/24", len(ids))), NetworkInterfaceId: i.NetworkInterfaces[0].NetworkInterfaceId}))
 		}
 	}
-	answer[*ec2.CreateTagsOutput](t)(c.client.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids,
-		Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: sdk.String(publicKey(t))}}}))
+	providertest.Answer[*ec2.CreateTagsOutput](t)(c.Client.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids,
+		Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: sdk.String(providertest.PublicKey(t))}}}))
 	for _, id := range ids {
-		m := c.instance("k8s_machine")
-		m.imports(id)
+		m := c.Instance("k8s_machine")
+		m.Imports(id)
 		machines = append(machines, m)
 	}
-	refreshAll(machines) // settles what was imported
-	c = c.process(t)
-	network = c.taken(network)
+	providertest.RefreshAll(machines) // settles what was imported
+	c = c.Process(t)
+	network = c.Taken(network)
 	for n := range machines {
-		machines[n] = c.taken(machines[n])
+		machines[n] = c.Taken(machines[n])
 	}
 	return c, network, machines
-}
-
-// refreshAll refreshes as many resources at a time as Terraform does.
-func refreshAll(resources []*instance) {
-	slots := make(chan struct{}, 10)
-	var all sync.WaitGroup
-	for _, r := range resources {
-		slots <- struct{}{}
-		all.Go(func() { r.refresh(); <-slots })
-	}
-	all.Wait()
 }
 
 // TestRefreshCalls: a refresh asks AWS as often for many machines as for few.
@@ -84,16 +73,16 @@ func TestRefreshCalls(t *testing.T) {
 	var few map[string]int
 	for _, many := range []int{6, 50} {
 		c, network, machines := refreshedMachines(t, many)
-		network.refresh()
-		refreshAll(machines)
+		network.Refresh()
+		providertest.RefreshAll(machines)
 		calls := map[string]int{}
-		for _, action := range c.calls() {
+		for _, action := range c.Calls() {
 			calls[action]++
 		}
 		t.Logf("%d machines: %v", many, calls)
 		for _, m := range machines {
-			if m.state.IsNull() || m.get("instance_state") != "running" {
-				t.Fatalf("%d machines: refreshed as %v", many, m.state)
+			if m.State.IsNull() || m.Get("instance_state") != "running" {
+				t.Fatalf("%d machines: refreshed as %v", many, m.State)
 			}
 		}
 		if few == nil {
@@ -114,35 +103,35 @@ func TestRefreshCalls(t *testing.T) {
 func TestRefreshIsTrue(t *testing.T) {
 	t.Parallel()
 	c, _, machines := refreshedMachines(t, 3)
-	refreshAll(machines)
-	id := func(m *instance) string { return m.get("id").(string) }
+	providertest.RefreshAll(machines)
+	id := func(m *providertest.Instance) string { return m.Get("id").(string) }
 
 	// Somebody else terminates one: its second refresh asks again.
-	answer[*ec2.TerminateInstancesOutput](t)(c.client.EC2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id(machines[0])}}))
-	if machines[0].refresh(); !machines[0].state.IsNull() {
+	providertest.Answer[*ec2.TerminateInstancesOutput](t)(c.Client.EC2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id(machines[0])}}))
+	if machines[0].Refresh(); !machines[0].State.IsNull() {
 		t.Error("a terminated machine is still there")
 	}
 
-	refreshAll(machines[1:]) // these have had what is known now
+	providertest.RefreshAll(machines[1:]) // these have had what is known now
 	// Somebody else takes the tags by which one is found away: it is drift, and the machine is there.
-	answer[*ec2.DeleteTagsOutput](t)(c.client.EC2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id(machines[1])},
+	providertest.Answer[*ec2.DeleteTagsOutput](t)(c.Client.EC2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id(machines[1])},
 		Tags: []types.Tag{{Key: sdk.String(infraaws.TagCluster)}}}))
-	machines[1].refresh()
-	drift, _ := machines[1].get("drift").(values)
-	if machines[1].state.IsNull() || !strings.Contains(fmt.Sprint(drift), infraaws.TagCluster) {
+	machines[1].Refresh()
+	drift, _ := machines[1].Get("drift").(providertest.Values)
+	if machines[1].State.IsNull() || !strings.Contains(fmt.Sprint(drift), infraaws.TagCluster) {
 		t.Errorf("without its tags: drift %v", drift)
 	}
 
 	// This provider changes something of one. Another one, which has not had the last answer, is
 	// told what is so after that.
-	provider, err := c.provider.data[0].aws(t.Context())
+	provider, err := c.Provider.Sessions[0].AWS(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer[*ec2.CreateTagsOutput](t)(provider.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id(machines[2])},
+	providertest.Answer[*ec2.CreateTagsOutput](t)(provider.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id(machines[2])},
 		Tags: []types.Tag{{Key: sdk.String("team"), Value: sdk.String("another")}}}))
-	machines[2].refresh()
-	if drift, _ := machines[2].get("drift").(values); !strings.Contains(fmt.Sprint(drift), "team") {
+	machines[2].Refresh()
+	if drift, _ := machines[2].Get("drift").(providertest.Values); !strings.Contains(fmt.Sprint(drift), "team") {
 		t.Errorf("after a change by this provider: drift %v", drift)
 	}
 }

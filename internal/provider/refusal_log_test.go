@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-log/tflogtest"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
 // TestRefusalIsLogged reads in the log which call AWS refused, and nothing of the message.
@@ -19,10 +20,10 @@ func TestRefusalIsLogged(t *testing.T) {
 	a := account.New(t)
 	t.Setenv("AWS_ENDPOINT_URL", a.URL)
 	m := providerModel{Region: types.StringValue("us-east-1"), AccessKey: types.StringValue(account.AccessKey), SecretKey: types.StringValue(account.SecretKey)}
-	var d providerData
+	var d session.Session
 	var diags diag.Diagnostics
-	d.configureAWS(t.Context(), "test", m, &diags)
-	client, err := d.loadAWS()
+	configureAWS(t.Context(), &d, "test", m, &diags)
+	client, err := d.LoadAWS()
 	if err != nil || diags.HasError() {
 		t.Fatal(err, diags)
 	}

@@ -1,4 +1,4 @@
-package provider
+package provider_test
 
 import (
 	"encoding/json"
@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -29,9 +32,9 @@ type stateForm struct {
 // is renamed, removed or given another type needs a new schema version and an upgrader, as
 // CONTRIBUTING.md describes; -update refuses it.
 func TestSchemaForms(t *testing.T) {
-	c := newCore(t, New("test"), nil)
+	c := providertest.NewCore(t, provider.New("test"), nil)
 	now := map[string]stateForm{}
-	for name, s := range c.schemas.ResourceSchemas {
+	for name, s := range c.Schemas.ResourceSchemas {
 		now[name] = stateForm{s.Version, formOf(s)}
 	}
 	golden := map[string]stateForm{}

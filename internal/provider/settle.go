@@ -1,79 +1,15 @@
 package provider
 
 import (
-	"cmp"
 	"context"
-	"encoding/hex"
-	"fmt"
-	"io"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 )
 
 // farewell limits what the process does after Terraform has said that it may end. Terraform kills
 // it two seconds after that (go-plugin, Client.Kill).
 const farewell = 1500 * time.Millisecond
-
-// claims are the claims that one process has made. It is safe for concurrent use.
-type claims struct {
-	mu     sync.Mutex
-	run    string // random; the first part of every claim
-	number int
-	// ids and stores are what creates have made that ended well, by claim.
-	ids    map[string][]string
-	stores map[string]*keystore.Store
-}
-
-// next returns the id of a new claim.
-func (c *claims) next(rand io.Reader) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.run == "" {
-		b := make([]byte, 8)
-		if _, err := io.ReadFull(rand, b); err != nil {
-			return "", fmt.Errorf("make a claim: %w", err)
-		}
-		c.run = hex.EncodeToString(b)
-	}
-	c.number++
-	return fmt.Sprintf("%s-%d", c.run, c.number), nil
-}
-
-// claimID returns the first known id of a claim, else that of a new one.
-func (d *providerData) claimID(known ...string) (string, error) {
-	if id := cmp.Or(known...); id != "" {
-		return id, nil
-	}
-	return d.claims.next(d.rand)
-}
-
-// made notes that a create has ended well: Terraform has the claim once it has the answer.
-func (c *claims) made(claim infraaws.Claim, ids []string, store *keystore.Store) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ids == nil {
-		c.ids, c.stores = map[string][]string{}, map[string]*keystore.Store{}
-	}
-	if len(ids) > 0 {
-		c.ids[claim.ID] = ids
-	}
-	if store != nil {
-		c.stores[claim.ID] = store
-	}
-}
-
-// gone notes that what a claim was for has been deleted.
-func (c *claims) gone(claim infraaws.Claim) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.ids, claim.ID)
-	delete(c.stores, claim.ID)
-}
 
 // Settle settles the claims of everything that this process has created. Call it once Terraform has
 // taken every answer, when the server has ended. What cannot be settled in time is settled by the
@@ -82,27 +18,8 @@ func (p *Provider) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
 	var g errgroup.Group
-	for _, d := range p.data {
-		g.Go(func() error { return d.settleAll(ctx) })
+	for _, d := range p.Sessions {
+		g.Go(func() error { return d.SettleAll(ctx) })
 	}
 	_ = g.Wait() // nobody listens any more
-}
-
-// settleAll makes two calls for what is in EC2, and two for each key store.
-func (d *providerData) settleAll(ctx context.Context) error {
-	d.claims.mu.Lock()
-	defer d.claims.mu.Unlock()
-	if len(d.claims.ids)+len(d.claims.stores) == 0 {
-		return nil
-	}
-	client, err := d.loadAWS()
-	if err != nil {
-		return err
-	}
-	var g errgroup.Group
-	g.Go(func() error { return client.SettleHeld(ctx, d.claims.ids, d.now()) })
-	for _, s := range d.claims.stores {
-		g.Go(func() error { return s.Settle(ctx, d.now()) })
-	}
-	return g.Wait()
 }

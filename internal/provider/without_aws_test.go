@@ -1,8 +1,11 @@
-package provider
+package provider_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
 // TestWithoutAWS applies what is in AWS under a provider configuration without a region, and under one without
@@ -17,23 +20,23 @@ func TestWithoutAWS(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 	const other = "With several provider blocks, provider of the resource, or providers of its module, says which provider configuration it uses."
 	for missing, test := range map[string]struct {
-		provider values
+		provider providertest.Values
 		says     []string
 	}{
-		"region":      {values{"ssh": values{"private_key": sshKey(t)}}, []string{"no AWS region: set region, AWS_REGION", "Nothing was changed. " + other}},
-		"credentials": {values{"region": "eu-central-1", "ssh": values{"private_key": sshKey(t)}}, []string{"No AWS credentials were found: set access_key", other}},
+		"region":      {providertest.Values{"ssh": providertest.Values{"private_key": providertest.SSHKey(t)}}, []string{"no AWS region: set region, AWS_REGION", "Nothing was changed. " + other}},
+		"credentials": {providertest.Values{"region": "eu-central-1", "ssh": providertest.Values{"private_key": providertest.SSHKey(t)}}, []string{"No AWS credentials were found: set access_key", other}},
 	} {
-		c := newCore(t, New("test"), test.provider)
+		c := providertest.NewCore(t, provider.New("test"), test.provider)
 		for resource, of := range map[string]struct {
-			config values
+			config providertest.Values
 			at     string // attribute
 			says   []string
 		}{
-			"k8s_network": {networkConfig(), "", []string{"Cannot make network demo"}},
-			"k8s_pki":     {values{"cluster": "demo"}, `"key_store"`, []string{"Cannot make the keys of cluster demo", `key_store = "state" needs no AWS`}},
+			"k8s_network": {providertest.NetworkConfig(), "", []string{"Cannot make network demo"}},
+			"k8s_pki":     {providertest.Values{"cluster": "demo"}, `"key_store"`, []string{"Cannot make the keys of cluster demo", `key_store = "state" needs no AWS`}},
 		} {
-			i := c.instance(resource)
-			got := change{errors: i.apply(i.plan(of.config))}.failure()
+			i := c.Instance(resource)
+			got := providertest.Change{Errors: i.Apply(i.Plan(of.config))}.Failure()
 			if of.at != "" && !strings.HasPrefix(got, of.at) {
 				t.Errorf("%s without a %s: the error is not on %s: %s", resource, missing, of.at, got)
 			}

@@ -1,0 +1,53 @@
+package argument
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+)
+
+// AdoptAttribute is the argument adopt.
+func AdoptAttribute() schema.BoolAttribute {
+	return schema.BoolAttribute{
+		Optional: true,
+		MarkdownDescription: "Takes over what exists under this cluster's name although another state, or a lost one, has claimed it. The other state's next refresh fails and " +
+			"says who has it. If this state had it before, a refresh fails here as well: run `terraform apply -refresh=false`. Set it for one apply, and remove it then. Default: `false`: what another has claimed is refused before anything is written.",
+		PlanModifiers: []planmodifier.Bool{adoptOnce{}},
+	}
+}
+
+// adoptOnce warns when adopt was not removed after the apply for which it was meant.
+type adoptOnce struct{}
+
+func (adoptOnce) Description(context.Context) string {
+	return "Warns when it is left in the configuration."
+}
+
+func (a adoptOnce) MarkdownDescription(ctx context.Context) string { return a.Description(ctx) }
+
+func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest, resp *planmodifier.BoolResponse) {
+	if req.StateValue.ValueBool() && req.PlanValue.ValueBool() {
+		resp.Diagnostics.AddAttributeWarning(req.Path, "adopt is still set",
+			"It is meant for one apply, and an earlier apply had it. Remove it: while it is set, an apply that replaces this, or one with -refresh=false, takes over what another state has claimed.")
+	}
+}
+
+// ClaimAttribute is the attribute claim. on says where the claim is, besides in the state, and
+// guards what it protects.
+func ClaimAttribute(on, guards string) schema.StringAttribute {
+	return schema.StringAttribute{
+		Computed: true, MarkdownDescription: "Claim: a random text that says whose this is. After an import it is the one that was found. It is " + on + ". " + guards,
+		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+	}
+}
+
+// What a claim protects: something in AWS with its keys, or roles and addons.
+const (
+	GuardsAll     = "What has another's claim is not removed, and it is changed only with `adopt`."
+	GuardsRemoval = "An apply replaces another's claim by this one. A destroy leaves what has another's claim."
+)
+
+// InTags is where the claim of something in AWS is.
+const InTags = "the tag `k8s-from-scratch/claim` of everything that belongs to this resource"

@@ -1,0 +1,61 @@
+package argument
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+)
+
+// running and stopped are the states of an instance that are planned. paused is the power state, in
+// a host, of a machine that is stopped together with its cluster.
+const ()
+
+// RefuseChanges adds an error to every argument that changes while machines are stopped. Power
+// states and the arguments in except may change.
+func RefuseChanges(req resource.ModifyPlanRequest, what, who string, except []string, diags *diag.Diagnostics) {
+	var plan, state map[string]tftypes.Value
+	if req.Plan.Raw.As(&plan) != nil || req.State.Raw.As(&state) != nil {
+		return
+	}
+	for name, a := range req.Plan.Schema.GetAttributes() {
+		output := a.IsComputed() && (!a.IsOptional() || !plan[name].IsKnown())
+		if output || name == Protection || slices.Contains(except, name) || withoutPower(plan[name]).Equal(withoutPower(state[name])) {
+			continue
+		}
+		diags.AddAttributeError(path.Root(name), "The machines are stopped",
+			fmt.Sprintf("%s of %s cannot be changed while %s stopped, since nothing can be changed on them. Resume first, in an apply that changes nothing else "+
+				"(paused = false of k8s_network, or power_state = \"running\"), then change it.", name, what, who))
+	}
+}
+
+// withoutPower returns a value without the power states in it, and without the public addresses of
+// instances: these change with the power, and when an Elastic IP is associated.
+func withoutPower(v tftypes.Value) tftypes.Value {
+	out, err := tftypes.Transform(v, func(p *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
+		var members map[string]tftypes.Value
+		switch {
+		case p.LastStep() == tftypes.AttributeName("power_state"):
+			return tftypes.NewValue(v.Type(), nil), nil
+		case !v.Type().Is(tftypes.Object{}) || !v.IsKnown() || v.IsNull():
+			return v, nil
+		}
+		if err := v.As(&members); err != nil {
+			return v, err
+		}
+		if id, ok := members["instance_id"]; !ok || id.IsNull() {
+			return v, nil
+		}
+		for _, name := range []string{"address", "public_ip"} {
+			members[name] = tftypes.NewValue(tftypes.String, nil)
+		}
+		return tftypes.NewValue(v.Type(), members), nil
+	})
+	if err != nil {
+		return v
+	}
+	return out
+}

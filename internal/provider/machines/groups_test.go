@@ -1,0 +1,78 @@
+package machines_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
+)
+
+// TestSecurityGroups: a machine has the further groups that are configured, from the launch on, and gets
+// others in place. What somebody else does to them is drift, and an import finds them.
+func TestSecurityGroups(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	own := network.Get("security_group_ids").(map[string]any)["worker"].(string)
+	storage, monitoring, foreign := c.Group(t, network, "storage"), c.Group(t, network, "monitoring"), c.Group(t, network, "foreign")
+	config := func(groups ...any) providertest.Values {
+		return providertest.With(providertest.WorkerConfig(network), providertest.Values{"security_group_ids": groups})
+	}
+	worker.Must(config(storage))
+	worker.Settled(config(storage))
+	c.HasGroups(t, worker, own, storage)
+	id := worker.Get("id")
+
+	imported := c.Instance("k8s_machine")
+	imported.Imports(id.(string))
+	imported.Settled(config(storage))
+
+	apply := func(config providertest.Values, further ...string) {
+		t.Helper()
+		ch := worker.Plan(config)
+		if len(ch.Replace) > 0 {
+			t.Fatalf("would replace the machine because of %v", ch.Replace)
+		}
+		c.Fatal(worker.Apply(ch))
+		worker.Settled(config)
+		c.HasGroups(t, worker, own, further...)
+		if worker.Get("id") != id {
+			t.Fatal("it is another machine")
+		}
+	}
+	apply(config(monitoring, storage), storage, monitoring)
+	apply(providertest.WorkerConfig(network))
+	apply(config(storage), storage)
+
+	providertest.Answer[*ec2.ModifyNetworkInterfaceAttributeOutput](t)(c.Client.EC2.ModifyNetworkInterfaceAttribute(t.Context(), &ec2.ModifyNetworkInterfaceAttributeInput{
+		NetworkInterfaceId: c.Found(t, worker).NetworkInterfaces[0].NetworkInterfaceId, Groups: []string{own, foreign},
+	}))
+	worker.Refresh()
+	if ch := worker.Plan(config(storage)); !strings.Contains(worker.Differences(ch), "security groups: found ") {
+		t.Errorf("foreign groups are no drift:\n%s", worker.Differences(ch))
+	}
+	apply(config(storage), storage)
+
+	// One that does not exist is an error, and nothing is lost.
+	if said := worker.CarryOut(worker.Plan(config(storage, "sg-0123456789abcdef0"))).Failure(); !strings.Contains(said, "sg-0123456789abcdef0") {
+		t.Errorf("a group that does not exist: %q", said)
+	}
+	c.HasGroups(t, worker, own, storage)
+	worker.Refresh()
+	apply(config(storage), storage)
+
+	for _, groups := range [][]any{{}, {"web"}, {"sg-xyz"}} {
+		if ch := c.Instance("k8s_machine").Plan(config(groups...)); ch.Failure() == "" || !at(ch, "security_group_ids") {
+			t.Errorf("%v: %q", groups, ch.Failure())
+		}
+	}
+	c.Fatal(worker.Apply(worker.Plan(nil)))
+	for _, id := range []string{storage, monitoring, foreign} {
+		providertest.Answer[*ec2.DeleteSecurityGroupOutput](t)(c.Client.EC2.DeleteSecurityGroup(t.Context(), &ec2.DeleteSecurityGroupInput{GroupId: &id}))
+	}
+	c.Fatal(network.Apply(network.Plan(nil)))
+	c.Account.Empty()
+}

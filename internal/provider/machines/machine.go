@@ -1,0 +1,359 @@
+// Package machines has the resources of EC2 instances, k8s_machine, and of their volumes, k8s_volume. What runs
+// on a machine is in package roles; in which order machines may go down, in infra/maintenance.
+package machines
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*machineResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*machineResource)(nil)
+	_ resource.ResourceWithImportState = (*machineResource)(nil)
+)
+
+var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: argument.ReadTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout, Waits: true}
+
+// maxFurtherGroups is one less than the highest quota of groups for an interface.
+// https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
+const maxFurtherGroups = 15
+
+var groupID = regexp.MustCompile(`^sg-[0-9a-f]+$`)
+
+type machineResource struct{ session.Base }
+
+func NewMachine() resource.Resource { return &machineResource{} }
+
+type machineModel struct {
+	ID                types.String         `tfsdk:"id"`
+	Name              types.String         `tfsdk:"name"`
+	Role              types.String         `tfsdk:"role"`
+	Network           types.Object         `tfsdk:"network"`
+	PrivateIP         iptypes.IPv4Address  `tfsdk:"private_ip"`
+	PodCIDR           cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
+	InstanceType      types.String         `tfsdk:"instance_type"`
+	PlacementGroup    types.String         `tfsdk:"placement_group"`
+	CPUCredits        types.String         `tfsdk:"cpu_credits"`
+	Spot              types.Object         `tfsdk:"spot"`
+	AMI               types.String         `tfsdk:"ami"`
+	ImageFilter       types.Object         `tfsdk:"image_filter"`
+	ImagePolicy       types.String         `tfsdk:"image_policy"`
+	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
+	RootVolumeType    types.String         `tfsdk:"root_volume_type"`
+	RootVolumeIOPS    types.Int64          `tfsdk:"root_volume_iops"`
+	RootThroughput    types.Int64          `tfsdk:"root_volume_throughput"`
+	RootVolumeKey     types.String         `tfsdk:"root_volume_kms_key_id"`
+	DataVolume        types.Object         `tfsdk:"data_volume"`
+	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
+	AvailabilityZone  types.String         `tfsdk:"availability_zone"`
+	SubnetID          types.String         `tfsdk:"subnet_id"`
+	InstanceProfile   types.String         `tfsdk:"instance_profile"`
+	SecurityGroupIDs  types.Set            `tfsdk:"security_group_ids"`
+	PowerState        types.String         `tfsdk:"power_state"`
+	User              types.String         `tfsdk:"user"`
+	UserData          types.String         `tfsdk:"user_data"`
+	Stage             types.Object         `tfsdk:"stage"` // write-only: null except in the configuration
+	Adopt             types.Bool           `tfsdk:"adopt"`
+	Tags              types.Map            `tfsdk:"tags"`
+	TagsAll           types.Map            `tfsdk:"tags_all"`
+	ImageID           types.String         `tfsdk:"image_id"`
+	InstanceState     types.String         `tfsdk:"instance_state"`
+	PublicIP          iptypes.IPv4Address  `tfsdk:"public_ip"`
+	HostKey           types.String         `tfsdk:"host_key"`
+	Host              types.Object         `tfsdk:"host"`
+	Protection        types.Bool           `tfsdk:"deletion_protection"`
+	Claim             types.String         `tfsdk:"claim"`
+	Drift             types.Map            `tfsdk:"drift"`
+	Timeouts          timeouts.Value       `tfsdk:"timeouts"`
+}
+
+func (r *machineResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = "k8s_machine"
+}
+
+func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the routes to its pods.\n\n" +
+			"It is launched with an encrypted root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
+			"it was launched with by one that only the machine knows; the public half of that key is recorded here and in a tag. A newer image never replaces a " +
+			"machine: use `-replace`. An instance that somebody else has stopped is started again.\n\n" +
+			"Before a machine is stopped (for another `instance_type` or `placement_group`, or by `power_state`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
+			"are drained within PodDisruptionBudgets, the API server stops once the load balancer no longer sends it connections, and an etcd member that will not " +
+			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
+			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
+			"taking down an etcd member while another one is unhealthy, or the only ready API server while there are others. A machine that does not answer is not " +
+			"stopped; it is terminated without being drained, with a warning. A controller or etcd machine that answers, but whose systemd does not report what runs on it, is not " +
+			"terminated: repair or reboot it, or stop its instance first. When a whole cluster is destroyed, its programs are removed before the machines are " +
+			"terminated, so nothing is drained.\n\n" +
+			"A machine cannot be replaced with `create_before_destroy`, since its name is taken as long as it exists: the new object is refused, and the machine stays as " +
+			"it is. Terraform also treats a machine as `create_before_destroy` if a resource that depends on it is. A resource that is renamed in the configuration " +
+			"needs a `moved` block for the same reason.",
+		Attributes: map[string]schema.Attribute{
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
+			"name": schema.StringAttribute{
+				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
+				Validators:    []validator.String{argument.MachineName()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"role": schema.StringAttribute{
+				Required: true, MarkdownDescription: "Role of the machine: `controller`, `etcd`, `worker` or `lb`. It selects the security group. A change replaces the machine.",
+				Validators: []validator.String{stringvalidator.OneOf(
+					string(infraaws.RoleController), string(infraaws.RoleEtcd), string(infraaws.RoleWorker), string(infraaws.RoleLoadBalancer))},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
+			"private_ip": schema.StringAttribute{
+				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
+				MarkdownDescription: "Private IP address, within one of the network's `subnets` and not one of the five addresses that AWS reserves in each subnet. A change replaces the " +
+					"machine. Default: AWS chooses an address at launch; set one to keep it when the machine is replaced.",
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"availability_zone": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Availability zone: one of the network's. The machine gets the zone's public subnet if `associate_public_ip_address` is true, otherwise its private one; if the zone has only one " +
+					"subnet, that one. A change replaces the machine. Default: the zone of `subnet_id` or of the subnet that contains `private_ip`, else the first one.",
+				Validators:    []validator.String{stringvalidator.LengthAtLeast(1)},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"subnet_id": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Subnet: one of the network's. A change replaces the machine. Default: the one that contains `private_ip`, else one of `availability_zone`.",
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"pod_cidr": schema.StringAttribute{
+				Optional: true, CustomType: cidrtypes.IPv4PrefixType{},
+				MarkdownDescription: "Network of the pods on the machine, outside of the VPC's. Every route table of the network's subnets gets a route for it to the machine, and the " +
+					"machine's source/destination check is turned off. A route of others for the same destination is an error. A blackhole route is replaced if its " +
+					"target no longer exists. A controller takes one if its network has " +
+					"`controller_pods`. Changed in place. Default: none, for CNIs that need no routes.",
+				Validators: []validator.String{tf.CIDR(component.ClusterCIDR)},
+			},
+			"instance_type": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
+				MarkdownDescription: "Instance type, with x86-64 or arm64 processors. Between these two the machine is replaced. Otherwise changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
+					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
+				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"placement_group": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Name of a placement group that exists, such as one with the strategy `spread`, whose instances run on different hardware, at most seven in each availability zone. EC2 takes no " +
+					"burstable instance types into one with the strategy `cluster`. Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another " +
+					"public address. If the group has no room, the machine goes back to where it was. Default: none. A group into which somebody else has put the machine is shown as drift, and the apply " +
+					"takes it out.",
+				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"cpu_credits": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Credit option of a burstable instance type (t2, t3, t3a): `standard` throttles a machine that has used up its CPU credits, and `unlimited` charges for more. Changed in place, also on a " +
+					"running machine. Another option that somebody else has chosen is drift, and the apply changes it back. Removing the argument leaves the option as it is, and an import does not read it. " +
+					"Default: the account's for the type, in a new account `standard` for t2 and else `unlimited`, which is not looked at.",
+				Validators: []validator.String{stringvalidator.OneOf(awsmachine.CreditsStandard, awsmachine.CreditsUnlimited)},
+			},
+			"spot": spotAttribute(),
+			"ami": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and " +
+					"systemd. A change has no effect until the machine is replaced with `-replace`; `image_id` is the image in use, and `image_policy` replaces machines that have an older one. Default: the newest Debian 13 at " +
+					"launch.",
+				Validators: []validator.String{amiReference()},
+			},
+			"image_filter": imageFilterAttribute(),
+			"image_policy": imagePolicyAttribute(),
+			"root_volume_size": schema.Int64Attribute{
+				Optional: true, Computed: true, Default: int64default.StaticInt64(awsmachine.DefaultRootVolumeGiB),
+				MarkdownDescription: "Size of the root volume in GiB. It is increased in place while the machine runs, including partition and file system (ext4, xfs, btrfs); it cannot be " +
+					"decreased. EC2 accepts four changes of a volume within 24 hours. Default: 20.",
+				Validators: []validator.Int64{int64validator.Between(8, 16384)},
+			},
+			"root_volume_type": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(volume.DefaultType),
+				MarkdownDescription: "Type of the root volume: `gp3`, `gp2`, `io1` or `io2`. Changed in place while the machine runs. Default: `" + volume.DefaultType + "`.",
+				Validators:          []validator.String{stringvalidator.OneOf(volume.Types()...)},
+			},
+			"root_volume_iops": schema.Int64Attribute{
+				Optional: true, Computed: true, MarkdownDescription: "I/O operations per second of the root volume, at most 500 for each GiB with `gp3`. `io1` and `io2` need it, and `gp2` has none of its own. " +
+					"Changed in place. Default: 3000 with `gp3`.",
+				Validators: []validator.Int64{int64validator.Between(1, volume.MaxIOPS)},
+			},
+			"root_volume_throughput": schema.Int64Attribute{
+				Optional: true, Computed: true, MarkdownDescription: "Throughput of a `gp3` root volume in MiB/s, at most a quarter of `root_volume_iops`. Changed in place. Default: 125 with `gp3`, none with other types.",
+				Validators: []validator.Int64{int64validator.Between(1, volume.MaxThroughputMiB)},
+			},
+			"root_volume_kms_key_id": rootKeyAttribute(),
+			"data_volume":            dataVolumeAttribute(),
+			"associate_public_ip_address": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion`, `ssh.instance_connect` or a private connection, " +
+					"and another way to the internet, such as `nat_gateways` of the network. With one it cannot be in a private subnet. A change replaces the machine. Default: `true`.",
+				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
+			},
+			"instance_profile": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Name of the IAM instance profile, whose role's credentials the metadata service gives to the programs on the machine, though not to pods with a network of " +
+					"their own. It must exist; one that was made a moment ago is waited for. Changed in place, also on a running machine. The provider needs `iam:PassRole` for the role: see the guide on IAM. " +
+					"Default: none. A profile that somebody else gave the machine is shown as drift, and the apply takes it away, since every program there could use its rights: if the " +
+					"account attaches one to all instances, as Systems Manager's Quick Setup does, name it here, or leave it to the account with `ignore_changes` in the `lifecycle` block.",
+				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"security_group_ids": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Ids of further security groups of the machine, in the same VPC, beside the one that `k8s_network` makes for its role. EC2 takes five for a machine unless the account's quota is higher. " +
+					"Changed in place, while the machine runs. Default: none. A group that somebody else gave the machine is shown as drift, and the apply takes it away.",
+				Validators: []validator.Set{
+					setvalidator.SizeBetween(1, maxFurtherGroups),
+					setvalidator.ValueStringsAre(stringvalidator.RegexMatches(groupID, "must be the id of a security group, such as sg-0123456789abcdef0")),
+				},
+			},
+			"power_state": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "`running` or `stopped`. A machine that is to be stopped is drained first, and its API server and etcd member stop; disk, private address, Elastic IP and host key " +
+					"stay. It is refused if the cluster cannot do without the machine. `k8s_etcd_cluster`, `k8s_control_plane` and `k8s_lb` refuse it in the plan: a quorum of the members, one API server " +
+					"and the load balancer must run. To stop the whole cluster, set `paused` of `k8s_network` instead. While it is stopped, the provider does not connect to it, the root volume cannot " +
+					"grow, and a machine cannot be created stopped. An instance that somebody else starts is drift. Default: `running`; `stopped` if the network is paused.",
+				Validators: []validator.String{stringvalidator.OneOf(reference.Running, reference.Stopped)},
+			},
+			"user": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Login user, created at launch with passwordless sudo and the provider's SSH key. A change replaces the machine. Default: the provider's `ssh.user`.",
+				Validators:          []validator.String{tf.LoginUser()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"user_data":         userDataAttribute(),
+			"stage":             stageAttribute(),
+			"adopt":             argument.AdoptAttribute(),
+			argument.Protection: argument.ProtectionAttribute(),
+			"tags":              argument.TagsAttribute(),
+			"tags_all":          argument.TagsAllAttribute(),
+			"image_id":          schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
+			"instance_state": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "State of the instance in EC2. A plan always sets it to `power_state`.",
+			},
+			"public_ip": schema.StringAttribute{
+				Computed: true, CustomType: iptypes.IPv4AddressType{},
+				MarkdownDescription: "Public IP address: the Elastic IP once one is associated, else an address that changes with every stop and start.",
+			},
+			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.", PlanModifiers: keep},
+			"host":     reference.OfHost.Output("Reference: the value for `host`, `hosts` and `controllers` of other resources."),
+			"claim":    argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
+			"drift":    tf.DriftAttribute(),
+		},
+		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.Block(ctx)},
+	}
+}
+
+// ImportState implements resource.ResourceWithImportState.
+func (r *machineResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot import machine "+req.ID, err) }
+	client, err := r.Session.AWS(ctx)
+	if err != nil {
+		fail(err)
+		return
+	}
+	cluster, id, named := strings.Cut(req.ID, "/")
+	if !named {
+		cluster, id = "", req.ID
+	}
+	found, podCIDR, err := awsmachine.Find(ctx, client, id)
+	if err == nil && named && found.Cluster != cluster {
+		err = fmt.Errorf("instance %s is machine %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
+	}
+	var h session.Holding
+	if err == nil {
+		h, err = r.Session.Imported(ctx, client, found.Claim)
+	}
+	if err != nil {
+		fail(err)
+		return
+	}
+	ref, network, err := reference.FindNetwork(ctx, client, found.Cluster)
+	if err != nil {
+		fail(err)
+		return
+	}
+	var m machineModel
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
+	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
+	m.Network, m.PodCIDR = ref, tf.OptionalPrefix(podCIDR)
+	m.PowerState = types.StringValue(reference.Running)
+	if found.State == reference.Stopped {
+		m.PowerState = types.StringValue(reference.Stopped)
+	}
+	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
+	m.ImagePolicy = types.StringValue(imageAtLaunch)
+	if found.Tags[infraaws.TagRoll] != "" {
+		m.ImagePolicy = types.StringValue(imageRolls)
+	}
+	m.RootVolumeType, m.RootVolumeKey = types.StringValue(found.RootVolume.Type), tf.OptionalString(found.RootVolumeKey)
+	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
+	m.PlacementGroup, m.Spot = tf.OptionalString(found.PlacementGroup), spotValue(found.Spot)
+	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
+	m.SecurityGroupIDs = furtherGroups(found, network.SecurityGroups[found.Role])
+	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)
+	m.Tags = types.MapNull(types.StringType)
+	if own := client.OwnTags(found.Tags); own != nil {
+		m.Tags = tf.StringMapValue(own)
+	}
+	m.TagsAll = r.Session.TagsAll(m.Tags)
+	m.fill(ctx, found)
+	m.Claim = types.StringValue(h.ID)
+	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// furtherGroups returns the security groups of an imported machine but that of its role.
+func furtherGroups(found awsmachine.Machine, ofRole string) types.Set {
+	var ids []attr.Value
+	for _, id := range found.SecurityGroupIDs {
+		if id != ofRole {
+			ids = append(ids, types.StringValue(id))
+		}
+	}
+	if len(ids) == 0 {
+		return types.SetNull(types.StringType)
+	}
+	return types.SetValueMust(types.StringType, ids)
+}
+
+// A machine boots within a minute or two. Old instance types and the search for capacity take
+// longer.
+const machineTimeout = 10 * time.Minute
+
+// Draining, a stop, a start, and waiting until the machine is healthy again. Waiting for its
+// turn does not count.
+const machineChangeTimeout = 20 * time.Minute

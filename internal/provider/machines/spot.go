@@ -1,0 +1,108 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// spotModel is the argument with which a machine is a Spot instance.
+type spotModel struct {
+	MaxPrice types.String `tfsdk:"max_price"`
+}
+
+func spotAttribute() schema.SingleNestedAttribute {
+	return schema.SingleNestedAttribute{
+		Optional: true,
+		MarkdownDescription: "Makes a worker a Spot instance, of a one-time request; `{}` is enough. It costs less than an On-Demand instance, and EC2 may end it at any time, with a notice of two minutes: on the notice " +
+			"the machine closes its node to new pods and evicts those that are there (see the guide on Spot machines). The next plan shows the machine as gone, and the apply launches another one. EC2 stops no " +
+			"such instance, so `power_state`, and `paused` of the network, cannot stop it, and another `instance_type` or `placement_group` replaces it. Refused for other roles than `worker`. Adding or " +
+			"removing it replaces the machine. The account's first Spot instance needs `iam:CreateServiceLinkedRole`: see the guide on IAM. Default: none, an On-Demand instance.",
+		PlanModifiers: []planmodifier.Object{objectplanmodifier.RequiresReplaceIf(
+			func(_ context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
+				resp.RequiresReplace = req.StateValue.IsNull() != req.PlanValue.IsNull()
+			}, "Another kind of instance.", "Another kind of instance.")},
+		Attributes: map[string]schema.Attribute{
+			"max_price": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Highest price in US dollars an hour, such as `\"0.05\"`. EC2 ends the machine when the price is higher. A change has no effect until the machine is replaced, and an import does not read it. " +
+					"Default: the price of an On-Demand instance, which is what AWS advises.",
+				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+		},
+	}
+}
+
+// spot returns how the machine is a Spot instance, nil if it is none.
+func (m machineModel) spot(ctx context.Context, diags *diag.Diagnostics) *awsmachine.Spot {
+	if m.Spot.IsNull() || m.Spot.IsUnknown() {
+		return nil
+	}
+	s, _ := tf.Object[spotModel](ctx, m.Spot, diags)
+	return &awsmachine.Spot{MaxPrice: s.MaxPrice.ValueString()}
+}
+
+// spotValue returns spot of a machine that is imported.
+func spotValue(spot bool) types.Object {
+	fields := map[string]attr.Type{"max_price": types.StringType}
+	if !spot {
+		return types.ObjectNull(fields)
+	}
+	return types.ObjectValueMust(fields, map[string]attr.Value{"max_price": types.StringNull()})
+}
+
+// spotHost returns spot of the machine's host: true, or null for an On-Demand instance.
+func (m machineModel) spotHost() types.Bool {
+	switch {
+	case m.Spot.IsUnknown():
+		return types.BoolUnknown()
+	case m.Spot.IsNull():
+		return types.BoolNull()
+	}
+	return types.BoolValue(true)
+}
+
+// movesSpot reports whether a Spot instance is replaced because it would have to be stopped for the plan.
+func (m machineModel) movesSpot(plan machineModel) bool {
+	return !m.Spot.IsNull() && !plan.Spot.IsNull() && m.reshapes(plan)
+}
+
+// checkSpot refuses what a Spot instance cannot be, and warns of what is unwise for a new one.
+func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Diagnostics) {
+	s := m.spot(ctx, diags)
+	if s == nil {
+		return
+	}
+	for _, e := range awsmachine.CheckSpot(infraaws.Role(m.Role.ValueString()), s.MaxPrice) {
+		at, detail := session.FieldPath(e.Field, e.Err.Error())
+		diags.AddAttributeError(at, e.Problem, detail)
+	}
+	name := m.Name.ValueString()
+	switch {
+	case !m.stops():
+	case m.pausedNetwork().ValueBool():
+		diags.AddAttributeError(path.Root("network"), "A Spot machine cannot be stopped",
+			fmt.Sprintf("k8s_network has paused = true, and %s is a Spot instance of a one-time request, which EC2 stops never. Remove the machine from the configuration while the cluster is paused, or remove spot, which replaces it.", name))
+	default:
+		diags.AddAttributeError(path.Root("power_state"), "A Spot machine cannot be stopped",
+			fmt.Sprintf("%s is a Spot instance of a one-time request, which EC2 stops never. Destroy the machine instead, or remove spot, which replaces it.", name))
+	}
+	if isNew && !m.DataVolume.IsNull() {
+		diags.AddAttributeWarning(path.Root("data_volume"), "Data on a Spot machine",
+			fmt.Sprintf("EC2 ends %s with a notice of two minutes. The volume stays, but what writes to it then ends in the middle of its work, and no pod has the data until the next apply.", name))
+	}
+}

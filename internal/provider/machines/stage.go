@@ -1,0 +1,132 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// stageModel is stage of k8s_machine.
+type stageModel struct {
+	Kubernetes types.String `tfsdk:"kubernetes_version"`
+	Etcd       types.String `tfsdk:"etcd_version"`
+	Containerd types.String `tfsdk:"containerd_version"`
+	Runc       types.String `tfsdk:"runc_version"`
+	CNIPlugins types.String `tfsdk:"cni_plugins_version"`
+	KubeProxy  types.Bool   `tfsdk:"kube_proxy"`
+}
+
+// stageAttribute returns stage. It is write-only, since it matters only while the machine is launched:
+// neither the state nor a plan has it, so that another release touches no machine.
+func stageAttribute() schema.SingleNestedAttribute {
+	version := func(description string, check validator.String) schema.StringAttribute {
+		return schema.StringAttribute{Optional: true, WriteOnly: true, MarkdownDescription: description, Validators: []validator.String{notStaged{check}}}
+	}
+	return schema.SingleNestedAttribute{
+		Optional: true, WriteOnly: true,
+		MarkdownDescription: "Releases that the machine's roles will install. From its first boot on the machine downloads and verifies them in the background, so that the roles find them there: on a " +
+			"controller etcd and the control plane, on a machine of the role `etcd` etcd, on a worker, and on a controller with `pod_cidr`, everything of a worker and its packages, on a load balancer HAProxy's package, for which `{}` is enough. The same object can be given to " +
+			"all machines. Nothing is installed or started before its role says so, and a role fetches itself what is not there or is another release. It matters only when the machine is launched: " +
+			"it is in neither plans nor the state, and a change does nothing. Without `user_data` it replaces `bootcmd` of the image's own cloud-init configuration. Needs Terraform 1.11. Default: none, the roles download everything.",
+		Attributes: map[string]schema.Attribute{
+			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", argument.KubernetesVersion()),
+			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", argument.EtcdVersion()),
+			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: its default.", argument.ContainerdVersion()),
+			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
+			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
+			"kube_proxy":          schema.BoolAttribute{Optional: true, WriteOnly: true, MarkdownDescription: "`kube_proxy` of `k8s_worker_pool`. Default: `true`."},
+		},
+	}
+}
+
+// notStaged warns of what the validator refuses: such a release is not staged, and the role that is given
+// it says whether that is an error, on its own attribute.
+type notStaged struct{ validator.String }
+
+func (v notStaged) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	var refused validator.StringResponse
+	v.String.ValidateString(ctx, req, &refused)
+	for _, d := range refused.Diagnostics.Errors() {
+		resp.Diagnostics.AddAttributeWarning(req.Path, "Not staged", d.Detail())
+	}
+}
+
+// bootCommand returns the command with which a new machine stages what its roles will install; empty
+// if there is nothing. What cannot be staged is no error.
+func bootCommand(ctx context.Context, d *session.Session, m machineModel, config tfsdk.Config, diags *diag.Diagnostics) string {
+	var object types.Object
+	diags.Append(config.GetAttribute(ctx, path.Root("stage"), &object)...)
+	stage, ok := tf.Object[stageModel](ctx, object, diags)
+	if !ok {
+		return ""
+	}
+	role := infraaws.Role(m.Role.ValueString())
+	state, err := staging(ctx, &d.Staged, d.Catalog.ForArch(awsmachine.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
+		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
+		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
+		NoKubeProxy: stage.KubeProxy.Equal(types.BoolValue(false)),
+	})
+	command, invalid := host.StageCommand(state)
+	if err = errors.Join(err, invalid); err != nil {
+		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": err.Error()})
+	}
+	return command
+}
+
+// fitting returns the boot command, or none with a warning if user data with it are too long for EC2.
+func fitting(spec awsmachine.Spec, rand io.Reader, diags *diag.Diagnostics) string {
+	if spec.BootCommand == "" {
+		return ""
+	}
+	with, err := spec.UserDataBytes(rand)
+	if err != nil || with <= awsmachine.MaxUserData {
+		return spec.BootCommand // the launch reports the error
+	}
+	diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
+		"user_data and the SSH keys that are authorised on the machine leave too little room. Its roles download everything themselves.", with, awsmachine.MaxUserData))
+	return ""
+}
+
+// staging returns what a machine of a role fetches ahead, and what it needs as a node. It is valid also
+// with an error.
+func staging(ctx context.Context, s *session.StagedChecksums, c *artifact.Catalog, role infraaws.Role, node bool, r component.Releases) (desired.State, error) {
+	var downloads []artifact.Artifact
+	var packages []string
+	var err error
+	switch role {
+	case infraaws.RoleController:
+		downloads, err = r.Controller(c)
+	case infraaws.RoleEtcd:
+		downloads, err = component.Releases{Etcd: r.Etcd}.Controller(c)
+	case infraaws.RoleLoadBalancer:
+		packages = component.LoadBalancerPackages()
+	}
+	if node {
+		more, failed := r.Worker(c)
+		downloads, err = append(downloads, more...), errors.Join(err, failed)
+		packages = component.WorkerPackages()
+	}
+	if err == nil || errors.Is(err, artifact.ErrUnknownChecksum) {
+		err = s.Add(ctx, c, downloads)
+	}
+	return component.Staged(downloads, packages), err
+}

@@ -1,0 +1,25 @@
+package networks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
+)
+
+// TestNetworkInUse: a network that something still uses ends the deletion, when its time is over,
+// with what EC2 said and with what uses it.
+func TestNetworkInUse(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	config := providertest.With(providertest.NetworkConfig(), providertest.Values{"timeouts": providertest.Values{"delete": "2s"}})
+	network.Must(config)
+	worker.Must(providertest.WorkerConfig(network))
+	got := network.Dismiss().Failure()
+	for _, want := range []string{"DependencyViolation", "deadline exceeded", "network interfaces still in " + network.Get("vpc_id").(string), "of instance " + worker.Get("id").(string), "does not manage still uses it"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the error does not say %q: %s", want, got)
+		}
+	}
+}

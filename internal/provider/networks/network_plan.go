@@ -1,0 +1,199 @@
+package networks
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// ModifyPlan implements resource.ResourceWithModifyPlan.
+func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	defer func() {
+		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "network", "cluster", req.State, resp.Plan), req, resp)
+	}()
+	if req.Plan.Raw.IsNull() || r.Session == nil {
+		return
+	}
+	var config, plan networkModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	plan.ID, plan.TagsAll = plan.Cluster, r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
+	adopts := !config.VPCID.IsNull()
+	if !adopts {
+		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
+		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
+		plan.planPublicCIDR(config)
+	}
+	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
+		if p.Bits() == 0 {
+			resp.Diagnostics.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
+				"0.0.0.0/0 lets everyone connect to SSH on every machine and to the API server. Prefer your own address as a /32.")
+		}
+	}
+	if role := plan.BastionRole.ValueString(); role == string(infraaws.RoleWorker) || role == string(infraaws.RoleController) && plan.ControllerPods.ValueBool() {
+		resp.Diagnostics.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
+			fmt.Sprintf("A security group cannot tell a %s from the pods on it. Prefer a bastion of the role lb, on which no pods run.", role))
+	}
+	var state networkModel // without values if there is no network yet
+	if !req.State.Raw.IsNull() {
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		if req.Private != nil {
+			session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", &resp.Diagnostics)
+		}
+	}
+	if adopts {
+		plan.planAdopted(state)
+	} else {
+		if plan.planZones(config, state) {
+			resp.RequiresReplace.Append(path.Root("availability_zones"))
+		}
+		if !state.PublicCIDR.IsNull() && !plan.PublicCIDR.IsUnknown() && !plan.PublicCIDR.Equal(state.PublicCIDR) {
+			resp.RequiresReplace.Append(path.Root("public_cidr"))
+		}
+		session.AddFieldErrors(ctx, req.Plan, awsnetwork.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
+		plan.planSubnets(ctx, state, &resp.Diagnostics)
+	}
+	plan.SecurityGroupIDs = state.SecurityGroupIDs
+	if len(state.SecurityGroupIDs.Elements()) != len(infraaws.Roles()) {
+		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
+	}
+	switch plan.InstanceConnectID = state.InstanceConnectID; {
+	case !plan.InstanceConnect.ValueBool():
+		plan.InstanceConnectID = types.StringNull()
+	case state.InstanceConnectID.IsNull() || !state.VPCID.Equal(plan.VPCID) || state.Drift.IsUnknown() || len(state.Drift.Elements()) > 0:
+		plan.InstanceConnectID = types.StringUnknown()
+	}
+	plan.Ref = plan.ref(ctx, plan.Subnets)
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// planPublicCIDR plans the network of the public subnets beside private ones.
+func (m *networkModel) planPublicCIDR(config networkModel) {
+	switch {
+	case config.NATGateways.IsNull():
+		m.PublicCIDR = cidrtypes.NewIPv4PrefixNull()
+	case !config.PublicCIDR.IsNull():
+	case tf.AllKnown(m.VPCCIDR, m.NodeCIDR):
+		m.PublicCIDR = tf.OptionalPrefix(awsnetwork.DefaultPublicCIDR(tf.Prefix(m.VPCCIDR), tf.Prefix(m.NodeCIDR)))
+	default:
+		m.PublicCIDR = cidrtypes.NewIPv4PrefixUnknown()
+	}
+}
+
+// planZones plans the availability zones of our own VPC. It reports whether a zone that there is already
+// changes.
+func (m *networkModel) planZones(config, state networkModel) (replace bool) {
+	if config.Zones.IsUnknown() || config.ZoneCount.IsUnknown() {
+		m.Zones, m.ZoneCount = types.ListUnknown(types.StringType), types.Int64Unknown()
+		if !config.ZoneCount.IsUnknown() && !config.ZoneCount.IsNull() {
+			m.ZoneCount = config.ZoneCount
+		}
+		return false
+	}
+	zones := slices.Clone(config.Zones.Elements())
+	was := state.Zones.Elements()
+	if config.Zones.IsNull() {
+		count := max(1, int(config.ZoneCount.ValueInt64()))
+		zones = slices.Clone(was[:min(len(was), count)])
+		for len(zones) < count {
+			zones = append(zones, types.StringUnknown())
+		}
+	}
+	for i := range min(len(zones), len(was)) {
+		replace = replace || !zones[i].IsUnknown() && !zones[i].Equal(was[i])
+	}
+	m.Zones, m.ZoneCount = types.ListValueMust(types.StringType, zones), types.Int64Value(int64(len(zones)))
+	return replace
+}
+
+// planSubnets plans the subnets of our own VPC. Those of the state stay as they are.
+func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diags *diag.Diagnostics) {
+	m.SubnetID, m.SubnetIDs, m.NodeCIDRs = types.StringUnknown(), types.ListUnknown(types.StringType), types.ListUnknown(cidrtypes.IPv4PrefixType{})
+	m.Subnets, m.NATIPs = types.ListUnknown(reference.OfSubnet.Type()), types.MapUnknown(types.StringType)
+	if state.VPCID.Equal(m.VPCID) && len(state.NATIPs.Elements()) == awsnetwork.PlannedNATGateways(m.spec(networkPrivate{})) {
+		m.NATIPs = state.NATIPs
+	}
+	if m.Zones.IsUnknown() {
+		return
+	}
+	existing := map[string]reference.Subnet{}
+	if state.VPCID.Equal(m.VPCID) { // otherwise the network is replaced
+		known, _ := tf.Objects[reference.Subnet](ctx, state.Subnets, diags)
+		for _, s := range known {
+			existing[s.CIDR.ValueString()] = s
+		}
+	}
+	var ids, cidrs, subnets []attr.Value
+	for _, planned := range awsnetwork.PlannedSubnets(m.spec(networkPrivate{})) {
+		if !planned.CIDR.IsValid() {
+			return // not known yet, or refused
+		}
+		s, exists := existing[planned.CIDR.String()]
+		if !exists {
+			s = reference.Subnet{ID: types.StringUnknown(), CIDR: tf.OptionalPrefix(planned.CIDR), AvailabilityZone: types.StringUnknown(), Public: types.BoolValue(planned.Public)}
+			if planned.AvailabilityZone != "" {
+				s.AvailabilityZone = types.StringValue(planned.AvailabilityZone)
+			}
+		}
+		ids, cidrs, subnets = append(ids, s.ID), append(cidrs, s.CIDR), append(subnets, reference.OfSubnet.Value(ctx, s))
+	}
+	m.SubnetID, _ = ids[0].(types.String)
+	m.SubnetIDs, m.NodeCIDRs = types.ListValueMust(types.StringType, ids), types.ListValueMust(cidrtypes.IPv4PrefixType{}, cidrs)
+	m.Subnets = types.ListValueMust(reference.OfSubnet.Type(), subnets)
+}
+
+// planAdopted plans what is read from an adopted VPC.
+func (m *networkModel) planAdopted(state networkModel) {
+	m.PublicCIDR, m.NATIPs = cidrtypes.NewIPv4PrefixNull(), tf.StringMapValue(nil)
+	if m.SubnetIDs.Equal(state.SubnetIDs) && !state.SubnetID.IsNull() && state.VPCID.Equal(m.VPCID) {
+		m.SubnetID, m.NodeCIDR, m.NodeCIDRs, m.Zones, m.ZoneCount, m.Subnets = state.SubnetID, state.NodeCIDR, state.NodeCIDRs, state.Zones, state.ZoneCount, state.Subnets
+		return
+	}
+	m.NodeCIDRs, m.Subnets = types.ListUnknown(cidrtypes.IPv4PrefixType{}), types.ListUnknown(reference.OfSubnet.Type())
+	m.Zones, m.ZoneCount = types.ListUnknown(types.StringType), types.Int64Unknown()
+	if ids := m.SubnetIDs.Elements(); len(ids) > 0 && ids[0].Equal(state.SubnetID) {
+		m.SubnetID, m.NodeCIDR = state.SubnetID, state.NodeCIDR
+	} else {
+		m.SubnetID, m.NodeCIDR = types.StringUnknown(), cidrtypes.NewIPv4PrefixUnknown()
+	}
+}
+
+// privacyChanges makes a change between public and private subnets a replacement.
+func privacyChanges(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
+	resp.RequiresReplace = req.StateValue.IsNull() != req.PlanValue.IsNull()
+}
+
+// ref returns the reference to the network.
+func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object {
+	return reference.OfNetwork.Value(ctx, reference.Network{
+		Cluster: m.Cluster, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
+		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs, ControllerPods: m.ControllerPods, Paused: m.Paused,
+	})
+}
+
+// planDefault plans the default for an argument that is not configured.
+func planDefault(config cidrtypes.IPv4Prefix, plan *cidrtypes.IPv4Prefix, value netip.Prefix) {
+	if config.IsNull() && (plan.IsUnknown() || plan.IsNull()) {
+		*plan = tf.OptionalPrefix(value)
+	}
+}

@@ -1,0 +1,38 @@
+package reference
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+func TestCompleteHost(t *testing.T) {
+	check := func(o types.Object) string {
+		var resp validator.ObjectResponse
+		completeHost{}.ValidateObject(context.Background(), validator.ObjectRequest{Path: path.Root("hosts").AtListIndex(1), ConfigValue: o}, &resp)
+		var said []string
+		for _, d := range resp.Diagnostics {
+			said = append(said, d.Detail())
+		}
+		return strings.Join(said, " ")
+	}
+	h := Host{
+		Name: types.StringValue("a"), Address: types.StringUnknown(), PrivateIP: iptypes.NewIPv4AddressValue("10.0.0.1"),
+		HostKey: types.StringUnknown(),
+	}
+	if said := check(OfHost.Value(t.Context(), h)); said != "" {
+		t.Errorf("a host of which something is not known yet: %s", said)
+	}
+	if said := check(OfHost.Unknown()); said != "" {
+		t.Errorf("a host of which nothing is known yet: %s", said)
+	}
+	h.HostKey, h.Address = types.StringNull(), types.StringNull()
+	if said := check(OfHost.Value(t.Context(), h)); said != "A host needs address. A host needs host_key." {
+		t.Errorf("an incomplete host: %q", said)
+	}
+}

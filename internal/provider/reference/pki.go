@@ -1,0 +1,104 @@
+package reference
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// PKI is k8s_pki.x.ref.
+type PKI struct {
+	Cluster                 types.String `tfsdk:"cluster"`
+	Store                   types.String `tfsdk:"store"`
+	Prefix                  types.String `tfsdk:"prefix"`
+	KMSKeyID                types.String `tfsdk:"kms_key_id"`
+	Region                  types.String `tfsdk:"region"`
+	KubernetesCA            types.String `tfsdk:"kubernetes_ca_pem"`
+	EtcdCA                  types.String `tfsdk:"etcd_ca_pem"`
+	FrontProxyCA            types.String `tfsdk:"front_proxy_ca_pem"`
+	ServiceAccountPublicKey types.String `tfsdk:"service_account_public_key_pem"`
+	Generations             types.Object `tfsdk:"generations"`
+	Keys                    types.Map    `tfsdk:"keys"`
+}
+
+var OfPKI = tf.NewReference[PKI](map[string]schema.Attribute{
+	"cluster": clusterAttribute(),
+	"store": schema.StringAttribute{
+		Required: true, MarkdownDescription: "Key store: `ssm` or `state`.",
+		Validators: []validator.String{argument.KeyStore()},
+	},
+	"prefix":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Prefix of the parameters' names, for the key store `ssm`."},
+	"kms_key_id":                     schema.StringAttribute{Optional: true, MarkdownDescription: "KMS key that encrypts the parameters, for the key store `ssm`."},
+	"region":                         schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the key store `ssm`."},
+	"kubernetes_ca_pem":              schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
+	"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
+	"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
+	"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify the tokens of service accounts, the signing one first."},
+	"generations":                    OfGenerations.Input("Generations of each key. The first issues; all are trusted."),
+	"keys": schema.MapAttribute{
+		Optional: true, Sensitive: true, ElementType: types.StringType,
+		MarkdownDescription: "Private keys by name, for the key store `state` only; null otherwise.",
+	},
+})
+
+const PKIDescription = "PKI of the cluster: `k8s_pki.<name>.ref`."
+
+// Ref returns the library's reference. Unknown values become empty.
+func (m PKI) Ref() pki.Ref {
+	return pki.Ref{
+		Cluster:                 m.Cluster.ValueString(),
+		Store:                   m.Store.ValueString(),
+		Prefix:                  m.Prefix.ValueString(),
+		KMSKeyID:                m.KMSKeyID.ValueString(),
+		Region:                  m.Region.ValueString(),
+		KubernetesCA:            m.KubernetesCA.ValueString(),
+		EtcdCA:                  m.EtcdCA.ValueString(),
+		FrontProxyCA:            m.FrontProxyCA.ValueString(),
+		ServiceAccountPublicKey: m.ServiceAccountPublicKey.ValueString(),
+		Generations:             GenerationsFrom(m.Generations),
+		Keys:                    tf.StringMap(m.Keys),
+	}
+}
+
+// PKIValue returns the library's reference as an object.
+func PKIValue(ctx context.Context, r pki.Ref) types.Object {
+	keys := types.MapNull(types.StringType)
+	if r.Keys != nil {
+		keys = tf.StringMapValue(r.Keys)
+	}
+	return OfPKI.Value(ctx, PKI{
+		Cluster:                 types.StringValue(r.Cluster),
+		Store:                   types.StringValue(r.Store),
+		Prefix:                  tf.OptionalString(r.Prefix),
+		KMSKeyID:                tf.OptionalString(r.KMSKeyID),
+		Region:                  tf.OptionalString(r.Region),
+		KubernetesCA:            types.StringValue(r.KubernetesCA),
+		EtcdCA:                  types.StringValue(r.EtcdCA),
+		FrontProxyCA:            types.StringValue(r.FrontProxyCA),
+		ServiceAccountPublicKey: types.StringValue(r.ServiceAccountPublicKey),
+		Generations:             GenerationsValue(ctx, r.Generations),
+		Keys:                    keys,
+	})
+}
+
+// PKIFrom reads the argument `pki`. It returns false if part of it is unknown.
+func PKIFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (pki.Ref, bool) {
+	m, ok := OfPKI.Read(ctx, o, diags)
+	return m.Ref(), ok && tf.AllKnown(o)
+}
+
+// ClusterOf returns the cluster's name in the argument `pki`, unknown if that is unknown.
+func ClusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) types.String {
+	m, ok := OfPKI.Read(ctx, o, diags)
+	if !ok {
+		return types.StringUnknown()
+	}
+	return m.Cluster
+}

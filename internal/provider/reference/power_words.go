@@ -1,0 +1,9 @@
+package reference
+
+// running and stopped are the states of an instance that are planned. paused is the power state, in
+// a host, of a machine that is stopped together with its cluster.
+const (
+	Running = "running"
+	Stopped = "stopped"
+	Paused  = "paused"
+)

@@ -1,0 +1,352 @@
+package roles
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+type controlPlaneModel struct {
+	roleModel
+	Version          types.String         `tfsdk:"version"`
+	Hosts            types.List           `tfsdk:"hosts"`
+	PKI              types.Object         `tfsdk:"pki"`
+	Etcd             types.Object         `tfsdk:"etcd"`
+	LB               types.Object         `tfsdk:"lb"`
+	PodCIDR          cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
+	ServiceCIDR      cidrtypes.IPv4Prefix `tfsdk:"service_cidr"`
+	NodeCIDRs        types.Set            `tfsdk:"node_cidrs"`
+	PodRoutes        types.Map            `tfsdk:"pod_routes"`
+	DNSIP            iptypes.IPv4Address  `tfsdk:"dns_ip"`
+	Domain           types.String         `tfsdk:"domain"`
+	ExtraSANs        types.List           `tfsdk:"extra_sans"`
+	AllowedCIDRs     types.Set            `tfsdk:"allowed_cidrs"`
+	AuditPolicy      types.String         `tfsdk:"audit_policy"`
+	AdmissionPlugins types.Dynamic        `tfsdk:"admission_plugins"`
+	SchedulerConfig  types.Dynamic        `tfsdk:"scheduler_config"`
+	ExtraArgs        types.Object         `tfsdk:"extra_args"`
+	EarlyRenewal     timetypes.GoDuration `tfsdk:"early_renewal"`
+	Ref              types.Object         `tfsdk:"ref"`
+}
+
+// controlPlanePrograms are the programs on a controller, without etcd.
+var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeControllerManager, artifact.KubeScheduler}
+
+func NewControlPlane() resource.Resource {
+	return &roleResource[controlPlaneModel, controlplane.ControlPlane]{role: role[controlPlaneModel, controlplane.ControlPlane]{
+		name:  "control_plane",
+		title: "control plane",
+		keys:  true,
+		description: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts. All API servers are active; the controller managers and the schedulers " +
+			"elect a leader.\n\n" +
+			"The first installation runs on all hosts in parallel. Every later change rolls through the hosts one at a time, behind health checks. An upgrade " +
+			"replaces all API servers before the first controller manager.",
+		settings: controlPlaneSettings(),
+		attributes: map[string]schema.Attribute{
+			"hosts": reference.HostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
+			"pki":   pkiAttribute(),
+			"etcd":  reference.OfEtcd.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time."),
+			"lb":    balancerAttribute(),
+			"ref":   reference.OfControlPlane.Output("Reference: the value for `control_plane` of other resources."),
+		},
+		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
+		check:      checkControlPlane,
+		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
+		outputs:    controlPlaneOutputs,
+		needed:     oneHost,
+		spec:       controlPlaneSpec,
+		downloads: func(c *artifact.Catalog, _ *controlPlaneModel, s *controlplane.ControlPlane) (err error) {
+			s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(s.Spec.Version) })
+			return err
+		},
+		importer: controlPlaneImporter(),
+	}}
+}
+
+// controlPlaneSettings are the arguments that are fields of the specification.
+func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlane] {
+	network := func(description string, fallback netip.Prefix) schema.StringAttribute {
+		return schema.StringAttribute{
+			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
+			MarkdownDescription: description + " A change replaces the control plane. Default: `" + fallback.String() + "`; what exists keeps its network.",
+			Validators:          []validator.String{tf.CIDR(component.ClusterCIDR)},
+			PlanModifiers: []planmodifier.String{
+				tf.KeepDefault(fallback.String()), stringplanmodifier.RequiresReplaceIf(replaceIfInState, replacesControlPlane, replacesControlPlane),
+			},
+		}
+	}
+	return settings[controlPlaneModel, controlplane.ControlPlane]{
+		"version": newSetting(schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time. An upgrade goes one minor release at a time, and never back to " +
+				"an earlier one.",
+			Validators: []validator.String{argument.KubernetesVersion()},
+		}, text, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *string) {
+			return &m.Version, &s.Spec.Version
+		}),
+		"pod_cidr": newSetting(network("Network of the pods. Each worker has a part of it.", component.DefaultPodCIDR),
+			prefix, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
+				return &m.PodCIDR, &s.Spec.Cluster.PodCIDR
+			}),
+		"service_cidr": newSetting(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's network, whose DNS server would be taken for a "+
+			"service.", component.DefaultServiceCIDR),
+			prefix, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
+				return &m.ServiceCIDR, &s.Spec.Cluster.ServiceCIDR
+			}),
+		"node_cidrs": newSetting(schema.SetAttribute{
+			Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
+			MarkdownDescription: "Networks of the subnets for machines, including workers: `k8s_network.<name>.node_cidrs`. Pods reach these machines, other pods and services with " +
+				"their own addresses. All other traffic of pods is masqueraded, and so is traffic to the third address of a subnet, at which a VPC has its DNS server. " +
+				"With `pod_routes` only nodes are reached so: routers and other machines of the network have no route to pods. " +
+				"The worker pools make a change in place, and nothing restarts. Default: none; pods then reach machines with the address of their own machine.",
+			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(component.ClusterCIDR))},
+		}, prefixes, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Set, *[]netip.Prefix) {
+			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
+		}),
+		"pod_routes": newSetting(schema.MapAttribute{
+			Optional: true, ElementType: iptypes.IPv4AddressType{},
+			MarkdownDescription: "Routes to the pods of all nodes on the machines themselves, for machines without a VPC: network of a node's pods to its private address, such as " +
+				"`{ for h in local.workers : h.pod_cidr => h.private_ip }`. Controllers and all workers get a service that sets the routes, and a missing route is drift. All machines must be " +
+				"in one layer-2 network. A change is made in place, and nothing else restarts. Without it the routes go. " +
+				"Default: none; the routes are the business of the network, such as the route tables of a VPC.",
+			Validators: []validator.Map{mapvalidator.KeysAre(tf.CIDR(component.HostPodCIDR)), mapvalidator.ValueStringsAre(tf.IPv4())},
+		}, addressByNetwork, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Map, *map[netip.Prefix]netip.Addr) {
+			return &m.PodRoutes, &s.Spec.Cluster.PodRoutes
+		}),
+		"dns_ip": newSetting(schema.StringAttribute{
+			Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
+			MarkdownDescription: "Service address of cluster DNS, within `service_cidr`. Default: the tenth address of `service_cidr`.",
+		}, address, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*iptypes.IPv4Address, *netip.Addr) {
+			return &m.DNSIP, &s.Spec.Cluster.DNSIP
+		}),
+		"domain": newSetting(schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultDomain),
+			MarkdownDescription: "Domain of cluster DNS. A change replaces the control plane. Default: `" + component.DefaultDomain + "`.",
+			Validators:          []validator.String{tf.DNSDomain()},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+		}, text, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *string) {
+			return &m.Domain, &s.Spec.Cluster.Domain
+		}),
+		"extra_sans": newSetting(schema.ListAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Additional names and addresses in the API servers' certificates. A change reissues the certificates in place. Default: none.",
+			Validators:          []validator.List{listvalidator.ValueStringsAre(tf.HostAddress())},
+		}, texts, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.List, *[]string) {
+			return &m.ExtraSANs, &s.Spec.APIServer.ExtraSANs
+		}),
+		"audit_policy": newSetting(schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. A policy that kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at " +
+				"a time. Default: the metadata of all requests (who, when, which verb on which object, the answer's code), and never a body; " +
+				"nothing of health checks, of leases of nodes and components, and of the events and status that nodes report. To log more, give a whole policy: level `Request` adds the bodies of " +
+				"requests, `RequestResponse` also those of answers. Leave `secrets`, `configmaps`, `serviceaccounts/token` and `tokenreviews` at `Metadata`, since their bodies hold secrets.",
+			PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
+		}, document, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *[]byte) {
+			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
+		}),
+		"admission_plugins": newSetting(
+			freeform.Objects("Configuration of admission plugins, as an object: name of the plugin to its configuration object. A plugin that the release does not have is an error "+
+				"of the plan. A plugin that is not enabled by default must also be named by the flag `enable-admission-plugins` in `extra_args.kube_apiserver`. A "+
+				"change restarts the API servers one at a time. Default: none."),
+			objectByName, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]map[string]any) {
+				return &m.AdmissionPlugins, &s.Spec.APIServer.AdmissionPlugins
+			}),
+		"scheduler_config": newSetting(
+			freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts the schedulers one at a "+
+				"time. Default: none."),
+			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
+				return &m.SchedulerConfig, &s.Spec.Scheduler.Config
+			}),
+		"allowed_cidrs": allowedCIDRs("the API servers, controller managers and schedulers (ports 6443, 10257 and 10259), beside pods", "the workers, the load balancer if there is one, and everybody who uses the API without it, such as Terraform",
+			func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Set, *[]netip.Prefix) {
+				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
+			}),
+		"extra_args": extraArgsSetting(controlPlanePrograms, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Object, map[string]*component.Args) {
+			return &m.ExtraArgs, map[string]*component.Args{
+				artifact.KubeAPIServer:         &s.Spec.APIServer.Args,
+				artifact.KubeControllerManager: &s.Spec.ControllerManager.Args,
+				artifact.KubeScheduler:         &s.Spec.Scheduler.Args,
+			}
+		}),
+		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*timetypes.GoDuration, *time.Duration) {
+			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
+		}),
+	}
+}
+
+// replacesControlPlane describes replaceIfInState, which replaces the control plane if the state
+// has a value. An import that does not find the network leaves the value to the configuration.
+const replacesControlPlane = "A change replaces the control plane."
+
+func replaceIfInState(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
+	resp.RequiresReplace = !req.StateValue.IsNull()
+}
+
+func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s controlplane.ControlPlane, diags *diag.Diagnostics) invalid.Fields {
+	errs := s.Spec.Check()
+	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
+		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)
+		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
+	}
+	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
+	if prior != nil {
+		warnOfLostNames(ctx, plan, prior, diags)
+	}
+	if prior == nil {
+		warnOfUnknownRelease(types.StringNull(), plan.Version, version.NotKnown, diags)
+		return errs
+	}
+	warnOfUnknownRelease(prior.Version, plan.Version, version.NotKnown, diags)
+	checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
+	if v, err := version.Parse(plan.Version.ValueString()); err == nil {
+		if err := component.CheckServedAPIs(v, extraArgs(prior.ExtraArgs, artifact.KubeAPIServer)); err != nil {
+			diags.AddAttributeError(path.Root("version"), "API version still in use", err.Error())
+		}
+	}
+	return errs
+}
+
+// checkControlPlaneParts checks that the parts of a control plane belong together.
+func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags *diag.Diagnostics) invalid.Fields {
+	lb, _ := reference.OfLB.Read(ctx, plan.LB, diags)
+	etcd, _ := reference.OfEtcd.Read(ctx, plan.Etcd, diags)
+	errs := component.CheckSameCluster(component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()},
+		component.Part{Field: "etcd", Cluster: etcd.Cluster.ValueString()}, component.Part{Field: "lb", Cluster: lb.Cluster.ValueString()})
+	hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags)
+	if known {
+		errs = append(errs, component.CheckBalanced(lb.Backends(), reference.ComponentHosts(hosts))...)
+		errs = append(errs, component.CheckAllowed("etcd", allPrefixes(etcd.AllowedCIDRs), reference.ComponentHosts(hosts), "its API server needs etcd (allowed_cidrs of k8s_etcd_cluster)")...)
+	}
+	others := slices.DeleteFunc(lb.KnownMachines(), func(m component.Host) bool { // a machine always reaches itself
+		return known && len(hosts) == 1 && m.PrivateIP == hosts[0].Node().PrivateIP
+	})
+	errs = append(errs, component.CheckAllowed("allowed_cidrs", allPrefixes(plan.AllowedCIDRs), others, "the load balancer there reaches the API servers")...)
+	if !plan.Hosts.IsUnknown() {
+		errs = append(errs, component.CheckBalancer(len(plan.Hosts.Elements()), !plan.LB.IsNull())...)
+	}
+	return errs
+}
+
+// balancerAttribute is the argument lb.
+func balancerAttribute() schema.SingleNestedAttribute {
+	a := reference.OfLB.Input("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Its names and addresses are in the API servers' certificates. Several hosts need one. " +
+		"Default: none; the address of the only host is then the cluster's, and changes when the host gets another one. A change of it changes the workers' kubeconfigs, one machine at a time. " +
+		"The guide on load balancers shows how a running cluster moves to another one.")
+	a.Required, a.Optional = false, true
+	return a
+}
+
+// balancer returns the argument lb. Without one, the only controller is the address of the cluster.
+func (m *controlPlaneModel) balancer(ctx context.Context, diags *diag.Diagnostics) reference.LB {
+	hosts, known := reference.HostsFrom(ctx, m.Hosts, diags)
+	if !m.LB.IsNull() || !known || len(hosts) != 1 {
+		return reference.LBFrom(ctx, m.LB, diags)
+	}
+	public, port := hosts[0].PublicIP.StringValue, types.Int64Value(component.APIServerPort)
+	if public.IsNull() {
+		public = hosts[0].Address
+	}
+	private := hosts[0].PrivateIP.StringValue
+	return reference.LB{Names: reference.NamesValue(public, private), Endpoint: reference.URLOf(public, port), PrivateEndpoint: reference.URLOf(private, port)}
+}
+
+// warnOfLostNames warns if the name by which workers reach the API leaves the certificates while their
+// kubeconfigs still have it.
+func warnOfLostNames(ctx context.Context, plan, prior *controlPlaneModel, diags *diag.Diagnostics) {
+	before, after := prior.balancer(ctx, diags), plan.balancer(ctx, diags)
+	if before.Names.IsUnknown() || plan.ExtraSANs.IsUnknown() || before.PrivateEndpoint.Equal(after.PrivateEndpoint) {
+		return
+	}
+	kept := append(tf.Strings(plan.ExtraSANs.Elements()), tf.Strings(after.Names.Elements())...)
+	lost := slices.DeleteFunc(tf.Strings(before.Names.Elements()), func(name string) bool {
+		return slices.Contains(kept, name) || !after.Endpoint.IsUnknown() && after.Endpoint.Equal(before.Endpoint) && strings.Contains(after.Endpoint.ValueString(), "/"+name+":")
+	})
+	if len(lost) == 0 {
+		return
+	}
+	diags.AddAttributeWarning(path.Root("lb"), "Workers cannot reach the API until they are changed",
+		fmt.Sprintf("The API servers' certificates lose %s, and the workers' kubeconfigs name one of these until this apply has changed them. Kubeconfigs of people that name one do not work any more.\n\n"+
+			"To move without an outage, keep the old load balancer for this apply and set extra_sans to its ref.names. The guide on load balancers shows it.", strings.Join(lost, ", ")))
+}
+
+// sameYAML reports whether two YAML texts have the same value. The file that is written from an
+// audit policy keeps neither comments nor order. A text with a duplicate field equals nothing.
+func sameYAML(a, b string) bool {
+	var before, after any
+	return yaml.UnmarshalStrict([]byte(a), &before) == nil && yaml.UnmarshalStrict([]byte(b), &after) == nil && reflect.DeepEqual(before, after)
+}
+
+func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {
+	m.ID = reference.ClusterOf(ctx, m.PKI, diags)
+	if (m.DNSIP.IsNull() || m.DNSIP.IsUnknown()) && !m.ServiceCIDR.IsUnknown() {
+		m.DNSIP = tf.OptionalAddr(component.DefaultDNSIP(tf.Prefix(m.ServiceCIDR)))
+	}
+	lb := m.balancer(ctx, diags)
+	m.Ref = reference.OfControlPlane.Value(ctx, reference.ControlPlane{
+		Cluster: m.ID, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
+		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, PodRoutes: m.PodRoutes, DNSIP: m.DNSIP, Domain: m.Domain,
+		PowerState: apiPower(ctx, m.Hosts, diags),
+	})
+}
+
+// apiPower returns the power state of an API: stopped if all of its machines are.
+func apiPower(ctx context.Context, l types.List, diags *diag.Diagnostics) types.String {
+	hosts, known := reference.HostsFrom(ctx, l, diags)
+	if !known || slices.ContainsFunc(hosts, func(h reference.Host) bool { return h.PowerState.IsUnknown() }) {
+		return types.StringUnknown()
+	}
+	if powerOf("hosts", hosts).allOff() {
+		return types.StringValue(reference.Stopped)
+	}
+	return types.StringValue(reference.Running)
+}
+
+// oneHost is the needed hosts of a role that works with a single one.
+func oneHost(int) int { return 1 }
+
+func controlPlaneSpec(ctx context.Context, d *session.Session, m *controlPlaneModel, diags *diag.Diagnostics) controlplane.ControlPlane {
+	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
+	lb := m.balancer(ctx, diags)
+	etcd, _ := reference.OfEtcd.Read(ctx, m.Etcd, diags)
+	return controlplane.ControlPlane{
+		Spec: component.ControlPlaneSpec{
+			Cluster:       component.Cluster{Name: ref.Cluster, PKI: ref},
+			EndpointNames: tf.Strings(lb.Names.Elements()),
+			EtcdEndpoints: tf.Strings(etcd.Endpoints.Elements()),
+			ShutdownDelay: time.Duration(lb.NoticeSeconds.ValueInt64()) * time.Second,
+		},
+		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
+	}
+}

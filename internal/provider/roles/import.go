@@ -1,0 +1,114 @@
+package roles
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// A role resource is imported by a JSON object of the arguments that are only in the configuration:
+// its hosts and its references. Everything else is read from the first machine that answers. The
+// refresh that follows finds out whether the other machines are the same.
+
+// importSettles describes what follows the import of a role.
+const importSettles = " Versions, flags and settings are read from the machines. An import restarts nothing: the next apply adds to the state what the import could not read."
+
+// importer says how a role is imported.
+type importer[M any, S rollout.Role] struct {
+	needs   []string // arguments that the id must contain
+	hint    string   // further sentences of the description
+	machine string   // what one of its machines is: "etcd member"
+	// complete adds what the machine does not know, such as what other machines or the API know;
+	// nil if there is nothing to add.
+	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
+	lookUp   reference.IDLookup // nil: the id must be a JSON object
+	// hold returns whose the object in AWS is; nil for a role that owns none.
+	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
+}
+
+var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
+
+// ImportState implements resource.ResourceWithImportState.
+func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	if err := reference.ReadImportID(ctx, r.Session, req.ID, r.role.importer.needs, r.role.importer.lookUp, &resp.State); err != nil {
+		session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+		return
+	}
+	var m M
+	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	rec := roleRecord{Record: rollout.Record{Formed: true}}
+	r.readMachines(ctx, &m, &rec, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if r.role.importer.hold != nil {
+		h, err := r.role.importer.hold(ctx, r.Session, &m)
+		if err != nil {
+			session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+			return
+		}
+		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+	}
+	r.role.common(&m).Drift = tf.NoDrift()
+	r.role.common(&m).Claim = tf.OptionalString(rec.Record.Claim)
+	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// readMachines completes a model with what is found on its machines.
+func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRecord, diags *diag.Diagnostics) {
+	given := r.specWithoutDownloads(ctx, m, diags)
+	if diags.HasError() {
+		return
+	}
+	node, files, err := r.Session.Engine(ctx).Inspect(ctx, given)
+	switch {
+	case errors.Is(err, rollout.ErrNoMachines):
+		diags.AddError("Cannot import this "+r.role.title, "The import id names no machines.")
+		return
+	case err != nil:
+		session.AddError(diags, "Cannot import this "+r.role.title, err)
+		return
+	}
+	found, err := rollout.ReadRole(given, node, files)
+	var nothing *component.NothingFoundError
+	switch {
+	case errors.As(err, &nothing):
+		diags.AddError("Nothing to import", nothing.Reason)
+	case err != nil:
+		session.AddError(diags, "Cannot read the configuration of this "+r.role.importer.machine, err)
+	case r.role.importer.complete != nil:
+		r.role.importer.complete(ctx, r.Session, m, &found, diags)
+	}
+	if diags.HasError() {
+		return
+	}
+	r.role.settings.fromSpec(ctx, &found, m)
+	r.role.outputs(ctx, m, diags)
+	spec := r.spec(ctx, m, diags)
+	if diags.HasError() {
+		return
+	}
+	if pinChecksums(ctx, r.Session, rec, spec.Definition().Artifacts, diags); diags.HasError() {
+		return
+	}
+	if rec.Record.Claim, err = r.Session.Engine(ctx).Claim(ctx, spec); err == nil {
+		rec.Record.Claim, err = r.Session.ClaimID(rec.Record.Claim)
+	}
+	if err != nil {
+		session.AddError(diags, "Cannot import this "+r.role.title, err)
+	}
+	r.setFiles(m, spec, diags)
+	r.role.outputs(ctx, m, diags)
+}

@@ -1,0 +1,34 @@
+package roles
+
+import (
+	"testing"
+
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+)
+
+// TestSpotHostOfImport: a role that is imported finds out which of its machines are Spot instances.
+func TestSpotHostOfImport(t *testing.T) {
+	for spot, want := range map[bool]any{true: true, false: nil} {
+		if got := hostArgument(t.Context(), awsmachine.Machine{Name: "worker-0", Spot: spot})["spot"]; got != want {
+			t.Errorf("a Spot instance %t: %v", spot, got)
+		}
+	}
+}
+
+// TestSameYAML: comments, order and spelling do not count; a field said twice, of which one reader
+// takes the first and another the last, does.
+func TestSameYAML(t *testing.T) {
+	const policy = "kind: Policy\nrules:\n- level: Metadata\n"
+	for text, want := range map[string]bool{
+		policy: true,
+		"# all of it\nrules: [{level: Metadata}]\nkind: Policy\n":  true,
+		"kind: Policy\nrules:\n- level: None\n":                    false,
+		"kind: Policy\nrules:\n- level: None\n  level: Metadata\n": false,
+		"rules: []\n" + policy:                                     false,
+		"kind: [":                                                  false,
+	} {
+		if sameYAML(policy, text) != want || sameYAML(text, policy) != want {
+			t.Errorf("%q is the same: %t, wanted %t", text, !want, want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package roles
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
+)
+
+// identities returns the role's hosts in a plan or a state as targets, as far as they are known, without how
+// to reach them.
+func (r *roleResource[M, S]) identities(ctx context.Context, from attributes, diags *diag.Diagnostics) (out []fleet.Target) {
+	var hosts []reference.Host
+	for name := range r.role.attributes {
+		switch name {
+		case "host":
+			var one types.Object
+			diags.Append(from.GetAttribute(ctx, path.Root(name), &one)...)
+			if h, known := reference.OfHost.Read(ctx, one, diags); known {
+				hosts = append(hosts, h)
+			}
+		case "hosts", "standbys":
+			var list types.List
+			diags.Append(from.GetAttribute(ctx, path.Root(name), &list)...)
+			known, _ := reference.HostsFrom(ctx, list, diags)
+			hosts = append(hosts, known...)
+		}
+	}
+	for _, h := range hosts {
+		if h.InstanceID.IsUnknown() { // an instance that will be made
+			continue
+		}
+		out = append(out, fleet.Target{ID: h.InstanceID.ValueString(), Node: h.Node(),
+			Host: remote.Host{Address: h.Address.ValueString(), Port: int(h.Port.ValueInt64()), HostKeys: []string{h.HostKey.ValueString()}}})
+	}
+	return out
+}
+
+// checkNamesStay refuses a plan that gives machines of the role other names: what runs on a machine under its
+// former name would stay there.
+func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	if req.State.Raw.IsNull() {
+		return
+	}
+	prior, want := r.identities(ctx, req.State, diags), r.identities(ctx, req.Plan, diags)
+	renamed := fleet.Renamed(want, prior)
+	if len(renamed) == 0 {
+		return
+	}
+	slices.SortFunc(renamed, func(a, b fleet.Rename) int { return strings.Compare(a.From.Name(), b.From.Name()) })
+	var moves, named []string
+	for _, m := range renamed {
+		moves = append(moves, fmt.Sprintf("%s at %s would become %s", m.From.Name(), m.From.Host.Address, m.To.Name()))
+		named = append(named, m.From.Name())
+	}
+	var leaves string
+	if gone := withoutMachines(prior, want); len(gone) > 0 {
+		leaves = fmt.Sprintf(" The host to remove is the one of the machine that leaves: here %s.", strings.Join(gone, ", "))
+	}
+	rename := "To rename a machine, remove it in one apply, and add it under its new name in the next one."
+	if len(prior) == 1 {
+		rename = "The only machine of a role cannot be renamed. If they are two machines with copies of one SSH host key, give one of them a key of its own."
+	}
+	at := "hosts"
+	if _, one := r.role.attributes["host"]; one {
+		at = "host"
+	}
+	diags.AddAttributeError(path.Root(at), "Machines would get other names",
+		fmt.Sprintf("The machines of the %s keep their names, since what runs on them has these names too, and this plan changes them: %s.\n\n"+
+			"Names that are positions in a list do that when a machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names.%s\n\n"+
+			"%s To go on here, give back the present names: %s.",
+			r.role.title, strings.Join(moves, "; "), leaves, rename, strings.Join(named, ", ")))
+}
+
+// withoutMachines returns the targets of prior whose machines are not in want, for people.
+func withoutMachines(prior, want []fleet.Target) []string {
+	var out []string
+	for _, p := range prior {
+		if !slices.ContainsFunc(want, func(t fleet.Target) bool { return fleet.SameMachine(p, t, want, prior) }) {
+			out = append(out, fmt.Sprintf("%s (%s)", p.Name(), p.Host.Address))
+		}
+	}
+	return out
+}
