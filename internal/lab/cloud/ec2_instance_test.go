@@ -328,8 +328,8 @@ func TestLifeCycle(t *testing.T) {
 		t.Errorf("stopped: %+v", stopped)
 	}
 	eventually(t, "the network knows that the instance is stopped", func() bool { return l.network.vpc(t, s.vpc).Interfaces[0].Stopped })
-	if len(l.network.resets) != 1 {
-		t.Errorf("the interface was reset %d times by a stop", len(l.network.resets))
+	if n := l.network.resetCount(); n != 1 {
+		t.Errorf("the interface was reset %d times by a stop", n)
 	}
 	refused(t, retype(), "")
 	refused(t, stop(), "")

@@ -362,28 +362,3 @@ func TestNATGatewayResumes(t *testing.T) {
 	l.open(t)
 	l.settles(t, id, types.NatGatewayStateDeleted)
 }
-
-// TestNATGatewayPermissions checks what the two actions ask for, and on what.
-func TestNATGatewayPermissions(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
-	ctx := t.Context()
-	in := &awsec2.CreateNatGatewayInput{SubnetId: &s.subnet, AllocationId: l.address(t).AllocationId, TagSpecifications: tags(types.ResourceTypeNatgateway, "cluster", "demo")}
-	const create, tagging = `{"Effect":"Allow","Action":"ec2:CreateNatGateway","Resource":%s}`, `{"Effect":"Allow","Action":"ec2:CreateTags","Resource":"arn:aws:ec2:*:*:natgateway/*","Condition":{"StringEquals":{"ec2:CreateAction":"CreateNatGateway"}}}`
-	allowed := `["arn:aws:ec2:*:*:natgateway/*","arn:aws:ec2:*:*:subnet/` + s.subnet + `","arn:aws:ec2:*:*:elastic-ip/` + *in.AllocationId + `"]`
-	for _, lacking := range [][]string{
-		{fmt.Sprintf(create, allowed)}, // the tags
-		{fmt.Sprintf(create, `["arn:aws:ec2:*:*:natgateway/*","arn:aws:ec2:*:*:elastic-ip/*"]`), tagging},
-		{fmt.Sprintf(create, `["arn:aws:ec2:*:*:natgateway/*","arn:aws:ec2:*:*:subnet/*"]`), tagging},
-		{fmt.Sprintf(create, `["arn:aws:ec2:*:*:elastic-ip/*","arn:aws:ec2:*:*:subnet/*"]`), tagging},
-	} {
-		_, err := l.user(t, lacking...).CreateNatGateway(ctx, in)
-		refused(t, err, "UnauthorizedOperation")
-	}
-	id := *must[*awsec2.CreateNatGatewayOutput](t)(l.user(t, fmt.Sprintf(create, allowed), tagging).CreateNatGateway(ctx, in)).NatGateway.NatGatewayId
-	const remove = `{"Effect":"Allow","Action":"ec2:DeleteNatGateway","Resource":"*","Condition":{"StringEquals":{"aws:ResourceTag/cluster":"%s"}}}`
-	refused(t, l.user(t, fmt.Sprintf(remove, "other")).deleteNATGateway(t, id), "UnauthorizedOperation")
-	if err := l.user(t, fmt.Sprintf(remove, "demo")).deleteNATGateway(t, id); err != nil {
-		t.Error(err)
-	}
-}

@@ -2,13 +2,13 @@ package cloud_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
 // TestRestart opens the cloud from its files, as after a crash of the daemon, with one instance in
@@ -24,11 +24,14 @@ func TestRestart(t *testing.T) {
 	starts := must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, s.runInput())).Instances[0]
 
 	l.cloud.Close()
+	if info, err := os.Stat(filepath.Join(l.dir, "state.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the state file: %v, %v", info, err)
+	}
 	if err := l.machines.Kill(ctx, *died.InstanceId); err != nil {
 		t.Fatal(err)
 	}
 	l.machines.hold = nil
-	l.network.cfg = network.Config{}
+	l.network.forget()
 	l.open(t)
 
 	for id, want := range map[string]types.InstanceStateName{

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
 // spotInput returns a request to launch one Spot instance in the site.
@@ -79,7 +78,7 @@ func TestSpotRequests(t *testing.T) {
 		refused(t, err, "UnsupportedOperation")
 	}
 	l.machines.powerOff(*i.InstanceId)
-	l.machines.exits <- machine.Exit{ID: *i.InstanceId}
+	l.machines.powerOff(*i.InstanceId) // and told twice
 	if i := l.await(t, *i.InstanceId, types.InstanceStateNameTerminated); *i.StateReason.Code != "Client.InstanceInitiatedShutdown" {
 		t.Errorf("shut down from inside: %+v", i.StateReason)
 	}
@@ -119,19 +118,4 @@ func TestSpotInterruption(t *testing.T) {
 	}
 	l.clock.advance(time.Second)
 	end(spot)
-}
-
-// TestSpotRole: the account's first Spot instance needs EC2's service-linked role, which not every caller may make.
-func TestSpotRole(t *testing.T) {
-	l := newLab(t)
-	s, ctx := l.site(t), t.Context()
-	const run = `{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`
-	dev := l.user(t, run)
-	_, err := dev.RunInstances(ctx, s.spotInput())
-	refused(t, err, "AuthFailure.ServiceLinkedRoleCreationNotPermitted")
-	must[*awsec2.RunInstancesOutput](t)(dev.RunInstances(ctx, s.runInput()))
-	dev = l.user(t, run, `{"Effect":"Allow","Action":"iam:CreateServiceLinkedRole","Resource":"arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/*","Condition":{"StringEquals":{"iam:AWSServiceName":"spot.amazonaws.com"}}}`)
-	must[*awsec2.RunInstancesOutput](t)(dev.RunInstances(ctx, s.spotInput()))
-	dev = l.user(t, run) // the role exists now
-	must[*awsec2.RunInstancesOutput](t)(dev.RunInstances(ctx, s.spotInput()))
 }

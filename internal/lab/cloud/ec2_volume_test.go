@@ -150,7 +150,7 @@ func TestVolumesOfMachines(t *testing.T) {
 	l.await(t, i, types.InstanceStateNameRunning)
 	kept.attach(t, i, "/dev/sdf")
 	l.cloud.Close() // while the volume is being attached
-	l.machines.volumes["vol-0123456789abcdef0"] = l.machines.volumes[kept.id]
+	l.machines.leave("vol-0123456789abcdef0")
 	l.open(t)
 	kept.await(t, "attached")
 	if left := must[[]string](t)(l.machines.Volumes()); !slices.Equal(left, []string{kept.id}) || l.has(i) != kept.id+":1" {

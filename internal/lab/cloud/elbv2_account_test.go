@@ -3,7 +3,6 @@ package cloud_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
 // TestLoadBalancerRestart opens the cloud from its files with one load balancer in each state.
@@ -34,7 +32,7 @@ func TestLoadBalancerRestart(t *testing.T) {
 	}
 
 	b.cloud.Close()
-	b.network.cfg = network.Config{}
+	b.network.forget()
 	b.open(t)
 	if got := b.health(t); got[inA] != "healthy" {
 		t.Errorf("after a restart: %v", got)
@@ -87,50 +85,10 @@ func TestLoadBalancerZone(t *testing.T) {
 		t.Errorf("%d addresses without the zone", n)
 	}
 	for _, n := range b.interfaces(t) { // each node checks the targets of its own zone
-		b.network.mu.Lock()
-		if b.network.dials[*n.NetworkInterfaceId] == 0 {
+		if b.network.dialed(*n.NetworkInterfaceId) == 0 {
 			t.Errorf("no check from the node in %s", *n.AvailabilityZone)
 		}
-		b.network.mu.Unlock()
 	}
-}
-
-// TestUserOnLoadBalancers: what a policy does not allow is refused, in the words of the service.
-func TestUserOnLoadBalancers(t *testing.T) {
-	b := newBalanced(t)
-	ctx := t.Context()
-	dev := *b
-	dev.lab = b.user(t,
-		`{"Effect":"Allow","Action":["elasticloadbalancing:Describe*"],"Resource":"*"}`,
-		`{"Effect":"Allow","Action":"elasticloadbalancing:CreateLoadBalancer","Resource":"arn:aws:elasticloadbalancing:*:*:loadbalancer/net/dev*","Condition":{"StringEquals":{"aws:RequestTag/cluster":"demo"}}}`,
-		`{"Effect":"Allow","Action":"elasticloadbalancing:AddTags","Resource":"*","Condition":{"StringEquals":{"elasticloadbalancing:CreateAction":"CreateLoadBalancer"}}}`,
-		`{"Effect":"Allow","Action":"elasticloadbalancing:DeleteLoadBalancer","Resource":"*","Condition":{"StringEquals":{"aws:ResourceTag/cluster":"demo"}}}`,
-	)
-	dev.describe(t)
-	_, err := dev.elb.CreateTargetGroup(ctx, dev.groupInput("x"))
-	refused(t, err, "AccessDenied")
-	if want := "User: arn:aws:iam::123456789012:user/dev is not authorized to perform: elasticloadbalancing:CreateTargetGroup on resource: arn:aws:elasticloadbalancing:us-east-1:123456789012:targetgroup/x/*"; !strings.Contains(err.Error(), want) {
-		t.Error(err)
-	}
-	_, err = dev.elb.CreateLoadBalancer(ctx, dev.balancerInput("other"))
-	refused(t, err, "AccessDenied")
-	untagged := dev.balancerInput("dev")
-	untagged.Tags = nil
-	_, err = dev.elb.CreateLoadBalancer(ctx, untagged)
-	refused(t, err, "AccessDenied")
-	must[*awselb.CreateLoadBalancerOutput](t)(dev.elb.CreateLoadBalancer(ctx, dev.balancerInput("dev")))
-	_, err = dev.elb.AddTags(ctx, &awselb.AddTagsInput{ResourceArns: []string{b.arn}, Tags: elbTags("a", "b")})
-	refused(t, err, "AccessDenied")
-	must[*awselb.RemoveTagsOutput](t)(b.elb.RemoveTags(ctx, &awselb.RemoveTagsInput{ResourceArns: []string{b.arn}, TagKeys: []string{"cluster"}}))
-	_, err = dev.elb.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &b.arn})
-	refused(t, err, "AccessDenied")
-	must[*awselb.AddTagsOutput](t)(b.elb.AddTags(ctx, &awselb.AddTagsInput{ResourceArns: []string{b.arn}, Tags: elbTags("cluster", "demo")}))
-	must[*awselb.DeleteLoadBalancerOutput](t)(dev.elb.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &b.arn}))
-
-	_, err = b.with("AKIAUNKNOWN", "x", "").elb.DescribeLoadBalancers(ctx, &awselb.DescribeLoadBalancersInput{})
-	refused(t, err, "InvalidClientTokenId")
-	_, err = b.with(testKey, "wrong", "").elb.DescribeLoadBalancers(ctx, &awselb.DescribeLoadBalancersInput{})
-	refused(t, err, "SignatureDoesNotMatch")
 }
 
 // TestLoadBalancerFaults: throttling, and ARNs that are not visible yet.

@@ -8,11 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,67 +17,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
-	"github.com/vishvananda/netns"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
-
-// withPackets gives a lab a network of real packets, and lets its clock go, ten times as fast as the
-// host's.
-func withPackets(t *testing.T) func(*lab) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	dir := t.TempDir()
-	slice, err := network.Claim(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := network.Down(context.WithoutCancel(t.Context()), slice); err != nil {
-			t.Error(err)
-		}
-		if err := network.Release(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	packets, err := network.Open(t.Context(), slice)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(packets.Close)
-	return func(l *lab) {
-		l.packets = packets
-		go func() {
-			for t.Context().Err() == nil {
-				time.Sleep(50 * time.Millisecond)
-				l.clock.advance(500 * time.Millisecond)
-			}
-		}()
-	}
-}
 
 // apiServer is an API server on an instance.
 type apiServer struct {
-	id, address string
-	ready       atomic.Bool
+	id    string
+	ready atomic.Bool
 }
 
 // serveAPI gives an instance its address and an HTTPS server on port 6443, which answers with the
 // instance's id and the client's address.
 func (l *lab) serveAPI(t *testing.T, i types.Instance) *apiServer {
 	t.Helper()
-	at := l.packets.InterfaceNetns(*i.NetworkInterfaces[0].NetworkInterfaceId)
-	address := *i.PrivateIpAddress
-	for _, args := range []string{
-		"addr add " + address + "/24 dev ens5", "link set ens5 up", "route add default via " + address[:strings.LastIndex(address, ".")] + ".1",
-	} {
-		if out, err := exec.CommandContext(t.Context(), "ip", append([]string{"-n", path.Base(at)}, strings.Fields(args)...)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v %s", args, err, out)
-		}
-	}
-	s := &apiServer{id: *i.InstanceId, address: address}
+	s := &apiServer{id: *i.InstanceId}
 	s.ready.Store(true)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" && !s.ready.Load() {
@@ -91,23 +38,8 @@ func (l *lab) serveAPI(t *testing.T, i types.Instance) *apiServer {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		fmt.Fprint(w, s.id, " ", host)
 	}))
-	opened := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and the thread ends with this goroutine
-		ns, err := netns.GetFromPath(at)
-		if err == nil {
-			defer ns.Close() //nolint:errcheck // read only
-			err = netns.Set(ns)
-		}
-		if err == nil {
-			_ = server.Listener.Close() // the one of the host
-			server.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", ":6443")
-		}
-		opened <- err
-	}()
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
+	_ = server.Listener.Close() // the one of the host
+	server.Listener = l.listen(t, i, "6443")
 	server.Config.ErrorLog = nil
 	server.StartTLS()
 	t.Cleanup(server.Close)

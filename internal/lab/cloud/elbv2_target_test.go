@@ -150,9 +150,8 @@ func TestTargetHealth(t *testing.T) {
 	b.network.setWell(atA, false)
 	b.becomes(t, inA, "unhealthy Target.FailedHealthChecks")
 	eventually(t, "connections end", func() bool {
-		b.network.mu.Lock()
-		defer b.network.mu.Unlock()
-		return len(b.network.ended) == 2 && b.network.ended[0].String() == atA // at both nodes
+		ended := b.network.endedFlows()
+		return len(ended) == 2 && ended[0].String() == atA // at both nodes
 	})
 	if got := b.forwarded(t); got["a"] != "["+atB+"] false" {
 		t.Errorf("without A: %v", got)
@@ -216,17 +215,15 @@ func TestTargetDrained(t *testing.T) {
 		b.becomes(t, inA, "")
 		b.clock.advance(time.Second)
 		time.Sleep(50 * time.Millisecond)
-		b.network.mu.Lock()
-		defer b.network.mu.Unlock()
-		return len(b.network.ended)
+		return len(b.network.endedFlows())
 	}
 	if n := drain(); n != 0 {
 		t.Errorf("%d connections ended", n)
 	}
 	set("deregistration_delay.connection_termination.enabled", "true")
 	b.register(t, inA)
-	if drain(); b.network.ended == nil || b.network.ended[0].String() != atA {
-		t.Errorf("ended %v", b.network.ended)
+	if drain(); len(b.network.endedFlows()) == 0 || b.network.endedFlows()[0].String() != atA {
+		t.Errorf("ended %v", b.network.endedFlows())
 	}
 }
 

@@ -28,17 +28,20 @@ type clock struct {
 	timers []timer
 }
 
+// timer is somebody who waits.
 type timer struct {
 	at time.Time
 	ch chan time.Time
 }
 
+// Now implements ec2.Clock.
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
+// After implements ec2.Clock.
 func (c *clock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,12 +50,14 @@ func (c *clock) After(d time.Duration) <-chan time.Time {
 	return ch
 }
 
+// waiting returns how many wait.
 func (c *clock) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.timers)
 }
 
+// advance moves the clock, and wakes those whose time has come.
 func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +76,7 @@ func (c *clock) SignHTTP(ctx context.Context, creds aws.Credentials, r *http.Req
 	return v4.NewSigner().SignHTTP(ctx, creds, r, hash, service, region, c.Now(), opts...)
 }
 
-// fakeNetwork keeps the last configuration applied.
+// fakeNetwork is a network without packets, which keeps the last configuration applied.
 type fakeNetwork struct {
 	mu     sync.Mutex
 	cfg    network.Config
@@ -101,11 +106,40 @@ func (n *fakeNetwork) DialFrom(_ context.Context, id string, to netip.AddrPort) 
 	return conn, nil
 }
 
+// EndFlows takes note of the target.
 func (n *fakeNetwork) EndFlows(_ context.Context, _ string, target netip.AddrPort) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ended = append(n.ended, target)
 	return nil
+}
+
+// dialed returns how many connections came from an interface.
+func (n *fakeNetwork) dialed(id string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dials[id]
+}
+
+// endedFlows returns the targets whose flows were ended, in order.
+func (n *fakeNetwork) endedFlows() []netip.AddrPort {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.ended)
+}
+
+// resetCount returns how many interfaces were reset.
+func (n *fakeNetwork) resetCount() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.resets)
+}
+
+// forget drops the configuration that was applied.
+func (n *fakeNetwork) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cfg = network.Config{}
 }
 
 // setWell says whether health checks reach an address.
@@ -118,6 +152,7 @@ func (n *fakeNetwork) setWell(addr string, well bool) {
 	n.well[netip.MustParseAddrPort(addr)] = well
 }
 
+// Apply keeps the configuration, or fails as setFail says.
 func (n *fakeNetwork) Apply(_ context.Context, cfg network.Config) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,6 +163,7 @@ func (n *fakeNetwork) Apply(_ context.Context, cfg network.Config) error {
 	return nil
 }
 
+// ResetInterface takes note of the interface.
 func (n *fakeNetwork) ResetInterface(_ context.Context, id string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,14 +171,17 @@ func (n *fakeNetwork) ResetInterface(_ context.Context, id string) error {
 	return nil
 }
 
+// InterfaceNetns returns a path at which there is nothing.
 func (n *fakeNetwork) InterfaceNetns(id string) string { return "/run/netns/" + id }
 
+// setFail makes changes of the network fail, until it is called with nil.
 func (n *fakeNetwork) setFail(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fail = err
 }
 
+// vpc returns a VPC of the configuration that was applied last.
 func (n *fakeNetwork) vpc(t *testing.T, id string) network.VPC {
 	t.Helper()
 	n.mu.Lock()
@@ -168,6 +207,7 @@ type fakeMachines struct {
 	mounted map[string]bool           // volumes that cannot be detached
 }
 
+// wait waits for its turn.
 func (m *fakeMachines) wait(ctx context.Context) error {
 	m.mu.Lock()
 	hold := m.hold
@@ -183,6 +223,7 @@ func (m *fakeMachines) wait(ctx context.Context) error {
 	}
 }
 
+// Start implements ec2.Machines, as the methods without a comment do.
 func (m *fakeMachines) Start(ctx context.Context, s machine.Spec) error {
 	if err := m.wait(ctx); err != nil {
 		return err
@@ -248,6 +289,14 @@ func (m *fakeMachines) Volumes() ([]string, error) {
 	return slices.Sorted(maps.Keys(m.volumes)), nil
 }
 
+// leave keeps the content of a volume that nobody knows, as a crash may.
+func (m *fakeMachines) leave(volume string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.volumes[volume] = machine.Volume{ID: volume}
+}
+
+// setMounted says whether a volume can be detached only by force.
 func (m *fakeMachines) setMounted(volume string, mounted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -277,6 +326,7 @@ func (m *fakeMachines) Running(id string) bool {
 	return ok
 }
 
+// spec returns what a running machine was started with, and what it was given since.
 func (m *fakeMachines) spec(id string) machine.Spec {
 	m.mu.Lock()
 	defer m.mu.Unlock()

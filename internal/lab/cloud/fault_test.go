@@ -1,6 +1,7 @@
 package cloud_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,8 +13,10 @@ import (
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
+// fields is the body of a request to the control endpoint.
 type fields map[string]any
 
+// fault adds a fault.
 func (l *lab) fault(t *testing.T, f fields) {
 	t.Helper()
 	if got := l.control(t, http.MethodPost, "/_lab/faults", f, nil); got >= 300 {
@@ -135,70 +138,6 @@ func TestFaultSlowStart(t *testing.T) {
 	}
 }
 
-func TestFaultKill(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
-	for _, tc := range []struct {
-		outcome string
-		want    types.InstanceStateName
-	}{{"", types.InstanceStateNameStopped}, {"stopped", types.InstanceStateNameStopped}, {"terminated", types.InstanceStateNameTerminated}, {"impaired", types.InstanceStateNameRunning}} {
-		id := *l.run(t, s.runInput()).InstanceId
-		l.fault(t, fields{"kind": "kill", "instance": id, "outcome": tc.outcome})
-		i := l.await(t, id, tc.want)
-		if l.machines.Running(id) {
-			t.Errorf("outcome %q: the machine runs", tc.outcome)
-		}
-		if tc.outcome != "impaired" {
-			if *i.StateReason.Code != "Server.ScheduledStop" {
-				t.Errorf("outcome %q: reason %s", tc.outcome, *i.StateReason.Code)
-			}
-			continue
-		}
-		status := must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(t.Context(), &awsec2.DescribeInstanceStatusInput{InstanceIds: []string{id}})).InstanceStatuses[0]
-		if status.InstanceStatus.Status != types.SummaryStatusImpaired {
-			t.Errorf("status is %s", status.InstanceStatus.Status)
-		}
-		must[*awsec2.RebootInstancesOutput](t)(l.RebootInstances(t.Context(), &awsec2.RebootInstancesInput{InstanceIds: []string{id}}))
-		eventually(t, "the reboot helps", func() bool { return l.machines.Running(id) })
-	}
-	if got := l.control(t, http.MethodPost, "/_lab/faults", fields{"kind": "kill", "instance": "i-1"}, nil); got != http.StatusConflict {
-		t.Errorf("killing nobody got status %d", got)
-	}
-}
-
-func TestControlEndpoint(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
-	l.run(t, s.runInput())
-	var state struct {
-		Instances []struct{ ID, State string }
-		VPCs      []struct{ ID string } `json:"vpcs"`
-		Total     int
-	}
-	l.control(t, http.MethodGet, "/_lab/state", nil, &state)
-	if len(state.Instances) != 1 || state.Instances[0].State != "running" || len(state.VPCs) != 1 || state.Total < 8 {
-		t.Errorf("state: %+v", state)
-	}
-	calls := func() map[string]int {
-		got := map[string]int{}
-		l.control(t, http.MethodGet, "/_lab/calls", nil, &got)
-		return got
-	}
-	if got := calls(); got["RunInstances"] != 1 || got["CreateVpc"] != 1 {
-		t.Errorf("calls: %v", got)
-	}
-	l.control(t, http.MethodPost, "/_lab/reset-calls", nil, nil)
-	if got := calls(); len(got) != 0 {
-		t.Errorf("calls after a reset: %v", got)
-	}
-	var faults []struct{ ID int }
-	l.fault(t, fields{"kind": "capacity"})
-	l.control(t, http.MethodGet, "/_lab/faults", nil, &faults)
-	if len(faults) != 1 || l.control(t, http.MethodDelete, "/_lab/faults/1", nil, nil) != http.StatusNoContent || l.control(t, http.MethodDelete, "/_lab/faults/1", nil, nil) != http.StatusNotFound {
-		t.Errorf("faults: %+v", faults)
-	}
-}
-
 func TestFaultFirstBoot(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
@@ -207,9 +146,7 @@ func TestFaultFirstBoot(t *testing.T) {
 		in := s.runInput()
 		in.TagSpecifications = tags(types.ResourceTypeInstance, "Name", name)
 		id := *l.run(t, in).InstanceId
-		l.machines.mu.Lock()
-		defer l.machines.mu.Unlock()
-		return l.machines.running[id].Files
+		return l.machines.spec(id).Files
 	}
 	l.fault(t, fields{"kind": "boot", "fault": "dpkg-locked", "seconds": 60, "name": "worker-*", "count": 2})
 	l.fault(t, fields{"kind": "boot", "fault": "apt-lists-locked", "seconds": 5, "name": "worker-1"})
@@ -264,9 +201,59 @@ func TestFaultFirstBootAlone(t *testing.T) {
 	l.fault(t, fields{"kind": "boot", "fault": "cloud-init-hangs", "count": 1})
 	must[*awsec2.StartInstancesOutput](t)(l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: []string{id}}))
 	l.await(t, id, types.InstanceStateNameRunning)
-	l.machines.mu.Lock()
-	defer l.machines.mu.Unlock()
-	if files := l.machines.running[id].Files; len(files) > 0 {
+	if files := l.machines.spec(id).Files; len(files) > 0 {
 		t.Errorf("an instance that had booted before got %v", files)
+	}
+}
+
+// TestFaultRoom has room for three instances of a type in a zone.
+func TestFaultRoom(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	l.fault(t, fields{"kind": "capacity", "instances": 3, "instance_type": "t3.*", "zone": "us-east-1a", "action": "*Instances"})
+	run := func(instanceType types.InstanceType, least, most int32) (ids []string, err error) {
+		in := s.runInput()
+		in.InstanceType, in.MinCount, in.MaxCount = instanceType, &least, &most
+		out, err := l.RunInstances(t.Context(), in)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range out.Instances {
+			ids = append(ids, *i.InstanceId)
+			l.await(t, *i.InstanceId, types.InstanceStateNameRunning)
+		}
+		return ids, nil
+	}
+	first, err := run(types.InstanceTypeT3Small, 1, 1)
+	refused(t, err, "")
+	_, err = run(types.InstanceTypeT3Small, 3, 3)
+	refused(t, err, "InsufficientInstanceCapacity")
+	if want := "sufficient t3.small capacity in the Availability Zone you requested (us-east-1a)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("EC2 says %v, without %q", err, want)
+	}
+	more, err := run(types.InstanceTypeT3Medium, 1, 5)
+	if refused(t, err, ""); len(more) != 2 {
+		t.Errorf("launched %d instances where there is room for 2", len(more))
+	}
+	_, err = run(types.InstanceTypeT3Small, 1, 1)
+	refused(t, err, "InsufficientInstanceCapacity")
+	_, err = run(types.InstanceTypeM5Large, 1, 1)
+	refused(t, err, "") // another family
+
+	// A stopped instance gives its room to others, and then there is none to start it.
+	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: first}))
+	l.await(t, first[0], types.InstanceStateNameStopped)
+	_, err = run(types.InstanceTypeT3Small, 1, 1)
+	refused(t, err, "")
+	_, err = l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: first})
+	refused(t, err, "InsufficientInstanceCapacity")
+	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(t.Context(), &awsec2.TerminateInstancesInput{InstanceIds: more}))
+	must[*awsec2.StartInstancesOutput](t)(l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: first}))
+
+	for _, bad := range []fields{{"instances": -1}, {"zone": "["}, {"instance_type": "["}, {"count": -1}} {
+		bad["kind"] = "capacity"
+		if got := l.control(t, http.MethodPost, "/_lab/faults", bad, nil); got != http.StatusBadRequest {
+			t.Errorf("the fault %v got status %d", fmt.Sprint(bad), got)
+		}
 	}
 }

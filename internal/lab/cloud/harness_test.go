@@ -22,7 +22,6 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
-	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
@@ -31,9 +30,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 )
 
+// The account that labs have: its images, and its owner's access key.
 const (
 	testImage  = "ami-0123456789abcdef0" // Debian 13
 	olderImage = "ami-0123456789abcdef1" // Debian 12
@@ -56,28 +55,29 @@ func (wholeResponses) Do(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// lab is a cloud that is served over HTTP, with SDK clients.
+// lab is an account that is served over HTTP, with SDK clients of its owner or of somebody else.
 type lab struct {
 	*awsec2.Client
 	ssm       *awsssm.Client
 	sts       *awssts.Client
 	elb       *awselb.Client
-	s3        *awss3.Client
-	objects   *objects.Store // nil without S3, see withS3
 	url       string
 	aws       aws.Config
 	cloud     *cloud.Account
 	clock     *clock
 	network   *fakeNetwork
-	packets   *network.Manager // instead of network, if it is not nil
+	packets   *network.Manager // instead of network, if it is not nil; see withPackets
 	machines  *fakeMachines
-	dir       string
+	dir       string // of the account's files
 	quotas    ec2.Quotas
 	throttled bool // whether calls are throttled: the clock stands still
 	calls     *slog.Logger
-	bootID    string
+	objects   cloud.Objects                               // S3; nil without
+	started   func(context.Context, *cloud.Account) error // told of the account when it is open, if it is not nil
+	bootID    string                                      // of the host
 }
 
+// newLab opens an account in a directory of its own, until the test ends. Each change is applied before.
 func newLab(t *testing.T, change ...func(*lab)) *lab {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,13 +103,9 @@ func (l *lab) open(t *testing.T) {
 	if l.packets != nil {
 		packets, ips = l.packets, l.packets.Slice().PublicIPs()
 	}
-	var store cloud.Objects
-	if l.objects != nil {
-		store = l.objects
-	}
 	l.quotas.Unthrottled = !l.throttled
 	account, err := cloud.Open(cloud.Config{
-		Objects:     store,
+		Objects:     l.objects,
 		Credentials: aws.Credentials{AccessKeyID: testKey, SecretAccessKey: testSecret}, Images: []ec2.Image{
 			{ID: testImage, Name: "debian-13-amd64-lab", Release: "13"}, {ID: olderImage, Name: "debian-12-amd64-lab", Release: "12"},
 		},
@@ -124,8 +120,8 @@ func (l *lab) open(t *testing.T) {
 	if err := account.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if l.objects != nil {
-		if err := l.objects.Ask(t.Context(), account.Authority(l.objects.Key())); err != nil {
+	if l.started != nil {
+		if err := l.started(t.Context(), account); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,17 +146,29 @@ func (l *lab) open(t *testing.T) {
 	l.use(cfg)
 }
 
+// use makes the clients.
 func (l *lab) use(cfg aws.Config) {
 	l.Client = awsec2.NewFromConfig(cfg, func(o *awsec2.Options) { o.HTTPSignerV4 = l.clock })
 	l.ssm = awsssm.NewFromConfig(cfg, func(o *awsssm.Options) { o.HTTPSignerV4 = l.clock })
 	l.sts = awssts.NewFromConfig(cfg, func(o *awssts.Options) { o.HTTPSignerV4 = l.clock })
 	l.elb = awselb.NewFromConfig(cfg, func(o *awselb.Options) { o.HTTPSignerV4 = l.clock })
-	l.s3 = awss3.NewFromConfig(cfg)
 }
 
+// with returns the lab as it is seen with other credentials.
 func (l *lab) with(key, secret, token string) *lab {
 	cfg := l.aws.Copy()
 	cfg.Credentials = credentials.NewStaticCredentialsProvider(key, secret, token)
+	return l.seen(cfg)
+}
+
+// in returns the lab as it is seen by a client that takes it for another region.
+func (l *lab) in(region string) *lab {
+	cfg := l.aws.Copy()
+	cfg.Region = region
+	return l.seen(cfg)
+}
+
+func (l *lab) seen(cfg aws.Config) *lab {
 	other := *l
 	other.aws = cfg
 	other.use(cfg)
@@ -199,6 +207,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
+// eventually fails the test if f is not true within five seconds.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
@@ -208,11 +217,13 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// site is a VPC ready for instances.
+// site is a VPC ready for instances: 10.240.0.0/16 with the subnet 10.240.0.0/24 in us-east-1a, a route to an internet
+// gateway, and a security group without rules for what comes in. The fields are ids.
 type site struct {
 	vpc, subnet, gateway, table, group string
 }
 
+// site makes one.
 func (l *lab) site(t *testing.T) site {
 	t.Helper()
 	ctx := t.Context()
@@ -249,12 +260,14 @@ func (l *lab) run(t *testing.T, in *awsec2.RunInstancesInput) types.Instance {
 	return l.await(t, *out.Instances[0].InstanceId, types.InstanceStateNameRunning)
 }
 
+// instance describes an instance.
 func (l *lab) instance(t *testing.T, id string) types.Instance {
 	t.Helper()
 	out := must[*awsec2.DescribeInstancesOutput](t)(l.DescribeInstances(t.Context(), &awsec2.DescribeInstancesInput{InstanceIds: []string{id}}))
 	return out.Reservations[0].Instances[0]
 }
 
+// await waits until an instance has a state.
 func (l *lab) await(t *testing.T, id string, want types.InstanceStateName) types.Instance {
 	t.Helper()
 	var i types.Instance
@@ -265,6 +278,7 @@ func (l *lab) await(t *testing.T, id string, want types.InstanceStateName) types
 	return i
 }
 
+// tags returns the tags, keys and values by turns, that a new resource is to have.
 func tags(resource types.ResourceType, pairs ...string) []types.TagSpecification {
 	spec := types.TagSpecification{ResourceType: resource}
 	for i := 0; i < len(pairs); i += 2 {
@@ -273,13 +287,16 @@ func tags(resource types.ResourceType, pairs ...string) []types.TagSpecification
 	return []types.TagSpecification{spec}
 }
 
+// filter returns a filter of a listing.
 func filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: &name, Values: values}
 }
 
+// testPublicKey is the public key of somebody.
 const testPublicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFZ8yoFLHrLIuPZx4gCVWDnJTFlwFt0e3rV2XB2dVYzW test"
 
-// control calls the control endpoint.
+// control sends in to the control endpoint as JSON, reads the answer into out unless it is nil, and returns the
+// status.
 func (l *lab) control(t *testing.T, method, path string, in, out any) int {
 	t.Helper()
 	raw, err := json.Marshal(in)

@@ -2,6 +2,7 @@ package cloud_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -20,23 +21,27 @@ import (
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
-// withS3 gives the lab S3, kept in its directory.
-func withS3(t *testing.T) func(*lab) {
+// withS3 gives the lab S3, kept in its directory, and says where its store is then.
+func withS3(t *testing.T, store **objects.Store) func(*lab) {
+	t.Helper()
 	program, err := release.EnsureGateway(t.Context(), release.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(l *lab) {
 		var output bytes.Buffer
-		l.objects = objects.New(objects.Config{
+		s := objects.New(objects.Config{
 			Program: func() (string, error) { return program, nil }, Dir: filepath.Join(l.dir, "s3"), Region: "us-east-1", Output: &output,
 		})
+		*store, l.objects = s, s
+		l.started = func(ctx context.Context, a *cloud.Account) error { return s.Ask(ctx, a.Authority(s.Key())) }
 		t.Cleanup(func() {
-			l.objects.Close()
+			s.Close()
 			if t.Failed() {
 				t.Logf("the object store: %s", &output)
 			}
@@ -44,19 +49,21 @@ func withS3(t *testing.T) func(*lab) {
 	}
 }
 
+func (l *lab) s3() *awss3.Client { return awss3.NewFromConfig(l.aws) }
+
 func (l *lab) put(t *testing.T, key, body string, change ...func(*awss3.PutObjectInput)) error {
 	t.Helper()
 	in := &awss3.PutObjectInput{Bucket: aws.String("backups"), Key: &key, Body: strings.NewReader(body)}
 	for _, f := range change {
 		f(in)
 	}
-	_, err := l.s3.PutObject(t.Context(), in)
+	_, err := l.s3().PutObject(t.Context(), in)
 	return err
 }
 
 func (l *lab) get(t *testing.T, key string) (string, error) {
 	t.Helper()
-	out, err := l.s3.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: aws.String("backups"), Key: &key})
+	out, err := l.s3().GetObject(t.Context(), &awss3.GetObjectInput{Bucket: aws.String("backups"), Key: &key})
 	if err != nil {
 		return "", err
 	}
@@ -67,8 +74,9 @@ func (l *lab) get(t *testing.T, key string) (string, error) {
 // TestS3 uses S3 as the owner, as a user and in sessions, and looks at what is refused.
 func TestS3(t *testing.T) {
 	var calls bytes.Buffer
-	l := newLab(t, withS3(t), func(l *lab) { l.calls = slog.New(slog.NewJSONHandler(&calls, nil)) })
-	must[*awss3.CreateBucketOutput](t)(l.s3.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
+	var store *objects.Store
+	l := newLab(t, withS3(t, &store), func(l *lab) { l.calls = slog.New(slog.NewJSONHandler(&calls, nil)) })
+	must[*awss3.CreateBucketOutput](t)(l.s3().CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
 	if got := l.cloud.Overview().Buckets; len(got) != 1 || got[0] != "backups" {
 		t.Errorf("buckets: %q", got)
 	}
@@ -97,14 +105,14 @@ func TestS3(t *testing.T) {
 		refused(t, err, "AccessDenied")
 		refused(t, dev.put(t, "b/one", "1"), "AccessDenied")
 		list := func(prefix string) error {
-			_, err := dev.s3.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: aws.String("backups"), Prefix: &prefix})
+			_, err := dev.s3().ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: aws.String("backups"), Prefix: &prefix})
 			return err
 		}
 		if err := list("a/"); err != nil {
 			t.Error(err)
 		}
 		refused(t, list("b/"), "AccessDenied")
-		_, err = dev.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/one")})
+		_, err = dev.s3().DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/one")})
 		refused(t, err, "AccessDenied")
 	})
 	t.Run("sessions", func(t *testing.T) {
@@ -141,11 +149,7 @@ func TestS3(t *testing.T) {
 		if resp.StatusCode != http.StatusForbidden {
 			t.Errorf("unsigned: %s", resp.Status)
 		}
-		other := l.aws.Copy()
-		other.Region = "eu-west-1"
-		abroad := *l
-		abroad.use(other)
-		_, err = abroad.get(t, "a/one")
+		_, err = l.in("eu-west-1").get(t, "a/one")
 		refused(t, err, "AuthorizationHeaderMalformed")
 	})
 	t.Run("encryption", func(t *testing.T) {
@@ -187,7 +191,7 @@ func TestS3(t *testing.T) {
 			var together errgroup.Group
 			for range 6 {
 				together.Go(func() error {
-					_, err := l.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/six")})
+					_, err := l.s3().DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/six")})
 					return err
 				})
 			}
@@ -195,7 +199,7 @@ func TestS3(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := l.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("missing"), Key: aws.String("a/six")})
+		_, err := l.s3().DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("missing"), Key: aws.String("a/six")})
 		refused(t, err, "NoSuchBucket")
 	})
 	t.Run("faults", func(t *testing.T) {
@@ -220,8 +224,9 @@ func TestS3(t *testing.T) {
 
 // TestS3Ends: the program is started again when it has ended, and finds its objects.
 func TestS3Ends(t *testing.T) {
-	l := newLab(t, withS3(t))
-	must[*awss3.CreateBucketOutput](t)(l.s3.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
+	var store *objects.Store
+	l := newLab(t, withS3(t, &store))
+	must[*awss3.CreateBucketOutput](t)(l.s3().CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
 	if err := l.put(t, "one", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +247,7 @@ func TestS3Ends(t *testing.T) {
 	if err != nil || got != "1" {
 		t.Errorf("%q, %v", got, err)
 	}
-	l.objects.Close()
+	store.Close()
 	if left := l.gateways(t); len(left) != 0 {
 		t.Errorf("processes %d are left", left)
 	}

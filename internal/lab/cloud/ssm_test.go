@@ -90,10 +90,6 @@ func TestParameters(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the parameters' file: %v, %v", info, err)
 	}
-	info, err = os.Stat(filepath.Join(l.dir, "state.json"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the state file: %v, %v", info, err)
-	}
 
 	for n := range 12 {
 		refused(t, put(fmt.Sprintf("/k8s/other/%02d", n), "x"), "")

@@ -1,9 +1,6 @@
 package cloud_test
 
 import (
-	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -120,56 +117,4 @@ func TestResourceBuckets(t *testing.T) {
 	l.clock.advance(500 * time.Millisecond)
 	refused(t, run(1), "InsufficientFreeAddressesInSubnet")
 	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: ids}))
-}
-
-// TestFaultRoom has room for three instances of a type in a zone.
-func TestFaultRoom(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
-	l.fault(t, fields{"kind": "capacity", "instances": 3, "instance_type": "t3.*", "zone": "us-east-1a", "action": "*Instances"})
-	run := func(instanceType types.InstanceType, least, most int32) (ids []string, err error) {
-		in := s.runInput()
-		in.InstanceType, in.MinCount, in.MaxCount = instanceType, &least, &most
-		out, err := l.RunInstances(t.Context(), in)
-		if err != nil {
-			return nil, err
-		}
-		for _, i := range out.Instances {
-			ids = append(ids, *i.InstanceId)
-			l.await(t, *i.InstanceId, types.InstanceStateNameRunning)
-		}
-		return ids, nil
-	}
-	first, err := run(types.InstanceTypeT3Small, 1, 1)
-	refused(t, err, "")
-	_, err = run(types.InstanceTypeT3Small, 3, 3)
-	refused(t, err, "InsufficientInstanceCapacity")
-	if want := "sufficient t3.small capacity in the Availability Zone you requested (us-east-1a)"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("EC2 says %v, without %q", err, want)
-	}
-	more, err := run(types.InstanceTypeT3Medium, 1, 5)
-	if refused(t, err, ""); len(more) != 2 {
-		t.Errorf("launched %d instances where there is room for 2", len(more))
-	}
-	_, err = run(types.InstanceTypeT3Small, 1, 1)
-	refused(t, err, "InsufficientInstanceCapacity")
-	_, err = run(types.InstanceTypeM5Large, 1, 1)
-	refused(t, err, "") // another family
-
-	// A stopped instance gives its room to others, and then there is none to start it.
-	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: first}))
-	l.await(t, first[0], types.InstanceStateNameStopped)
-	_, err = run(types.InstanceTypeT3Small, 1, 1)
-	refused(t, err, "")
-	_, err = l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: first})
-	refused(t, err, "InsufficientInstanceCapacity")
-	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(t.Context(), &awsec2.TerminateInstancesInput{InstanceIds: more}))
-	must[*awsec2.StartInstancesOutput](t)(l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: first}))
-
-	for _, bad := range []fields{{"instances": -1}, {"zone": "["}, {"instance_type": "["}, {"count": -1}} {
-		bad["kind"] = "capacity"
-		if got := l.control(t, http.MethodPost, "/_lab/faults", bad, nil); got != http.StatusBadRequest {
-			t.Errorf("the fault %v got status %d", fmt.Sprint(bad), got)
-		}
-	}
 }

@@ -11,9 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os/exec"
-	"path"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +20,6 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/gorilla/websocket"
-	"github.com/vishvananda/netns"
 )
 
 // tunnel opens a tunnel through an endpoint. changes replace parameters.
@@ -122,7 +118,7 @@ func TestTunnel(t *testing.T) {
 	if got := exchange(t, ws, "hello"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
-	if n := l.network.dials[e.NetworkInterfaceIds[0]]; n != 2 {
+	if n := l.network.dialed(e.NetworkInterfaceIds[0]); n != 2 {
 		t.Errorf("%d connections from the endpoint's interface", n)
 	}
 	for want, changes := range map[string][]string{
@@ -212,13 +208,10 @@ func TestTunnelPackets(t *testing.T) {
 	l := newLab(t, withPackets(t))
 	s := l.site(t)
 	ctx := t.Context()
-	group := func(name string) string {
-		return *must[*awsec2.CreateSecurityGroupOutput](t)(l.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{GroupName: &name, Description: &name, VpcId: &s.vpc})).GroupId
-	}
 	ssh := func(from string) []types.IpPermission {
 		return []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(22), ToPort: aws.Int32(22), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &from}}}}
 	}
-	connect, machine := group("connect"), group("machine")
+	connect, machine := l.group(t, s.vpc, "connect"), l.group(t, s.vpc, "machine")
 	in := s.runInput()
 	in.SecurityGroupIds = []string{machine}
 	i := l.await(t, *l.run(t, in).InstanceId, types.InstanceStateNameRunning)
@@ -246,32 +239,9 @@ func TestTunnelPackets(t *testing.T) {
 // serveSSH gives an instance its address and a server on port 22, which says who the client is.
 func serveSSH(t *testing.T, l *lab, i types.Instance) {
 	t.Helper()
-	at := l.packets.InterfaceNetns(*i.NetworkInterfaces[0].NetworkInterfaceId)
-	address := *i.PrivateIpAddress
-	for _, args := range []string{
-		"addr add " + address + "/24 dev ens5", "link set ens5 up", "route add default via " + address[:strings.LastIndex(address, ".")] + ".1",
-	} {
-		if out, err := exec.CommandContext(t.Context(), "ip", append([]string{"-n", path.Base(at)}, strings.Fields(args)...)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v %s", args, err, out)
-		}
-	}
-	opened := make(chan error)
+	listener := l.listen(t, i, "22")
+	context.AfterFunc(t.Context(), func() { listener.Close() }) //nolint:errcheck // the test is over
 	go func() {
-		runtime.LockOSThread() // and the thread ends with this goroutine
-		var listener net.Listener
-		ns, err := netns.GetFromPath(at)
-		if err == nil {
-			defer ns.Close() //nolint:errcheck // read only
-			err = netns.Set(ns)
-		}
-		if err == nil {
-			listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", ":22")
-		}
-		opened <- err
-		if err != nil {
-			return
-		}
-		context.AfterFunc(t.Context(), func() { listener.Close() }) //nolint:errcheck // the test is over
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
@@ -281,7 +251,4 @@ func serveSSH(t *testing.T, l *lab, i types.Instance) {
 			fmt.Fprint(conn, "from ", host)
 		}
 	}()
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
 }

@@ -1,26 +1,27 @@
 package cloud_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 )
 
+// everything is a policy that allows all actions.
 const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 
 // user returns the lab as a user with the statements of one policy sees it.
@@ -31,21 +32,6 @@ func (l *lab) user(t *testing.T, statements ...string) *lab {
 		t.Fatal(err)
 	}
 	return l.with(u.AccessKeyID, u.SecretAccessKey, "")
-}
-
-// TestDemands: every action served is described.
-func TestDemands(t *testing.T) {
-	a := iam.Account{
-		ID: "123456789012", Region: "us-east-1", Resource: func(_, id string) (string, string, map[string]string) { return "vpc", id, nil },
-		ParameterTags: func(string) (map[string]string, bool) { return nil, false },
-	}
-	for service, actions := range map[string][]string{"ec2": ec2.Actions(), "ssm": ssm.Actions(), "sts": sts.Actions(), "elasticloadbalancing": elbv2.Actions()} {
-		for _, action := range actions {
-			if _, ok := a.Demands(iam.Call{Service: service, Action: action}); !ok {
-				t.Errorf("internal/lab/cloud/iam/demands.go does not say what %s:%s demands: add a line to its table", service, action)
-			}
-		}
-	}
 }
 
 // TestUserOnEC2: what a policy does not allow is refused, in EC2's words, before anything happens.
@@ -293,4 +279,167 @@ func TestTrustedRoles(t *testing.T) {
 	if got := l.control(t, http.MethodPut, "/_lab/iam/roles/deploy", map[string]any{"trust": "{}"}, nil); got != http.StatusBadRequest {
 		t.Errorf("a malformed trust policy: %d", got)
 	}
+}
+
+// TestPassRole: who gives an instance a profile must be allowed to pass its role to EC2.
+func TestPassRole(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	l.profile(t, "node", lookOnly)
+	const ec2All = `{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`
+	pass := func(role, service string) string {
+		return `{"Effect":"Allow","Action":"iam:PassRole","Resource":"arn:aws:iam::123456789012:role/` + role + `","Condition":{"StringEquals":{"iam:PassedToService":"` + service + `"}}}`
+	}
+	in := s.runInput()
+	in.IamInstanceProfile = named("node")
+	for _, tc := range []struct {
+		name, statement string
+		want            string
+	}{
+		{"nothing", ec2All, "UnauthorizedOperation"},
+		{"another role", pass("admin", "ec2.amazonaws.com"), "UnauthorizedOperation"},
+		{"another service", pass("node", "lambda.amazonaws.com"), "UnauthorizedOperation"},
+		{"the role", pass("node", "ec2.amazonaws.com"), ""},
+	} {
+		dev := l.user(t, ec2All, tc.statement)
+		out, err := dev.RunInstances(t.Context(), in)
+		refused(t, err, tc.want)
+		if tc.want != "" && !strings.Contains(err.Error(), "is not authorized to perform: iam:PassRole on resource: arn:aws:iam::123456789012:role/node because") {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if err == nil {
+			id := *out.Instances[0].InstanceId
+			l.await(t, id, types.InstanceStateNameRunning)
+			l.clock.advance(time.Second)
+			ids, _ := l.associated(t, id)
+			plain := l.user(t, ec2All)
+			_, err = plain.ReplaceIamInstanceProfileAssociation(t.Context(), &awsec2.ReplaceIamInstanceProfileAssociationInput{AssociationId: &ids[0], IamInstanceProfile: named("node")})
+			refused(t, err, "UnauthorizedOperation")
+			bound := l.user(t, `{"Effect":"Allow","Action":"ec2:Disassociate*","Resource":"arn:aws:ec2:*:*:instance/`+id+`"}`)
+			_, err = bound.DisassociateIamInstanceProfile(t.Context(), &awsec2.DisassociateIamInstanceProfileInput{AssociationId: &ids[0]})
+			refused(t, err, "")
+		}
+	}
+}
+
+// TestSpotRole: the account's first Spot instance needs EC2's service-linked role, which not every caller may make.
+func TestSpotRole(t *testing.T) {
+	l := newLab(t)
+	s, ctx := l.site(t), t.Context()
+	const run = `{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`
+	spot := func() *awsec2.RunInstancesInput {
+		in := s.runInput()
+		in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot}
+		return in
+	}
+	dev := l.user(t, run)
+	_, err := dev.RunInstances(ctx, spot())
+	refused(t, err, "AuthFailure.ServiceLinkedRoleCreationNotPermitted")
+	must[*awsec2.RunInstancesOutput](t)(dev.RunInstances(ctx, s.runInput()))
+	dev = l.user(t, run, `{"Effect":"Allow","Action":"iam:CreateServiceLinkedRole","Resource":"arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/*","Condition":{"StringEquals":{"iam:AWSServiceName":"spot.amazonaws.com"}}}`)
+	must[*awsec2.RunInstancesOutput](t)(dev.RunInstances(ctx, spot()))
+	dev = l.user(t, run) // the role exists now
+	must[*awsec2.RunInstancesOutput](t)(dev.RunInstances(ctx, spot()))
+}
+
+// TestNATGatewayPermissions checks what the two actions ask for, and on what.
+func TestNATGatewayPermissions(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	ctx := t.Context()
+	address := must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
+	in := &awsec2.CreateNatGatewayInput{SubnetId: &s.subnet, AllocationId: address.AllocationId, TagSpecifications: tags(types.ResourceTypeNatgateway, "cluster", "demo")}
+	const create, tagging = `{"Effect":"Allow","Action":"ec2:CreateNatGateway","Resource":%s}`, `{"Effect":"Allow","Action":"ec2:CreateTags","Resource":"arn:aws:ec2:*:*:natgateway/*","Condition":{"StringEquals":{"ec2:CreateAction":"CreateNatGateway"}}}`
+	allowed := `["arn:aws:ec2:*:*:natgateway/*","arn:aws:ec2:*:*:subnet/` + s.subnet + `","arn:aws:ec2:*:*:elastic-ip/` + *in.AllocationId + `"]`
+	for _, lacking := range [][]string{
+		{fmt.Sprintf(create, allowed)}, // the tags
+		{fmt.Sprintf(create, `["arn:aws:ec2:*:*:natgateway/*","arn:aws:ec2:*:*:elastic-ip/*"]`), tagging},
+		{fmt.Sprintf(create, `["arn:aws:ec2:*:*:natgateway/*","arn:aws:ec2:*:*:subnet/*"]`), tagging},
+		{fmt.Sprintf(create, `["arn:aws:ec2:*:*:elastic-ip/*","arn:aws:ec2:*:*:subnet/*"]`), tagging},
+	} {
+		_, err := l.user(t, lacking...).CreateNatGateway(ctx, in)
+		refused(t, err, "UnauthorizedOperation")
+	}
+	id := *must[*awsec2.CreateNatGatewayOutput](t)(l.user(t, fmt.Sprintf(create, allowed), tagging).CreateNatGateway(ctx, in)).NatGateway.NatGatewayId
+	const remove = `{"Effect":"Allow","Action":"ec2:DeleteNatGateway","Resource":"*","Condition":{"StringEquals":{"aws:ResourceTag/cluster":"%s"}}}`
+	for _, tc := range []struct{ cluster, want string }{{"other", "UnauthorizedOperation"}, {"demo", ""}} {
+		_, err := l.user(t, fmt.Sprintf(remove, tc.cluster)).DeleteNatGateway(ctx, &awsec2.DeleteNatGatewayInput{NatGatewayId: &id})
+		refused(t, err, tc.want)
+	}
+}
+
+// TestConnectEndpointPermissions checks what the two actions ask for, and on what.
+func TestConnectEndpointPermissions(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	in := &awsec2.CreateInstanceConnectEndpointInput{SubnetId: &s.subnet, TagSpecifications: tags(types.ResourceTypeInstanceConnectEndpoint, "cluster", "demo")}
+	const allow = `{"Effect":"Allow","Action":"%s","Resource":"*"}`
+	all := []string{"ec2:CreateInstanceConnectEndpoint", "ec2:CreateNetworkInterface", "ec2:CreateTags", "iam:CreateServiceLinkedRole"}
+	for lacking := range all {
+		var statements []string
+		for n, action := range all {
+			if n != lacking {
+				statements = append(statements, fmt.Sprintf(allow, action))
+			}
+		}
+		_, err := l.user(t, statements...).CreateInstanceConnectEndpoint(t.Context(), in)
+		refused(t, err, "UnauthorizedOperation")
+	}
+	var statements []string
+	for _, action := range all {
+		statements = append(statements, fmt.Sprintf(allow, action))
+	}
+	id := *must[*awsec2.CreateInstanceConnectEndpointOutput](t)(l.user(t, statements...).CreateInstanceConnectEndpoint(t.Context(), in)).InstanceConnectEndpoint.InstanceConnectEndpointId
+	const remove = `{"Effect":"Allow","Action":"ec2:DeleteInstanceConnectEndpoint","Resource":"*","Condition":{"StringEquals":{"aws:ResourceTag/cluster":"%s"}}}`
+	refused(t, l.user(t, fmt.Sprintf(remove, "other")).deleteConnectEndpoint(t, id), "UnauthorizedOperation")
+	if err := l.user(t, fmt.Sprintf(remove, "demo")).deleteConnectEndpoint(t, id); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUserOnLoadBalancers: what a policy does not allow is refused, in the words of the service.
+func TestUserOnLoadBalancers(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	ctx := t.Context()
+	tags := func(key, value string) []elbtypes.Tag { return []elbtypes.Tag{{Key: &key, Value: &value}} }
+	input := func(name string) *awselb.CreateLoadBalancerInput {
+		return &awselb.CreateLoadBalancerInput{
+			Name: &name, Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal, Subnets: []string{s.subnet}, Tags: tags("cluster", "demo"),
+		}
+	}
+	arn := *must[*awselb.CreateLoadBalancerOutput](t)(l.elb.CreateLoadBalancer(ctx, input("api"))).LoadBalancers[0].LoadBalancerArn
+	dev := l.user(t,
+		`{"Effect":"Allow","Action":["elasticloadbalancing:Describe*"],"Resource":"*"}`,
+		`{"Effect":"Allow","Action":"elasticloadbalancing:CreateLoadBalancer","Resource":"arn:aws:elasticloadbalancing:*:*:loadbalancer/net/dev*","Condition":{"StringEquals":{"aws:RequestTag/cluster":"demo"}}}`,
+		`{"Effect":"Allow","Action":"elasticloadbalancing:AddTags","Resource":"*","Condition":{"StringEquals":{"elasticloadbalancing:CreateAction":"CreateLoadBalancer"}}}`,
+		`{"Effect":"Allow","Action":"elasticloadbalancing:DeleteLoadBalancer","Resource":"*","Condition":{"StringEquals":{"aws:ResourceTag/cluster":"demo"}}}`,
+	)
+	must[*awselb.DescribeLoadBalancersOutput](t)(dev.elb.DescribeLoadBalancers(ctx, &awselb.DescribeLoadBalancersInput{LoadBalancerArns: []string{arn}}))
+	_, err := dev.elb.CreateTargetGroup(ctx, &awselb.CreateTargetGroupInput{
+		Name: aws.String("x"), Protocol: elbtypes.ProtocolEnumTcp, Port: aws.Int32(6443), VpcId: &s.vpc, TargetType: elbtypes.TargetTypeEnumInstance,
+	})
+	refused(t, err, "AccessDenied")
+	if want := "User: arn:aws:iam::123456789012:user/dev is not authorized to perform: elasticloadbalancing:CreateTargetGroup on resource: arn:aws:elasticloadbalancing:us-east-1:123456789012:targetgroup/x/*"; !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	_, err = dev.elb.CreateLoadBalancer(ctx, input("other"))
+	refused(t, err, "AccessDenied")
+	untagged := input("dev")
+	untagged.Tags = nil
+	_, err = dev.elb.CreateLoadBalancer(ctx, untagged)
+	refused(t, err, "AccessDenied")
+	must[*awselb.CreateLoadBalancerOutput](t)(dev.elb.CreateLoadBalancer(ctx, input("dev")))
+	_, err = dev.elb.AddTags(ctx, &awselb.AddTagsInput{ResourceArns: []string{arn}, Tags: tags("a", "b")})
+	refused(t, err, "AccessDenied")
+	must[*awselb.RemoveTagsOutput](t)(l.elb.RemoveTags(ctx, &awselb.RemoveTagsInput{ResourceArns: []string{arn}, TagKeys: []string{"cluster"}}))
+	_, err = dev.elb.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &arn})
+	refused(t, err, "AccessDenied")
+	must[*awselb.AddTagsOutput](t)(l.elb.AddTags(ctx, &awselb.AddTagsInput{ResourceArns: []string{arn}, Tags: tags("cluster", "demo")}))
+	must[*awselb.DeleteLoadBalancerOutput](t)(dev.elb.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &arn}))
+
+	_, err = l.with("AKIAUNKNOWN", "x", "").elb.DescribeLoadBalancers(ctx, &awselb.DescribeLoadBalancersInput{})
+	refused(t, err, "InvalidClientTokenId")
+	_, err = l.with(testKey, "wrong", "").elb.DescribeLoadBalancers(ctx, &awselb.DescribeLoadBalancersInput{})
+	refused(t, err, "SignatureDoesNotMatch")
 }
