@@ -7,20 +7,21 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 func TestAddresses(t *testing.T) {
-	l := newLab(t, func(l *lab) { l.quotas = ec2.Quotas{Addresses: 2} })
-	s := l.site(t)
+	l := cloudtest.New(t, func(l *cloudtest.Lab) { l.Quotas = ec2.Quotas{Addresses: 2} })
+	s := l.NewSite(t)
 	ctx := t.Context()
-	a, b := l.run(t, s.runInput()), l.run(t, s.runInput())
+	a, b := l.Run(t, s.RunInput()), l.Run(t, s.RunInput())
 	allocate := func() (*awsec2.AllocateAddressOutput, error) {
-		return l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{Domain: types.DomainTypeVpc, TagSpecifications: tags(types.ResourceTypeElasticIp, "Name", "lb")})
+		return l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{Domain: types.DomainTypeVpc, TagSpecifications: cloudtest.Tags(types.ResourceTypeElasticIp, "Name", "lb")})
 	}
-	eip, spare := must[*awsec2.AllocateAddressOutput](t)(allocate()), must[*awsec2.AllocateAddressOutput](t)(allocate())
+	eip, spare := cloudtest.Must[*awsec2.AllocateAddressOutput](t)(allocate()), cloudtest.Must[*awsec2.AllocateAddressOutput](t)(allocate())
 	_, err := allocate()
-	refused(t, err, "AddressLimitExceeded")
+	cloudtest.Refused(t, err, "AddressLimitExceeded")
 
 	associate := func(instance *string, reassociate bool) (string, error) {
 		out, err := l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: eip.AllocationId, InstanceId: instance, AllowReassociation: &reassociate})
@@ -29,81 +30,81 @@ func TestAddresses(t *testing.T) {
 		}
 		return *out.AssociationId, nil
 	}
-	first := must[string](t)(associate(a.InstanceId, false))
-	if got := l.instance(t, *a.InstanceId).PublicIpAddress; got == nil || *got != *eip.PublicIp {
+	first := cloudtest.Must[string](t)(associate(a.InstanceId, false))
+	if got := l.Instance(t, *a.InstanceId).PublicIpAddress; got == nil || *got != *eip.PublicIp {
 		t.Errorf("the instance's public address is %v", got)
 	}
-	if again := must[string](t)(associate(a.InstanceId, false)); again != first {
+	if again := cloudtest.Must[string](t)(associate(a.InstanceId, false)); again != first {
 		t.Error("associating again made another association")
 	}
 	_, err = associate(b.InstanceId, false)
-	refused(t, err, "Resource.AlreadyAssociated")
+	cloudtest.Refused(t, err, "Resource.AlreadyAssociated")
 	_, err = l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: spare.AllocationId, InstanceId: a.InstanceId, AllowReassociation: aws.Bool(false)})
-	refused(t, err, "Resource.AlreadyAssociated")
+	cloudtest.Refused(t, err, "Resource.AlreadyAssociated")
 	_, err = l.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId})
-	refused(t, err, "InvalidIPAddress.InUse")
+	cloudtest.Refused(t, err, "InvalidIPAddress.InUse")
 
-	must[string](t)(associate(b.InstanceId, true))
-	if l.instance(t, *a.InstanceId).PublicIpAddress != nil {
+	cloudtest.Must[string](t)(associate(b.InstanceId, true))
+	if l.Instance(t, *a.InstanceId).PublicIpAddress != nil {
 		t.Error("the first instance kept the address that moved")
 	}
 	_, err = l.DisassociateAddress(ctx, &awsec2.DisassociateAddressInput{AssociationId: &first})
-	refused(t, err, "InvalidAssociationID.NotFound")
+	cloudtest.Refused(t, err, "InvalidAssociationID.NotFound")
 
-	found := must[*awsec2.DescribeAddressesOutput](t)(l.DescribeAddresses(ctx, &awsec2.DescribeAddressesInput{Filters: []types.Filter{filter("instance-id", *b.InstanceId), filter("tag:Name", "lb")}})).Addresses
+	found := cloudtest.Must[*awsec2.DescribeAddressesOutput](t)(l.DescribeAddresses(ctx, &awsec2.DescribeAddressesInput{Filters: []types.Filter{cloudtest.Filter("instance-id", *b.InstanceId), cloudtest.Filter("tag:Name", "lb")}})).Addresses
 	if len(found) != 1 || *found[0].PublicIp != *eip.PublicIp || *found[0].PrivateIpAddress != *b.PrivateIpAddress {
 		t.Fatalf("found %+v", found)
 	}
 
 	// An address stays with a stopped instance and leaves a terminated one.
-	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*b.InstanceId}}))
-	if i := l.await(t, *b.InstanceId, types.InstanceStateNameStopped); i.PublicIpAddress == nil || *i.PublicIpAddress != *eip.PublicIp {
+	cloudtest.Must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*b.InstanceId}}))
+	if i := l.Await(t, *b.InstanceId, types.InstanceStateNameStopped); i.PublicIpAddress == nil || *i.PublicIpAddress != *eip.PublicIp {
 		t.Errorf("stopped, the instance has %v", i.PublicIpAddress)
 	}
-	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{*b.InstanceId}}))
-	l.await(t, *b.InstanceId, types.InstanceStateNameTerminated)
-	after := must[*awsec2.DescribeAddressesOutput](t)(l.DescribeAddresses(ctx, &awsec2.DescribeAddressesInput{AllocationIds: []string{*eip.AllocationId}})).Addresses[0]
+	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{*b.InstanceId}}))
+	l.Await(t, *b.InstanceId, types.InstanceStateNameTerminated)
+	after := cloudtest.Must[*awsec2.DescribeAddressesOutput](t)(l.DescribeAddresses(ctx, &awsec2.DescribeAddressesInput{AllocationIds: []string{*eip.AllocationId}})).Addresses[0]
 	if after.AssociationId != nil || after.InstanceId != nil {
 		t.Errorf("after the termination: %+v", after)
 	}
-	must[*awsec2.ReleaseAddressOutput](t)(l.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId}))
+	cloudtest.Must[*awsec2.ReleaseAddressOutput](t)(l.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId}))
 	_, err = l.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId})
-	refused(t, err, "InvalidAllocationID.NotFound")
+	cloudtest.Refused(t, err, "InvalidAllocationID.NotFound")
 	_, err = l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: spare.AllocationId})
-	refused(t, err, "MissingParameter")
+	cloudtest.Refused(t, err, "MissingParameter")
 	_, err = l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: spare.AllocationId, InstanceId: aws.String("i-00000000000000000")})
-	refused(t, err, "InvalidInstanceID.NotFound")
+	cloudtest.Refused(t, err, "InvalidInstanceID.NotFound")
 }
 
 func TestAddressNeedsAGateway(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
-	i := l.run(t, s.runInput())
-	must[*awsec2.DetachInternetGatewayOutput](t)(l.DetachInternetGateway(ctx, &awsec2.DetachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
-	eip := must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
+	i := l.Run(t, s.RunInput())
+	cloudtest.Must[*awsec2.DetachInternetGatewayOutput](t)(l.DetachInternetGateway(ctx, &awsec2.DetachInternetGatewayInput{InternetGatewayId: &s.Gateway, VpcId: &s.VPC}))
+	eip := cloudtest.Must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
 	_, err := l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: eip.AllocationId, InstanceId: i.InstanceId})
-	refused(t, err, "Gateway.NotAttached")
+	cloudtest.Refused(t, err, "Gateway.NotAttached")
 }
 
 // TestAddressReplacesAnAutomaticOne checks that an Elastic IP releases the automatic address, and
 // that the pool of addresses is finite.
 func TestAddressReplacesAnAutomaticOne(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
-	must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: aws.Bool(true)}}))
-	i := l.run(t, s.runInput())
+	cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.Subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: aws.Bool(true)}}))
+	i := l.Run(t, s.RunInput())
 	if i.PublicIpAddress == nil {
 		t.Fatal("the subnet's instances get no public address")
 	}
-	eip := must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
-	must[*awsec2.AssociateAddressOutput](t)(l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: eip.AllocationId, InstanceId: i.InstanceId}))
+	eip := cloudtest.Must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
+	cloudtest.Must[*awsec2.AssociateAddressOutput](t)(l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: eip.AllocationId, InstanceId: i.InstanceId}))
 	for range 7 { // eight addresses, one of them taken
-		must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
+		cloudtest.Must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
 	}
 	_, err := l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{})
-	refused(t, err, "AddressLimitExceeded")
-	_, err = l.RunInstances(ctx, s.runInput())
-	refused(t, err, "InsufficientAddressCapacity")
+	cloudtest.Refused(t, err, "AddressLimitExceeded")
+	_, err = l.RunInstances(ctx, s.RunInput())
+	cloudtest.Refused(t, err, "InsufficientAddressCapacity")
 }

@@ -6,15 +6,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
 // TestCreditOptions: burstable instances have a credit option, which changes while they run or are stopped.
 // EC2 says in a successful answer what it has not changed.
 func TestCreditOptions(t *testing.T) {
-	l := newLab(t)
-	s, ctx := l.site(t), t.Context()
+	l := cloudtest.New(t)
+	s, ctx := l.NewSite(t), t.Context()
 	launch := func(typ types.InstanceType, option string) (string, error) {
-		in := s.runInput()
+		in := s.RunInput()
 		if in.InstanceType = typ; option != "" {
 			in.CreditSpecification = &types.CreditSpecificationRequest{CpuCredits: &option}
 		}
@@ -25,25 +27,25 @@ func TestCreditOptions(t *testing.T) {
 		return *out.Instances[0].InstanceId, nil
 	}
 	_, err := launch("m5.large", "standard")
-	refused(t, err, "InstanceCreditSpecification.NotSupported")
+	cloudtest.Refused(t, err, "InstanceCreditSpecification.NotSupported")
 	_, err = launch("t3.small", "many")
-	refused(t, err, "InvalidParameterValue")
-	frugal := must[string](t)(launch("t3.small", "standard"))
-	lavish := must[string](t)(launch("t3.small", ""))
-	other := must[string](t)(launch("m5.large", ""))
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+	frugal := cloudtest.Must[string](t)(launch("t3.small", "standard"))
+	lavish := cloudtest.Must[string](t)(launch("t3.small", ""))
+	other := cloudtest.Must[string](t)(launch("m5.large", ""))
 	for _, id := range []string{frugal, lavish, other} {
-		l.await(t, id, types.InstanceStateNameRunning)
+		l.Await(t, id, types.InstanceStateNameRunning)
 	}
 
 	listed := func(in awsec2.DescribeInstanceCreditSpecificationsInput) map[string]string {
 		t.Helper()
 		out := map[string]string{}
-		for _, i := range must[*awsec2.DescribeInstanceCreditSpecificationsOutput](t)(l.DescribeInstanceCreditSpecifications(ctx, &in)).InstanceCreditSpecifications {
+		for _, i := range cloudtest.Must[*awsec2.DescribeInstanceCreditSpecificationsOutput](t)(l.DescribeInstanceCreditSpecifications(ctx, &in)).InstanceCreditSpecifications {
 			out[*i.InstanceId] = *i.CpuCredits
 		}
 		return out
 	}
-	byFilter := awsec2.DescribeInstanceCreditSpecificationsInput{Filters: []types.Filter{filter("instance-id", frugal, lavish, other)}}
+	byFilter := awsec2.DescribeInstanceCreditSpecificationsInput{Filters: []types.Filter{cloudtest.Filter("instance-id", frugal, lavish, other)}}
 	if got := listed(byFilter); len(got) != 1 || got[lavish] != "unlimited" {
 		t.Errorf("without ids: %v", got)
 	}
@@ -52,7 +54,7 @@ func TestCreditOptions(t *testing.T) {
 		t.Errorf("by id: %v", got)
 	}
 	_, err = l.DescribeInstanceCreditSpecifications(ctx, &awsec2.DescribeInstanceCreditSpecificationsInput{InstanceIds: []string{other}})
-	refused(t, err, "InstanceCreditSpecification.NotSupported")
+	cloudtest.Refused(t, err, "InstanceCreditSpecification.NotSupported")
 
 	change := func(option string, ids ...string) (*awsec2.ModifyInstanceCreditSpecificationOutput, error) {
 		in := &awsec2.ModifyInstanceCreditSpecificationInput{}
@@ -62,8 +64,8 @@ func TestCreditOptions(t *testing.T) {
 		return l.ModifyInstanceCreditSpecification(ctx, in)
 	}
 	_, err = change("many", frugal)
-	refused(t, err, "InvalidParameterValue")
-	out := must[*awsec2.ModifyInstanceCreditSpecificationOutput](t)(change("unlimited", frugal, other, "i-00000000000000000", "nonsense"))
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+	out := cloudtest.Must[*awsec2.ModifyInstanceCreditSpecificationOutput](t)(change("unlimited", frugal, other, "i-00000000000000000", "nonsense"))
 	codes := map[string]types.UnsuccessfulInstanceCreditSpecificationErrorCode{}
 	for _, u := range out.UnsuccessfulInstanceCreditSpecifications {
 		codes[*u.InstanceId] = u.Error.Code
@@ -75,8 +77,8 @@ func TestCreditOptions(t *testing.T) {
 	if got := listed(byID); got[frugal] != "unlimited" {
 		t.Errorf("after the change: %v", got)
 	}
-	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{frugal}}))
-	if out := must[*awsec2.ModifyInstanceCreditSpecificationOutput](t)(change("standard", frugal)); len(out.UnsuccessfulInstanceCreditSpecifications) != 1 ||
+	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{frugal}}))
+	if out := cloudtest.Must[*awsec2.ModifyInstanceCreditSpecificationOutput](t)(change("standard", frugal)); len(out.UnsuccessfulInstanceCreditSpecifications) != 1 ||
 		out.UnsuccessfulInstanceCreditSpecifications[0].Error.Code != "IncorrectInstanceState" {
 		t.Errorf("of a terminated instance: %v", out.UnsuccessfulInstanceCreditSpecifications)
 	}

@@ -10,25 +10,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 func TestInstanceFilters(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
 	for n := range 3 {
-		in := s.runInput()
+		in := s.RunInput()
 		in.PrivateIpAddress = aws.String(fmt.Sprintf("10.240.0.%d", 10+n))
-		in.TagSpecifications = tags(types.ResourceTypeInstance, "Name", fmt.Sprintf("controller-%d", n), "role", "controller")
-		l.run(t, in)
+		in.TagSpecifications = cloudtest.Tags(types.ResourceTypeInstance, "Name", fmt.Sprintf("controller-%d", n), "role", "controller")
+		l.Run(t, in)
 	}
-	in := s.runInput()
+	in := s.RunInput()
 	in.PrivateIpAddress, in.InstanceType = aws.String("10.240.0.20"), types.InstanceTypeT3Large
-	in.TagSpecifications = tags(types.ResourceTypeInstance, "Name", "worker*0", "pool", "")
-	worker := l.run(t, in)
-	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*worker.InstanceId}}))
-	l.await(t, *worker.InstanceId, types.InstanceStateNameStopped)
+	in.TagSpecifications = cloudtest.Tags(types.ResourceTypeInstance, "Name", "worker*0", "pool", "")
+	worker := l.Run(t, in)
+	cloudtest.Must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*worker.InstanceId}}))
+	l.Await(t, *worker.InstanceId, types.InstanceStateNameStopped)
 
 	for _, tc := range []struct {
 		name    string
@@ -36,25 +37,25 @@ func TestInstanceFilters(t *testing.T) {
 		want    int
 	}{
 		{"none", nil, 4},
-		{"tag", []types.Filter{filter("tag:role", "controller")}, 3},
-		{"tag with two values", []types.Filter{filter("tag:Name", "controller-0", "controller-2")}, 2},
-		{"tag with a star", []types.Filter{filter("tag:Name", "controller-*")}, 3},
-		{"tag with a question mark", []types.Filter{filter("tag:Name", "controller-?")}, 3},
-		{"tag with an escaped star", []types.Filter{filter("tag:Name", `worker\*0`)}, 1},
-		{"tag key", []types.Filter{filter("tag-key", "pool")}, 1},
-		{"empty tag value", []types.Filter{filter("tag:pool", "")}, 1},
-		{"tag nobody has", []types.Filter{filter("tag:nobody", "*")}, 0},
-		{"state", []types.Filter{filter("instance-state-name", "running", "pending")}, 3},
-		{"state code", []types.Filter{filter("instance-state-code", "80")}, 1},
-		{"address", []types.Filter{filter("private-ip-address", "10.240.0.1?")}, 3},
-		{"VPC", []types.Filter{filter("vpc-id", s.vpc)}, 4},
-		{"other VPC", []types.Filter{filter("vpc-id", "vpc-1")}, 0},
-		{"subnet and type", []types.Filter{filter("subnet-id", s.subnet), filter("instance-type", "t3.large")}, 1},
-		{"group name", []types.Filter{filter("instance.group-name", "web")}, 4},
-		{"two filters that exclude each other", []types.Filter{filter("tag:role", "controller"), filter("instance-type", "t3.large")}, 0},
+		{"tag", []types.Filter{cloudtest.Filter("tag:role", "controller")}, 3},
+		{"tag with two values", []types.Filter{cloudtest.Filter("tag:Name", "controller-0", "controller-2")}, 2},
+		{"tag with a star", []types.Filter{cloudtest.Filter("tag:Name", "controller-*")}, 3},
+		{"tag with a question mark", []types.Filter{cloudtest.Filter("tag:Name", "controller-?")}, 3},
+		{"tag with an escaped star", []types.Filter{cloudtest.Filter("tag:Name", `worker\*0`)}, 1},
+		{"tag key", []types.Filter{cloudtest.Filter("tag-key", "pool")}, 1},
+		{"empty tag value", []types.Filter{cloudtest.Filter("tag:pool", "")}, 1},
+		{"tag nobody has", []types.Filter{cloudtest.Filter("tag:nobody", "*")}, 0},
+		{"state", []types.Filter{cloudtest.Filter("instance-state-name", "running", "pending")}, 3},
+		{"state code", []types.Filter{cloudtest.Filter("instance-state-code", "80")}, 1},
+		{"address", []types.Filter{cloudtest.Filter("private-ip-address", "10.240.0.1?")}, 3},
+		{"VPC", []types.Filter{cloudtest.Filter("vpc-id", s.VPC)}, 4},
+		{"other VPC", []types.Filter{cloudtest.Filter("vpc-id", "vpc-1")}, 0},
+		{"subnet and type", []types.Filter{cloudtest.Filter("subnet-id", s.Subnet), cloudtest.Filter("instance-type", "t3.large")}, 1},
+		{"group name", []types.Filter{cloudtest.Filter("instance.group-name", "web")}, 4},
+		{"two filters that exclude each other", []types.Filter{cloudtest.Filter("tag:role", "controller"), cloudtest.Filter("instance-type", "t3.large")}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			out := must[*awsec2.DescribeInstancesOutput](t)(l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{Filters: tc.filters}))
+			out := cloudtest.Must[*awsec2.DescribeInstancesOutput](t)(l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{Filters: tc.filters}))
 			got := 0
 			for _, r := range out.Reservations {
 				got += len(r.Instances)
@@ -64,32 +65,32 @@ func TestInstanceFilters(t *testing.T) {
 			}
 		})
 	}
-	_, err := l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{Filters: []types.Filter{filter("colour", "red")}})
-	refused(t, err, "InvalidParameterValue")
+	_, err := l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{Filters: []types.Filter{cloudtest.Filter("colour", "red")}})
+	cloudtest.Refused(t, err, "InvalidParameterValue")
 	_, err = l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{"i-00000000000000000"}})
-	refused(t, err, "InvalidInstanceID.NotFound")
+	cloudtest.Refused(t, err, "InvalidInstanceID.NotFound")
 	_, err = l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{"i-x"}})
-	refused(t, err, "InvalidInstanceID.Malformed")
-	status := must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(ctx, &awsec2.DescribeInstanceStatusInput{}))
-	all := must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(ctx, &awsec2.DescribeInstanceStatusInput{IncludeAllInstances: aws.Bool(true)}))
+	cloudtest.Refused(t, err, "InvalidInstanceID.Malformed")
+	status := cloudtest.Must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(ctx, &awsec2.DescribeInstanceStatusInput{}))
+	all := cloudtest.Must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(ctx, &awsec2.DescribeInstanceStatusInput{IncludeAllInstances: aws.Bool(true)}))
 	if len(status.InstanceStatuses) != 3 || len(all.InstanceStatuses) != 4 {
 		t.Errorf("%d statuses of running and %d of all instances", len(status.InstanceStatuses), len(all.InstanceStatuses))
 	}
 }
 
 func TestPagination(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
-	in := s.runInput()
+	in := s.RunInput()
 	in.MinCount, in.MaxCount = aws.Int32(12), aws.Int32(12)
-	must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in))
+	cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in))
 
 	var sizes []int
 	seen := map[string]bool{}
 	pages := awsec2.NewDescribeInstancesPaginator(l, &awsec2.DescribeInstancesInput{MaxResults: aws.Int32(5)})
 	for pages.HasMorePages() {
-		page := must[*awsec2.DescribeInstancesOutput](t)(pages.NextPage(ctx))
+		page := cloudtest.Must[*awsec2.DescribeInstancesOutput](t)(pages.NextPage(ctx))
 		n := 0
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
@@ -103,38 +104,38 @@ func TestPagination(t *testing.T) {
 		t.Errorf("pages of %v with %d different instances", sizes, len(seen))
 	}
 	_, err := l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{MaxResults: aws.Int32(4)})
-	refused(t, err, "InvalidParameterValue")
+	cloudtest.Refused(t, err, "InvalidParameterValue")
 	_, err = l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{MaxResults: aws.Int32(1001)})
-	refused(t, err, "InvalidParameterValue")
+	cloudtest.Refused(t, err, "InvalidParameterValue")
 	_, err = l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{NextToken: aws.String("page two")})
-	refused(t, err, "InvalidNextToken")
+	cloudtest.Refused(t, err, "InvalidNextToken")
 	for id := range seen {
 		_, err = l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}, MaxResults: aws.Int32(5)})
-		refused(t, err, "InvalidParameterCombination")
+		cloudtest.Refused(t, err, "InvalidParameterCombination")
 		break
 	}
 }
 
 func TestTags(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
 	tag := func(id, key, value string) error {
 		_, err := l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: &key, Value: &value}}})
 		return err
 	}
-	refused(t, tag(s.vpc, "Name", "demo"), "")
-	refused(t, tag(s.vpc, "Name", "other"), "")
-	refused(t, tag(s.vpc, "aws:x", "y"), "InvalidParameterValue")
-	refused(t, tag("vpc-00000000000000000", "a", "b"), "InvalidVpcID.NotFound")
-	refused(t, tag("nothing", "a", "b"), "InvalidID")
-	found := must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-type", "vpc"), filter("key", "Name")}})).Tags
-	if len(found) != 1 || *found[0].Value != "other" || *found[0].ResourceId != s.vpc {
+	cloudtest.Refused(t, tag(s.VPC, "Name", "demo"), "")
+	cloudtest.Refused(t, tag(s.VPC, "Name", "other"), "")
+	cloudtest.Refused(t, tag(s.VPC, "aws:x", "y"), "InvalidParameterValue")
+	cloudtest.Refused(t, tag("vpc-00000000000000000", "a", "b"), "InvalidVpcID.NotFound")
+	cloudtest.Refused(t, tag("nothing", "a", "b"), "InvalidID")
+	found := cloudtest.Must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{Filters: []types.Filter{cloudtest.Filter("resource-type", "vpc"), cloudtest.Filter("key", "Name")}})).Tags
+	if len(found) != 1 || *found[0].Value != "other" || *found[0].ResourceId != s.VPC {
 		t.Errorf("found %+v", found)
 	}
 	untag := func(tags ...types.Tag) int {
-		must[*awsec2.DeleteTagsOutput](t)(l.DeleteTags(ctx, &awsec2.DeleteTagsInput{Resources: []string{s.vpc}, Tags: tags}))
-		return len(must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{})).Tags)
+		cloudtest.Must[*awsec2.DeleteTagsOutput](t)(l.DeleteTags(ctx, &awsec2.DeleteTagsInput{Resources: []string{s.VPC}, Tags: tags}))
+		return len(cloudtest.Must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{})).Tags)
 	}
 	if n := untag(types.Tag{Key: aws.String("Name"), Value: aws.String("demo")}); n != 1 {
 		t.Errorf("deleting a tag with another value left %d", n)
@@ -146,91 +147,91 @@ func TestTags(t *testing.T) {
 	for n := range 51 {
 		many = append(many, types.Tag{Key: aws.String(fmt.Sprint(n)), Value: aws.String("x")})
 	}
-	_, err := l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{s.vpc}, Tags: many})
-	refused(t, err, "TagLimitExceeded")
-	if n := len(must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{})).Tags); n != 0 {
+	_, err := l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{s.VPC}, Tags: many})
+	cloudtest.Refused(t, err, "TagLimitExceeded")
+	if n := len(cloudtest.Must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{})).Tags); n != 0 {
 		t.Errorf("a refused request left %d tags", n)
 	}
 }
 
 func TestCatalogue(t *testing.T) {
-	l := newLab(t)
+	l := cloudtest.New(t)
 	ctx := t.Context()
-	images := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{
-		Owners: []string{"136693071363"}, Filters: []types.Filter{filter("name", "debian-12-amd64-*"), filter("architecture", "x86_64")},
+	images := cloudtest.Must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{
+		Owners: []string{"136693071363"}, Filters: []types.Filter{cloudtest.Filter("name", "debian-12-amd64-*"), cloudtest.Filter("architecture", "x86_64")},
 	})).Images
-	if len(images) != 1 || *images[0].ImageId != olderImage || images[0].State != types.ImageStateAvailable {
+	if len(images) != 1 || *images[0].ImageId != cloudtest.OlderImage || images[0].State != types.ImageStateAvailable {
 		t.Errorf("images: %+v", images)
 	}
-	if all := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"136693071363"}})).Images; len(all) != 2 {
+	if all := cloudtest.Must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"136693071363"}})).Images; len(all) != 2 {
 		t.Errorf("Debian's images: %+v", all)
 	}
-	if one := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{ImageIds: []string{testImage}})).Images; len(one) != 1 || *one[0].ImageId != testImage {
+	if one := cloudtest.Must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{ImageIds: []string{cloudtest.Image}})).Images; len(one) != 1 || *one[0].ImageId != cloudtest.Image {
 		t.Errorf("the image asked for by id: %+v", one)
 	}
-	if none := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"self"}})).Images; len(none) != 0 {
+	if none := cloudtest.Must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"self"}})).Images; len(none) != 0 {
 		t.Errorf("own images: %+v", none)
 	}
 	const mine = "ami-0000000000000000f"
-	l.cloud.Publish(ec2.Image{ID: mine, Name: "mine", Owner: cloud.DefaultAccountID})
-	for _, own := range []*awsec2.DescribeImagesInput{{Owners: []string{"self"}}, {Filters: []types.Filter{filter("is-public", "false")}}} {
-		found := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, own)).Images
+	l.Account.Publish(ec2.Image{ID: mine, Name: "mine", Owner: cloud.DefaultAccountID})
+	for _, own := range []*awsec2.DescribeImagesInput{{Owners: []string{"self"}}, {Filters: []types.Filter{cloudtest.Filter("is-public", "false")}}} {
+		found := cloudtest.Must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, own)).Images
 		if len(found) != 1 || *found[0].ImageId != mine || *found[0].Public || *found[0].OwnerId != cloud.DefaultAccountID || *found[0].ImageLocation != cloud.DefaultAccountID+"/mine" {
 			t.Errorf("own images: %+v", found)
 		}
 	}
 	_, err := l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"debian"}})
-	refused(t, err, "InvalidUserID.Malformed")
-	zones := must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{})).AvailabilityZones
+	cloudtest.Refused(t, err, "InvalidUserID.Malformed")
+	zones := cloudtest.Must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{})).AvailabilityZones
 	if len(zones) != 4 || *zones[0].ZoneName != "us-east-1a" || *zones[0].ZoneId != "use1-az1" {
 		t.Errorf("zones: %+v", zones)
 	}
-	if regions := must[*awsec2.DescribeRegionsOutput](t)(l.DescribeRegions(ctx, &awsec2.DescribeRegionsInput{})).Regions; len(regions) != 1 {
+	if regions := cloudtest.Must[*awsec2.DescribeRegionsOutput](t)(l.DescribeRegions(ctx, &awsec2.DescribeRegionsInput{})).Regions; len(regions) != 1 {
 		t.Errorf("regions: %+v", regions)
 	}
-	it := must[*awsec2.DescribeInstanceTypesOutput](t)(l.DescribeInstanceTypes(ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"t3.medium"}})).InstanceTypes
+	it := cloudtest.Must[*awsec2.DescribeInstanceTypesOutput](t)(l.DescribeInstanceTypes(ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"t3.medium"}})).InstanceTypes
 	if len(it) != 1 || *it[0].VCpuInfo.DefaultVCpus != 2 || *it[0].VCpuInfo.DefaultCores != 1 || *it[0].MemoryInfo.SizeInMiB != 4096 {
 		t.Errorf("t3.medium: %+v", it)
 	}
 	_, err = l.DescribeInstanceTypes(ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"t9.medium"}})
-	refused(t, err, "InvalidInstanceType")
-	offered := must[*awsec2.DescribeInstanceTypeOfferingsOutput](t)(l.DescribeInstanceTypeOfferings(ctx, &awsec2.DescribeInstanceTypeOfferingsInput{
-		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{filter("instance-type", "t3.medium")},
+	cloudtest.Refused(t, err, "InvalidInstanceType")
+	offered := cloudtest.Must[*awsec2.DescribeInstanceTypeOfferingsOutput](t)(l.DescribeInstanceTypeOfferings(ctx, &awsec2.DescribeInstanceTypeOfferingsInput{
+		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{cloudtest.Filter("instance-type", "t3.medium")},
 	})).InstanceTypeOfferings
 	if len(offered) != 3 {
 		t.Errorf("t3.medium is offered in %d zones", len(offered))
 	}
-	attributes := must[*awsec2.DescribeAccountAttributesOutput](t)(l.DescribeAccountAttributes(ctx, &awsec2.DescribeAccountAttributesInput{})).AccountAttributes
+	attributes := cloudtest.Must[*awsec2.DescribeAccountAttributesOutput](t)(l.DescribeAccountAttributes(ctx, &awsec2.DescribeAccountAttributesInput{})).AccountAttributes
 	if i := slices.IndexFunc(attributes, func(a types.AccountAttribute) bool { return *a.AttributeName == "supported-platforms" }); i < 0 || *attributes[i].AttributeValues[0].AttributeValue != "VPC" {
 		t.Errorf("account: %+v", attributes)
 	}
 }
 
 func TestKeyPairs(t *testing.T) {
-	l := newLab(t)
+	l := cloudtest.New(t)
 	ctx := t.Context()
-	in := &awsec2.ImportKeyPairInput{KeyName: aws.String("me"), PublicKeyMaterial: []byte(testPublicKey), TagSpecifications: tags(types.ResourceTypeKeyPair, "cluster", "demo")}
-	imported := must[*awsec2.ImportKeyPairOutput](t)(l.ImportKeyPair(ctx, in))
+	in := &awsec2.ImportKeyPairInput{KeyName: aws.String("me"), PublicKeyMaterial: []byte(cloudtest.PublicKey), TagSpecifications: cloudtest.Tags(types.ResourceTypeKeyPair, "cluster", "demo")}
+	imported := cloudtest.Must[*awsec2.ImportKeyPairOutput](t)(l.ImportKeyPair(ctx, in))
 	_, err := l.ImportKeyPair(ctx, in)
-	refused(t, err, "InvalidKeyPair.Duplicate")
+	cloudtest.Refused(t, err, "InvalidKeyPair.Duplicate")
 	_, err = l.ImportKeyPair(ctx, &awsec2.ImportKeyPairInput{KeyName: aws.String("x"), PublicKeyMaterial: []byte("not a key")})
-	refused(t, err, "InvalidKey.Format")
-	made := must[*awsec2.CreateKeyPairOutput](t)(l.CreateKeyPair(ctx, &awsec2.CreateKeyPairInput{KeyName: aws.String("made"), KeyType: types.KeyTypeEd25519}))
+	cloudtest.Refused(t, err, "InvalidKey.Format")
+	made := cloudtest.Must[*awsec2.CreateKeyPairOutput](t)(l.CreateKeyPair(ctx, &awsec2.CreateKeyPairInput{KeyName: aws.String("made"), KeyType: types.KeyTypeEd25519}))
 	if made.KeyMaterial == nil || len(*made.KeyMaterial) < 100 {
 		t.Error("no private key")
 	}
-	found := must[*awsec2.DescribeKeyPairsOutput](t)(l.DescribeKeyPairs(ctx, &awsec2.DescribeKeyPairsInput{KeyNames: []string{"me"}, IncludePublicKey: aws.Bool(true)})).KeyPairs
-	if len(found) != 1 || *found[0].KeyPairId != *imported.KeyPairId || *found[0].PublicKey != testPublicKey || found[0].KeyType != types.KeyTypeEd25519 {
+	found := cloudtest.Must[*awsec2.DescribeKeyPairsOutput](t)(l.DescribeKeyPairs(ctx, &awsec2.DescribeKeyPairsInput{KeyNames: []string{"me"}, IncludePublicKey: aws.Bool(true)})).KeyPairs
+	if len(found) != 1 || *found[0].KeyPairId != *imported.KeyPairId || *found[0].PublicKey != cloudtest.PublicKey || found[0].KeyType != types.KeyTypeEd25519 {
 		t.Errorf("found %+v", found)
 	}
-	must[*awsec2.DeleteKeyPairOutput](t)(l.DeleteKeyPair(ctx, &awsec2.DeleteKeyPairInput{KeyName: aws.String("me")}))
-	must[*awsec2.DeleteKeyPairOutput](t)(l.DeleteKeyPair(ctx, &awsec2.DeleteKeyPairInput{KeyName: aws.String("me")}))
+	cloudtest.Must[*awsec2.DeleteKeyPairOutput](t)(l.DeleteKeyPair(ctx, &awsec2.DeleteKeyPairInput{KeyName: aws.String("me")}))
+	cloudtest.Must[*awsec2.DeleteKeyPairOutput](t)(l.DeleteKeyPair(ctx, &awsec2.DeleteKeyPairInput{KeyName: aws.String("me")}))
 	_, err = l.DescribeKeyPairs(ctx, &awsec2.DescribeKeyPairsInput{KeyNames: []string{"me"}})
-	refused(t, err, "InvalidKeyPair.NotFound")
+	cloudtest.Refused(t, err, "InvalidKeyPair.NotFound")
 }
 
 func TestUnknownAction(t *testing.T) {
-	l := newLab(t)
+	l := cloudtest.New(t)
 	_, err := l.CreateVpcEndpoint(t.Context(), &awsec2.CreateVpcEndpointInput{VpcId: aws.String("vpc-1")})
-	refused(t, err, "InvalidAction")
+	cloudtest.Refused(t, err, "InvalidAction")
 }

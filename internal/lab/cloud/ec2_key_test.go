@@ -7,6 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
 const keyID = "1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -14,14 +16,14 @@ const keyID = "1234abcd-12ab-34cd-56ef-1234567890ab"
 // TestKeysOfVolumes: an encrypted volume shows the ARN of its key. An instance whose key cannot be used ends
 // when it is launched, and stops when it is started. A volume vanishes.
 func TestKeysOfVolumes(t *testing.T) {
-	l := newLab(t)
-	s, ctx := l.site(t), t.Context()
+	l := cloudtest.New(t)
+	s, ctx := l.NewSite(t), t.Context()
 	launch := func(key *string) (types.Instance, types.Volume) {
 		t.Helper()
-		in := s.runInput()
+		in := s.RunInput()
 		in.BlockDeviceMappings = []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/xvda"), Ebs: &types.EbsBlockDevice{Encrypted: aws.Bool(true), KmsKeyId: key}}}
-		i := must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in)).Instances[0]
-		all := must[*awsec2.DescribeVolumesOutput](t)(l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{
+		i := cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in)).Instances[0]
+		all := cloudtest.Must[*awsec2.DescribeVolumesOutput](t)(l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{
 			Filters: []types.Filter{{Name: aws.String("attachment.instance-id"), Values: []string{*i.InstanceId}}}}))
 		if len(all.Volumes) != 1 {
 			return i, types.Volume{}
@@ -42,33 +44,33 @@ func TestKeysOfVolumes(t *testing.T) {
 	if got := aws.ToString(byDefault.KmsKeyId); !strings.HasPrefix(got, arn) || got != aws.ToString(byAlias.KmsKeyId) {
 		t.Errorf("the default key is %q, and alias/aws/ebs %q", got, aws.ToString(byAlias.KmsKeyId))
 	}
-	l.await(t, *first.InstanceId, types.InstanceStateNameRunning)
+	l.Await(t, *first.InstanceId, types.InstanceStateNameRunning)
 
-	l.fault(t, fields{"kind": "key", "name": keyID})
-	l.fault(t, fields{"kind": "key", "name": "alias/gone"})
+	l.Fault(t, cloudtest.Fields{"kind": "key", "name": keyID})
+	l.Fault(t, cloudtest.Fields{"kind": "key", "name": "alias/gone"})
 	for _, key := range []string{keyID, arn + keyID, "alias/gone", "arn:aws:kms:us-east-1:123456789012:alias/gone", "nonsense", "arn:aws:kms:eu-west-1:123456789012:key/" + keyID} {
 		i, _ := launch(&key)
-		if got := l.await(t, *i.InstanceId, types.InstanceStateNameTerminated); got.StateReason == nil || *got.StateReason.Code != "Client.InvalidKMSKey.InvalidState" {
+		if got := l.Await(t, *i.InstanceId, types.InstanceStateNameTerminated); got.StateReason == nil || *got.StateReason.Code != "Client.InvalidKMSKey.InvalidState" {
 			t.Errorf("%s: launched, and then %v", key, got.StateReason)
 		}
-		v := must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{
+		v := cloudtest.Must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{
 			AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(1), Encrypted: aws.Bool(true), KmsKeyId: &key}))
 		if v.State != types.VolumeStateCreating {
 			t.Errorf("%s: a volume is %s", key, v.State)
 		}
-		eventually(t, "the volume vanishes", func() bool {
+		cloudtest.Eventually(t, "the volume vanishes", func() bool {
 			_, err := l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{VolumeIds: []string{*v.VolumeId}})
-			return code(err) == "InvalidVolume.NotFound"
+			return cloudtest.Code(err) == "InvalidVolume.NotFound"
 		})
 	}
 	another, _ := launch(aws.String("alias/here"))
-	l.await(t, *another.InstanceId, types.InstanceStateNameRunning)
+	l.Await(t, *another.InstanceId, types.InstanceStateNameRunning)
 
-	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*first.InstanceId}}))
-	l.await(t, *first.InstanceId, types.InstanceStateNameStopped)
-	must[*awsec2.StartInstancesOutput](t)(l.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{*first.InstanceId}}))
-	eventually(t, "the start fails", func() bool {
-		got := l.instance(t, *first.InstanceId)
+	cloudtest.Must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*first.InstanceId}}))
+	l.Await(t, *first.InstanceId, types.InstanceStateNameStopped)
+	cloudtest.Must[*awsec2.StartInstancesOutput](t)(l.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{*first.InstanceId}}))
+	cloudtest.Eventually(t, "the start fails", func() bool {
+		got := l.Instance(t, *first.InstanceId)
 		return got.State.Name == types.InstanceStateNameStopped && got.StateReason != nil && *got.StateReason.Code == "Client.InternalError"
 	})
 }

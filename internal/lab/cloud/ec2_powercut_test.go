@@ -6,19 +6,21 @@ import (
 
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
 func TestFaultKill(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	for _, tc := range []struct {
 		outcome string
 		want    types.InstanceStateName
 	}{{"", types.InstanceStateNameStopped}, {"stopped", types.InstanceStateNameStopped}, {"terminated", types.InstanceStateNameTerminated}, {"impaired", types.InstanceStateNameRunning}} {
-		id := *l.run(t, s.runInput()).InstanceId
-		l.fault(t, fields{"kind": "kill", "instance": id, "outcome": tc.outcome})
-		i := l.await(t, id, tc.want)
-		if l.machines.Running(id) {
+		id := *l.Run(t, s.RunInput()).InstanceId
+		l.Fault(t, cloudtest.Fields{"kind": "kill", "instance": id, "outcome": tc.outcome})
+		i := l.Await(t, id, tc.want)
+		if l.Machines.Running(id) {
 			t.Errorf("outcome %q: the machine runs", tc.outcome)
 		}
 		if tc.outcome != "impaired" {
@@ -27,14 +29,14 @@ func TestFaultKill(t *testing.T) {
 			}
 			continue
 		}
-		status := must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(t.Context(), &awsec2.DescribeInstanceStatusInput{InstanceIds: []string{id}})).InstanceStatuses[0]
+		status := cloudtest.Must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(t.Context(), &awsec2.DescribeInstanceStatusInput{InstanceIds: []string{id}})).InstanceStatuses[0]
 		if status.InstanceStatus.Status != types.SummaryStatusImpaired {
 			t.Errorf("status is %s", status.InstanceStatus.Status)
 		}
-		must[*awsec2.RebootInstancesOutput](t)(l.RebootInstances(t.Context(), &awsec2.RebootInstancesInput{InstanceIds: []string{id}}))
-		eventually(t, "the reboot helps", func() bool { return l.machines.Running(id) })
+		cloudtest.Must[*awsec2.RebootInstancesOutput](t)(l.RebootInstances(t.Context(), &awsec2.RebootInstancesInput{InstanceIds: []string{id}}))
+		cloudtest.Eventually(t, "the reboot helps", func() bool { return l.Machines.Running(id) })
 	}
-	if got := l.control(t, http.MethodPost, "/_lab/faults", fields{"kind": "kill", "instance": "i-1"}, nil); got != http.StatusConflict {
+	if got := l.Control(t, http.MethodPost, "/_lab/faults", cloudtest.Fields{"kind": "kill", "instance": "i-1"}, nil); got != http.StatusConflict {
 		t.Errorf("killing nobody got status %d", got)
 	}
 }

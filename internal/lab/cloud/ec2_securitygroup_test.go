@@ -8,6 +8,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
@@ -21,7 +22,7 @@ func fromGroup(port int32, id string) types.IpPermission {
 	return p
 }
 
-func (l *lab) allow(t *testing.T, group string, perms ...types.IpPermission) ([]types.SecurityGroupRule, error) {
+func authorize(t *testing.T, l *cloudtest.Lab, group string, perms ...types.IpPermission) ([]types.SecurityGroupRule, error) {
 	t.Helper()
 	out, err := l.AuthorizeSecurityGroupIngress(t.Context(), &awsec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: perms})
 	if err != nil {
@@ -30,32 +31,26 @@ func (l *lab) allow(t *testing.T, group string, perms ...types.IpPermission) ([]
 	return out.SecurityGroupRules, nil
 }
 
-func (l *lab) group(t *testing.T, vpc, name string) string {
-	t.Helper()
-	out := must[*awsec2.CreateSecurityGroupOutput](t)(l.CreateSecurityGroup(t.Context(), &awsec2.CreateSecurityGroupInput{GroupName: &name, Description: &name, VpcId: &vpc}))
-	return *out.GroupId
-}
-
 func TestSecurityGroupRefusals(t *testing.T) {
-	l := newLab(t, func(l *lab) { l.quotas = ec2.Quotas{RulesPerGroup: 3} })
-	s := l.site(t)
-	l.run(t, s.runInput())
-	referenced := l.group(t, s.vpc, "referenced")
-	rules := must[[]types.SecurityGroupRule](t)(l.allow(t, s.group, tcp(22, "198.51.100.7/32"), fromGroup(6443, referenced)))
-	elsewhere := must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(t.Context(), &awsec2.CreateVpcInput{CidrBlock: aws.String("10.9.0.0/16")})).Vpc
-	foreign := l.group(t, *elsewhere.VpcId, "foreign")
+	l := cloudtest.New(t, func(l *cloudtest.Lab) { l.Quotas = ec2.Quotas{RulesPerGroup: 3} })
+	s := l.NewSite(t)
+	l.Run(t, s.RunInput())
+	referenced := l.NewSecurityGroup(t, s.VPC, "referenced")
+	rules := cloudtest.Must[[]types.SecurityGroupRule](t)(authorize(t, l, s.Group, tcp(22, "198.51.100.7/32"), fromGroup(6443, referenced)))
+	elsewhere := cloudtest.Must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(t.Context(), &awsec2.CreateVpcInput{CidrBlock: aws.String("10.9.0.0/16")})).Vpc
+	foreign := l.NewSecurityGroup(t, *elsewhere.VpcId, "foreign")
 
 	ctx := t.Context()
 	create := func(name, description string) error {
-		_, err := l.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{GroupName: &name, Description: &description, VpcId: &s.vpc})
+		_, err := l.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{GroupName: &name, Description: &description, VpcId: &s.VPC})
 		return err
 	}
 	allow := func(p types.IpPermission) error {
-		_, err := l.allow(t, s.group, p)
+		_, err := authorize(t, l, s.Group, p)
 		return err
 	}
 	revoke := func(in *awsec2.RevokeSecurityGroupIngressInput) error {
-		in.GroupId = &s.group
+		in.GroupId = &s.Group
 		_, err := l.RevokeSecurityGroupIngress(ctx, in)
 		return err
 	}
@@ -72,7 +67,7 @@ func TestSecurityGroupRefusals(t *testing.T) {
 			return err
 		}},
 		{"in use by an interface", "DependencyViolation", func() error {
-			_, err := l.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: &s.group})
+			_, err := l.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: &s.Group})
 			return err
 		}},
 		{"referenced by a rule", "DependencyViolation", func() error {
@@ -94,7 +89,7 @@ func TestSecurityGroupRefusals(t *testing.T) {
 			return allow(p)
 		}},
 		{"rule twice in a request", "InvalidParameterValue", func() error {
-			_, err := l.allow(t, referenced, tcp(1, "0.0.0.0/0"), tcp(1, "0.0.0.0/0"))
+			_, err := authorize(t, l, referenced, tcp(1, "0.0.0.0/0"), tcp(1, "0.0.0.0/0"))
 			return err
 		}},
 		{"rule with a bad CIDR", "InvalidParameterValue", func() error { return allow(tcp(23, "198.51.100.7")) }},
@@ -110,7 +105,7 @@ func TestSecurityGroupRefusals(t *testing.T) {
 		}},
 		{"rule for another VPC's group", "InvalidGroup.NotFound", func() error { return allow(fromGroup(1, foreign)) }},
 		{"too many rules", "RulesPerSecurityGroupLimitExceeded", func() error {
-			_, err := l.allow(t, s.group, tcp(1, "0.0.0.0/0"), tcp(2, "0.0.0.0/0"))
+			_, err := authorize(t, l, s.Group, tcp(1, "0.0.0.0/0"), tcp(2, "0.0.0.0/0"))
 			return err
 		}},
 		{"revoked by permission, no such rule", "InvalidPermission.NotFound", func() error {
@@ -120,40 +115,40 @@ func TestSecurityGroupRefusals(t *testing.T) {
 			return revoke(&awsec2.RevokeSecurityGroupIngressInput{SecurityGroupRuleIds: []string{"sgr-00000000000000000"}})
 		}},
 		{"revoked by id in the wrong direction", "InvalidSecurityGroupRuleId.NotFound", func() error {
-			_, err := l.RevokeSecurityGroupEgress(ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &s.group, SecurityGroupRuleIds: []string{*rules[0].SecurityGroupRuleId}})
+			_, err := l.RevokeSecurityGroupEgress(ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &s.Group, SecurityGroupRuleIds: []string{*rules[0].SecurityGroupRuleId}})
 			return err
 		}},
 		{"revoked by id, malformed", "InvalidSecurityGroupRuleId.Malformed", func() error {
 			return revoke(&awsec2.RevokeSecurityGroupIngressInput{SecurityGroupRuleIds: []string{"22"}})
 		}},
 		{"modified into an existing rule", "InvalidPermission.Duplicate", func() error {
-			_, err := l.ModifySecurityGroupRules(ctx, &awsec2.ModifySecurityGroupRulesInput{GroupId: &s.group, SecurityGroupRules: []types.SecurityGroupRuleUpdate{{
+			_, err := l.ModifySecurityGroupRules(ctx, &awsec2.ModifySecurityGroupRulesInput{GroupId: &s.Group, SecurityGroupRules: []types.SecurityGroupRuleUpdate{{
 				SecurityGroupRuleId: rules[1].SecurityGroupRuleId,
 				SecurityGroupRule:   &types.SecurityGroupRuleRequest{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(22), ToPort: aws.Int32(22), CidrIpv4: aws.String("198.51.100.7/32")},
 			}}})
 			return err
 		}},
 		{"more groups than an interface takes", "SecurityGroupsPerInterfaceLimitExceeded", func() error {
-			in := s.runInput()
+			in := s.RunInput()
 			for n := range 5 {
-				in.SecurityGroupIds = append(in.SecurityGroupIds, l.group(t, s.vpc, fmt.Sprintf("g%d", n)))
+				in.SecurityGroupIds = append(in.SecurityGroupIds, l.NewSecurityGroup(t, s.VPC, fmt.Sprintf("g%d", n)))
 			}
 			_, err := l.RunInstances(t.Context(), in)
 			return err
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) { refused(t, tc.call(), tc.code) })
+		t.Run(tc.name, func(t *testing.T) { cloudtest.Refused(t, tc.call(), tc.code) })
 	}
 }
 
 // TestSecurityGroupRules follows a rule from its creation to the network and back.
 func TestSecurityGroupRules(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
-	out := must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{
-		GroupId: &s.group, TagSpecifications: tags(types.ResourceTypeSecurityGroupRule, "cluster", "demo"),
-		IpPermissions: []types.IpPermission{tcp(22, "198.51.100.7/24"), fromGroup(6443, s.group), {
+	out := cloudtest.Must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{
+		GroupId: &s.Group, TagSpecifications: cloudtest.Tags(types.ResourceTypeSecurityGroupRule, "cluster", "demo"),
+		IpPermissions: []types.IpPermission{tcp(22, "198.51.100.7/24"), fromGroup(6443, s.Group), {
 			IpProtocol: aws.String("-1"), IpRanges: []types.IpRange{{CidrIp: aws.String("10.240.0.0/24"), Description: aws.String("nodes")}},
 		}},
 	}))
@@ -164,16 +159,16 @@ func TestSecurityGroupRules(t *testing.T) {
 	if *ssh.CidrIpv4 != "198.51.100.0/24" || *ssh.FromPort != 22 || *ssh.IsEgress || *ssh.Tags[0].Value != "demo" {
 		t.Errorf("the SSH rule is %+v", ssh)
 	}
-	found := must[*awsec2.DescribeSecurityGroupRulesOutput](t)(l.DescribeSecurityGroupRules(ctx, &awsec2.DescribeSecurityGroupRulesInput{
-		Filters: []types.Filter{filter("group-id", s.group), filter("tag:cluster", "demo")},
+	found := cloudtest.Must[*awsec2.DescribeSecurityGroupRulesOutput](t)(l.DescribeSecurityGroupRules(ctx, &awsec2.DescribeSecurityGroupRulesInput{
+		Filters: []types.Filter{cloudtest.Filter("group-id", s.Group), cloudtest.Filter("tag:cluster", "demo")},
 	}))
 	if len(found.SecurityGroupRules) != 3 { // the default egress rule has no tag
 		t.Errorf("found %d rules by tag", len(found.SecurityGroupRules))
 	}
 	ingress := func() map[string]int {
 		got := map[string]int{}
-		for _, g := range l.network.vpc(t, s.vpc).SecurityGroups {
-			if g.ID != s.group {
+		for _, g := range l.Network.VPC(t, s.VPC).SecurityGroups {
+			if g.ID != s.Group {
 				continue
 			}
 			for _, r := range g.Ingress {
@@ -186,40 +181,40 @@ func TestSecurityGroupRules(t *testing.T) {
 		}
 		return got
 	}
-	if got := ingress(); got["198.51.100.0/24"] != 22 || got[s.group] != 6443 || got["10.240.0.0/24"] != -1 || len(got) != 3 {
+	if got := ingress(); got["198.51.100.0/24"] != 22 || got[s.Group] != 6443 || got["10.240.0.0/24"] != -1 || len(got) != 3 {
 		t.Errorf("the network was told %v", got)
 	}
 
-	must[*awsec2.ModifySecurityGroupRulesOutput](t)(l.ModifySecurityGroupRules(ctx, &awsec2.ModifySecurityGroupRulesInput{
-		GroupId: &s.group, SecurityGroupRules: []types.SecurityGroupRuleUpdate{{
+	cloudtest.Must[*awsec2.ModifySecurityGroupRulesOutput](t)(l.ModifySecurityGroupRules(ctx, &awsec2.ModifySecurityGroupRulesInput{
+		GroupId: &s.Group, SecurityGroupRules: []types.SecurityGroupRuleUpdate{{
 			SecurityGroupRuleId: ssh.SecurityGroupRuleId,
 			SecurityGroupRule: &types.SecurityGroupRuleRequest{
 				IpProtocol: aws.String("tcp"), FromPort: aws.Int32(2222), ToPort: aws.Int32(2222), CidrIpv4: aws.String("203.0.113.1/32"), Description: aws.String("moved"),
 			},
 		}},
 	}))
-	must[*awsec2.UpdateSecurityGroupRuleDescriptionsIngressOutput](t)(l.UpdateSecurityGroupRuleDescriptionsIngress(ctx, &awsec2.UpdateSecurityGroupRuleDescriptionsIngressInput{
-		GroupId: &s.group, SecurityGroupRuleDescriptions: []types.SecurityGroupRuleDescription{{SecurityGroupRuleId: ssh.SecurityGroupRuleId, Description: aws.String("again")}},
+	cloudtest.Must[*awsec2.UpdateSecurityGroupRuleDescriptionsIngressOutput](t)(l.UpdateSecurityGroupRuleDescriptionsIngress(ctx, &awsec2.UpdateSecurityGroupRuleDescriptionsIngressInput{
+		GroupId: &s.Group, SecurityGroupRuleDescriptions: []types.SecurityGroupRuleDescription{{SecurityGroupRuleId: ssh.SecurityGroupRuleId, Description: aws.String("again")}},
 	}))
-	one := must[*awsec2.DescribeSecurityGroupRulesOutput](t)(l.DescribeSecurityGroupRules(ctx, &awsec2.DescribeSecurityGroupRulesInput{SecurityGroupRuleIds: []string{*ssh.SecurityGroupRuleId}}))
+	one := cloudtest.Must[*awsec2.DescribeSecurityGroupRulesOutput](t)(l.DescribeSecurityGroupRules(ctx, &awsec2.DescribeSecurityGroupRulesInput{SecurityGroupRuleIds: []string{*ssh.SecurityGroupRuleId}}))
 	if r := one.SecurityGroupRules[0]; *r.FromPort != 2222 || *r.Description != "again" || *r.CidrIpv4 != "203.0.113.1/32" {
 		t.Errorf("the modified rule is %+v", r)
 	}
 
-	revoked := must[*awsec2.RevokeSecurityGroupIngressOutput](t)(l.RevokeSecurityGroupIngress(ctx, &awsec2.RevokeSecurityGroupIngressInput{
-		GroupId: &s.group, SecurityGroupRuleIds: []string{*ssh.SecurityGroupRuleId},
+	revoked := cloudtest.Must[*awsec2.RevokeSecurityGroupIngressOutput](t)(l.RevokeSecurityGroupIngress(ctx, &awsec2.RevokeSecurityGroupIngressInput{
+		GroupId: &s.Group, SecurityGroupRuleIds: []string{*ssh.SecurityGroupRuleId},
 	}))
 	if len(revoked.RevokedSecurityGroupRules) != 1 {
 		t.Errorf("revoked %+v", revoked.RevokedSecurityGroupRules)
 	}
-	must[*awsec2.RevokeSecurityGroupIngressOutput](t)(l.RevokeSecurityGroupIngress(ctx, &awsec2.RevokeSecurityGroupIngressInput{
-		GroupId: &s.group, IpPermissions: []types.IpPermission{fromGroup(6443, s.group)},
+	cloudtest.Must[*awsec2.RevokeSecurityGroupIngressOutput](t)(l.RevokeSecurityGroupIngress(ctx, &awsec2.RevokeSecurityGroupIngressInput{
+		GroupId: &s.Group, IpPermissions: []types.IpPermission{fromGroup(6443, s.Group)},
 	}))
 	if got := ingress(); len(got) != 1 {
 		t.Errorf("after revoking the network was told %v", got)
 	}
-	group := must[*awsec2.DescribeSecurityGroupsOutput](t)(l.DescribeSecurityGroups(ctx, &awsec2.DescribeSecurityGroupsInput{
-		Filters: []types.Filter{filter("group-name", "we?"), filter("ip-permission.cidr", "10.240.*")},
+	group := cloudtest.Must[*awsec2.DescribeSecurityGroupsOutput](t)(l.DescribeSecurityGroups(ctx, &awsec2.DescribeSecurityGroupsInput{
+		Filters: []types.Filter{cloudtest.Filter("group-name", "we?"), cloudtest.Filter("ip-permission.cidr", "10.240.*")},
 	})).SecurityGroups[0]
 	if len(group.IpPermissions) != 1 || *group.IpPermissions[0].IpRanges[0].Description != "nodes" || len(group.IpPermissionsEgress) != 1 {
 		t.Errorf("the group is %+v", group)
@@ -227,5 +222,5 @@ func TestSecurityGroupRules(t *testing.T) {
 	if egress := group.IpPermissionsEgress[0]; *egress.IpProtocol != "-1" || egress.FromPort != nil || *egress.IpRanges[0].CidrIp != "0.0.0.0/0" {
 		t.Errorf("the default egress rule is %+v", egress)
 	}
-	must[*awsec2.DeleteSecurityGroupOutput](t)(l.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: &s.group}))
+	cloudtest.Must[*awsec2.DeleteSecurityGroupOutput](t)(l.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: &s.Group}))
 }

@@ -7,71 +7,73 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
 // TestZoneOfSubnet checks that everything of an instance is in the zone of its subnet.
 func TestZoneOfSubnet(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
 	for n, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d"} {
-		found := must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{Filters: []types.Filter{filter("zone-name", zone), filter("state", "available")}})).AvailabilityZones
+		found := cloudtest.Must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{Filters: []types.Filter{cloudtest.Filter("zone-name", zone), cloudtest.Filter("state", "available")}})).AvailabilityZones
 		if len(found) != 1 {
 			t.Fatalf("%s: %+v", zone, found)
 		}
-		in := s.runInput()
-		in.SubnetId = must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{
-			VpcId: &s.vpc, CidrBlock: aws.String(fmt.Sprintf("10.240.1%d.0/24", n)), AvailabilityZoneId: found[0].ZoneId,
+		in := s.RunInput()
+		in.SubnetId = cloudtest.Must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{
+			VpcId: &s.VPC, CidrBlock: aws.String(fmt.Sprintf("10.240.1%d.0/24", n)), AvailabilityZoneId: found[0].ZoneId,
 		})).Subnet.SubnetId
 		in.InstanceType = types.InstanceTypeM5Large
 		in.BlockDeviceMappings = []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sdf"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(1)}}}
-		i := l.run(t, in)
-		volumes := must[*awsec2.DescribeVolumesOutput](t)(l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", *i.InstanceId), filter("availability-zone", zone)}})).Volumes
-		interfaces := must[*awsec2.DescribeNetworkInterfacesOutput](t)(l.DescribeNetworkInterfaces(ctx, &awsec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{filter("attachment.instance-id", *i.InstanceId), filter("availability-zone", zone)}})).NetworkInterfaces
+		i := l.Run(t, in)
+		volumes := cloudtest.Must[*awsec2.DescribeVolumesOutput](t)(l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{Filters: []types.Filter{cloudtest.Filter("attachment.instance-id", *i.InstanceId), cloudtest.Filter("availability-zone", zone)}})).Volumes
+		interfaces := cloudtest.Must[*awsec2.DescribeNetworkInterfacesOutput](t)(l.DescribeNetworkInterfaces(ctx, &awsec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{cloudtest.Filter("attachment.instance-id", *i.InstanceId), cloudtest.Filter("availability-zone", zone)}})).NetworkInterfaces
 		if *i.Placement.AvailabilityZone != zone || len(volumes) != 2 || len(interfaces) != 1 {
 			t.Errorf("%s: the instance is in %s, %d volumes and %d interfaces in its subnet's", zone, *i.Placement.AvailabilityZone, len(volumes), len(interfaces))
 		}
 		elsewhere := []string{"us-east-1b", "us-east-1c", "us-east-1d", "us-east-1a"}[n]
-		volume := must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{AvailabilityZone: &elsewhere, Size: aws.Int32(1)}))
+		volume := cloudtest.Must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{AvailabilityZone: &elsewhere, Size: aws.Int32(1)}))
 		_, err := l.AttachVolume(ctx, &awsec2.AttachVolumeInput{VolumeId: volume.VolumeId, InstanceId: i.InstanceId, Device: aws.String("/dev/sdg")})
-		refused(t, err, "InvalidVolume.ZoneMismatch")
+		cloudtest.Refused(t, err, "InvalidVolume.ZoneMismatch")
 	}
 	_, err := l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{ZoneIds: []string{"use1-az9"}})
-	refused(t, err, "InvalidParameterValue")
+	cloudtest.Refused(t, err, "InvalidParameterValue")
 }
 
 // TestPublicAddressAtLaunch checks that the request decides, and the subnet if the request says nothing.
 func TestPublicAddressAtLaunch(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
 	ctx := t.Context()
 	for _, mapped := range []bool{false, true} {
-		must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &mapped}}))
+		cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.Subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &mapped}}))
 		for _, tc := range []struct {
 			asked *bool
 			want  bool
 		}{{nil, mapped}, {aws.Bool(true), true}, {aws.Bool(false), false}} {
-			in := s.runInput()
+			in := s.RunInput()
 			in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{
 				DeviceIndex: aws.Int32(0), SubnetId: in.SubnetId, Groups: in.SecurityGroupIds, AssociatePublicIpAddress: tc.asked,
 			}}
 			in.SubnetId, in.SecurityGroupIds = nil, nil
-			i := l.run(t, in)
-			public := func() bool { return l.instance(t, *i.InstanceId).PublicIpAddress != nil }
+			i := l.Run(t, in)
+			public := func() bool { return l.Instance(t, *i.InstanceId).PublicIpAddress != nil }
 			if public() != tc.want {
 				t.Errorf("the subnet says %v, the request %v: a public address is %v", mapped, aws.ToBool(tc.asked), public())
 			}
 			// The subnet's attribute changes nothing for an instance that exists, also when it starts again.
 			other := !mapped
-			must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &other}}))
-			must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*i.InstanceId}}))
-			l.await(t, *i.InstanceId, types.InstanceStateNameStopped)
-			must[*awsec2.StartInstancesOutput](t)(l.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{*i.InstanceId}}))
-			l.await(t, *i.InstanceId, types.InstanceStateNameRunning)
+			cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.Subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &other}}))
+			cloudtest.Must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+			l.Await(t, *i.InstanceId, types.InstanceStateNameStopped)
+			cloudtest.Must[*awsec2.StartInstancesOutput](t)(l.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+			l.Await(t, *i.InstanceId, types.InstanceStateNameRunning)
 			if public() != tc.want {
 				t.Errorf("after another start: the subnet said %v, the request %v: a public address is %v", mapped, aws.ToBool(tc.asked), public())
 			}
-			must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &mapped}}))
+			cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.Subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &mapped}}))
 		}
 	}
 }

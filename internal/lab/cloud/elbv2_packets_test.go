@@ -17,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
 // apiServer is an API server on an instance.
@@ -27,7 +29,7 @@ type apiServer struct {
 
 // serveAPI gives an instance its address and an HTTPS server on port 6443, which answers with the
 // instance's id and the client's address.
-func (l *lab) serveAPI(t *testing.T, i types.Instance) *apiServer {
+func serveAPI(t *testing.T, l *cloudtest.Lab, i types.Instance) *apiServer {
 	t.Helper()
 	s := &apiServer{id: *i.InstanceId}
 	s.ready.Store(true)
@@ -39,7 +41,7 @@ func (l *lab) serveAPI(t *testing.T, i types.Instance) *apiServer {
 		fmt.Fprint(w, s.id, " ", host)
 	}))
 	_ = server.Listener.Close() // the one of the host
-	server.Listener = l.listen(t, i, "6443")
+	server.Listener = l.Listen(t, i, "6443")
 	server.Config.ErrorLog = nil
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -67,31 +69,31 @@ func ask(ctx context.Context, address string) (string, error) {
 // TestLoadBalancerPackets is the endpoint of an API with two servers, from the load balancer to the last
 // packet.
 func TestLoadBalancerPackets(t *testing.T) {
-	l := newLab(t, withPackets(t))
+	l := cloudtest.New(t, cloudtest.WithPackets(t))
 	ctx := t.Context()
-	b := &balanced{lab: l, site: l.site(t)}
-	b.subnetB = newSubnet(t, l, b.vpc, "10.240.1.0/24", "us-east-1b")
-	must[*awsec2.AssociateRouteTableOutput](t)(l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: &b.table, SubnetId: &b.subnetB}))
-	must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{
-		GroupId: &b.site.group, IpPermissions: []types.IpPermission{{
+	b := &balanced{Lab: l, Site: l.NewSite(t)}
+	b.subnetB = newSubnet(t, l, b.VPC, "10.240.1.0/24", "us-east-1b")
+	cloudtest.Must[*awsec2.AssociateRouteTableOutput](t)(l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: &b.Table, SubnetId: &b.subnetB}))
+	cloudtest.Must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{
+		GroupId: &b.Site.Group, IpPermissions: []types.IpPermission{{
 			IpProtocol: aws.String("tcp"), FromPort: aws.Int32(6443), ToPort: aws.Int32(6443), IpRanges: []types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}},
 		}},
 	}))
 	servers := map[string]*apiServer{}
-	for zone, subnet := range map[string]string{"us-east-1a": b.subnet, "us-east-1b": b.subnetB} {
-		in := b.runInput()
+	for zone, subnet := range map[string]string{"us-east-1a": b.Subnet, "us-east-1b": b.subnetB} {
+		in := b.RunInput()
 		in.SubnetId = &subnet
-		servers[zone] = l.serveAPI(t, l.run(t, in))
+		servers[zone] = serveAPI(t, l, l.Run(t, in))
 	}
 	a, z := servers["us-east-1a"], servers["us-east-1b"]
 
 	in := b.balancerInput("api")
 	in.Scheme = elbtypes.LoadBalancerSchemeEnumInternetFacing
-	b.arn = *must[*awselb.CreateLoadBalancerOutput](t)(l.elb.CreateLoadBalancer(ctx, in)).LoadBalancers[0].LoadBalancerArn
+	b.arn = *cloudtest.Must[*awselb.CreateLoadBalancerOutput](t)(l.ELB.CreateLoadBalancer(ctx, in)).LoadBalancers[0].LoadBalancerArn
 	group := b.groupInput("api")
 	group.HealthCheckProtocol, group.HealthCheckPath, group.HealthCheckTimeoutSeconds = elbtypes.ProtocolEnumHttps, aws.String("/readyz"), aws.Int32(2)
 	group.Matcher = &elbtypes.Matcher{HttpCode: aws.String("200")}
-	b.group = *must[*awselb.CreateTargetGroupOutput](t)(l.elb.CreateTargetGroup(ctx, group)).TargetGroups[0].TargetGroupArn
+	b.group = *cloudtest.Must[*awselb.CreateTargetGroupOutput](t)(l.ELB.CreateTargetGroup(ctx, group)).TargetGroups[0].TargetGroupArn
 	b.register(t, a.id, z.id)
 	b.listen(t, b.arn, b.group, 443)
 	until := func(what string, f func() bool) {
@@ -107,7 +109,7 @@ func TestLoadBalancerPackets(t *testing.T) {
 	for _, n := range b.interfaces(t) {
 		nodes[*n.AvailabilityZone] = *n.Association.PublicIp
 	}
-	operator := l.packets.Slice().Operator.String()
+	operator := l.Packets.Slice().Operator.String()
 	answers := func(address, want string) {
 		t.Helper()
 		until(address+" answers "+want, func() bool { got, err := ask(ctx, address); return err == nil && got == want })
@@ -121,12 +123,12 @@ func TestLoadBalancerPackets(t *testing.T) {
 	if got := b.names(t); len(got) != 1 || got[0] != nodes["us-east-1b"] {
 		t.Errorf("the name has %v", got)
 	}
-	must[*awselb.ModifyLoadBalancerAttributesOutput](t)(b.elb.ModifyLoadBalancerAttributes(ctx, &awselb.ModifyLoadBalancerAttributesInput{
+	cloudtest.Must[*awselb.ModifyLoadBalancerAttributesOutput](t)(b.ELB.ModifyLoadBalancerAttributes(ctx, &awselb.ModifyLoadBalancerAttributesInput{
 		LoadBalancerArn: &b.arn, Attributes: []elbtypes.LoadBalancerAttribute{{Key: aws.String("load_balancing.cross_zone.enabled"), Value: aws.String("true")}},
 	}))
 	answers(nodes["us-east-1a"], z.id+" "+operator)
 
-	b.fault(t, fields{"kind": "zone", "zone": "us-east-1b"})
+	b.Fault(t, cloudtest.Fields{"kind": "zone", "zone": "us-east-1b"})
 	a.ready.Store(true)
 	until("A is healthy again", func() bool { return b.health(t)[a.id] == "healthy" })
 	until("B is cut off", func() bool { return b.health(t)[z.id] == "unhealthy Target.FailedHealthChecks" })
@@ -134,7 +136,7 @@ func TestLoadBalancerPackets(t *testing.T) {
 	if _, err := ask(ctx, nodes["us-east-1b"]); err == nil {
 		t.Error("the node of the zone that is cut off answers")
 	}
-	must[*awselb.DeleteLoadBalancerOutput](t)(b.elb.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &b.arn}))
+	cloudtest.Must[*awselb.DeleteLoadBalancerOutput](t)(b.ELB.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &b.arn}))
 	if _, err := ask(ctx, nodes["us-east-1a"]); err == nil {
 		t.Error("a load balancer that is deleted answers")
 	}

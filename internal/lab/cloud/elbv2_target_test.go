@@ -13,13 +13,14 @@ import (
 	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
 // health returns "state reason" of every target, by instance.
 func (b *balanced) health(t *testing.T) map[string]string {
 	t.Helper()
-	out := must[*awselb.DescribeTargetHealthOutput](t)(b.elb.DescribeTargetHealth(t.Context(), &awselb.DescribeTargetHealthInput{TargetGroupArn: &b.group}))
+	out := cloudtest.Must[*awselb.DescribeTargetHealthOutput](t)(b.ELB.DescribeTargetHealth(t.Context(), &awselb.DescribeTargetHealthInput{TargetGroupArn: &b.group}))
 	found := map[string]string{}
 	for _, d := range out.TargetHealthDescriptions {
 		found[*d.Target.Id] = strings.TrimSpace(string(d.TargetHealth.State) + " " + string(d.TargetHealth.Reason))
@@ -34,7 +35,7 @@ func (b *balanced) becomes(t *testing.T, id, want string) {
 		if b.health(t)[id] == want {
 			return
 		}
-		b.clock.advance(time.Second)
+		b.Clock.Advance(time.Second)
 		time.Sleep(10 * time.Millisecond) // for the check, which runs in the background
 	}
 	t.Fatalf("%s never came to %q: %q", id, want, b.health(t)[id])
@@ -46,12 +47,12 @@ func (b *balanced) register(t *testing.T, ids ...string) {
 	for _, id := range ids {
 		in.Targets = append(in.Targets, elbtypes.TargetDescription{Id: &id})
 	}
-	must[*awselb.RegisterTargetsOutput](t)(b.elb.RegisterTargets(t.Context(), in))
+	cloudtest.Must[*awselb.RegisterTargetsOutput](t)(b.ELB.RegisterTargets(t.Context(), in))
 }
 
 func (b *balanced) deregister(t *testing.T, id string) {
 	t.Helper()
-	must[*awselb.DeregisterTargetsOutput](t)(b.elb.DeregisterTargets(t.Context(), &awselb.DeregisterTargetsInput{
+	cloudtest.Must[*awselb.DeregisterTargetsOutput](t)(b.ELB.DeregisterTargets(t.Context(), &awselb.DeregisterTargetsInput{
 		TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: &id}},
 	}))
 }
@@ -59,9 +60,9 @@ func (b *balanced) deregister(t *testing.T, id string) {
 // forwarded returns the targets of each node, by zone of its subnet.
 func (b *balanced) forwarded(t *testing.T) map[string]string {
 	t.Helper()
-	zones := map[string]string{b.subnet: "a", b.subnetB: "b"}
+	zones := map[string]string{b.Subnet: "a", b.subnetB: "b"}
 	out := map[string]string{}
-	for _, i := range b.network.vpc(t, b.vpc).Interfaces {
+	for _, i := range b.Network.VPC(t, b.VPC).Interfaces {
 		if i.Balancer != nil {
 			out[zones[i.SubnetID]] = fmt.Sprint(slices.Concat(targets(i.Balancer.Listeners)...), i.Stopped)
 		}
@@ -83,7 +84,7 @@ func targets(listeners []network.Listener) [][]string {
 
 func (b *balanced) names(t *testing.T) []string {
 	t.Helper()
-	addrs, _ := b.cloud.Instances().BalancerAddresses(*b.describe(t).DNSName)
+	addrs, _ := b.Account.Instances().BalancerAddresses(*b.describe(t).DNSName)
 	var out []string
 	for _, a := range addrs {
 		out = append(out, a.String())
@@ -94,10 +95,10 @@ func (b *balanced) names(t *testing.T) []string {
 // twoTargets runs an instance in each zone and registers both.
 func (b *balanced) twoTargets(t *testing.T) (inA, inB string, atA, atB string) {
 	t.Helper()
-	a := b.run(t, b.runInput())
-	in := b.runInput()
+	a := b.Run(t, b.RunInput())
+	in := b.RunInput()
 	in.SubnetId = &b.subnetB
-	other := b.run(t, in)
+	other := b.Run(t, in)
 	b.register(t, *a.InstanceId, *other.InstanceId)
 	return *a.InstanceId, *other.InstanceId, *a.PrivateIpAddress + ":6443", *other.PrivateIpAddress + ":6443"
 }
@@ -116,12 +117,12 @@ func TestTargetHealth(t *testing.T) {
 	if got := b.forwarded(t); got["a"] != "[] true" && got["a"] != "["+atA+"] true" {
 		t.Errorf("provisioning: %v", got)
 	}
-	b.network.setWell(atA, true)
-	b.clock.advance(3 * time.Second)
+	b.Network.SetWell(atA, true)
+	b.Clock.Advance(3 * time.Second)
 	b.becomes(t, inA, "initial Elb.InitialHealthChecking")
 	b.becomes(t, inA, "healthy")
 	b.becomes(t, inB, "unhealthy Target.FailedHealthChecks")
-	eventually(t, "each node forwards in its zone, also if nobody is healthy", func() bool {
+	cloudtest.Eventually(t, "each node forwards in its zone, also if nobody is healthy", func() bool {
 		got := b.forwarded(t)
 		return got["a"] == "["+atA+"] false" && got["b"] == "["+atB+"] false"
 	})
@@ -134,7 +135,7 @@ func TestTargetHealth(t *testing.T) {
 	}
 
 	// Across zones, only the healthy one gets connections.
-	must[*awselb.ModifyLoadBalancerAttributesOutput](t)(b.elb.ModifyLoadBalancerAttributes(ctx, &awselb.ModifyLoadBalancerAttributesInput{
+	cloudtest.Must[*awselb.ModifyLoadBalancerAttributesOutput](t)(b.ELB.ModifyLoadBalancerAttributes(ctx, &awselb.ModifyLoadBalancerAttributesInput{
 		LoadBalancerArn: &b.arn, Attributes: []elbtypes.LoadBalancerAttribute{{Key: aws.String("load_balancing.cross_zone.enabled"), Value: aws.String("true")}},
 	}))
 	if got := b.forwarded(t); got["a"] != "["+atA+"] false" || got["b"] != "["+atA+"] false" {
@@ -145,12 +146,12 @@ func TestTargetHealth(t *testing.T) {
 	}
 
 	// An unhealthy target loses its connections.
-	b.network.setWell(atB, true)
+	b.Network.SetWell(atB, true)
 	b.becomes(t, inB, "healthy")
-	b.network.setWell(atA, false)
+	b.Network.SetWell(atA, false)
 	b.becomes(t, inA, "unhealthy Target.FailedHealthChecks")
-	eventually(t, "connections end", func() bool {
-		ended := b.network.endedFlows()
+	cloudtest.Eventually(t, "connections end", func() bool {
+		ended := b.Network.EndedFlows()
 		return len(ended) == 2 && ended[0].String() == atA // at both nodes
 	})
 	if got := b.forwarded(t); got["a"] != "["+atB+"] false" {
@@ -172,22 +173,22 @@ func TestTargetHealth(t *testing.T) {
 	b.becomes(t, inB, "healthy")
 
 	// A stopped instance is not used, a terminated one leaves.
-	must[*awsec2.StopInstancesOutput](t)(b.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{inB}}))
+	cloudtest.Must[*awsec2.StopInstancesOutput](t)(b.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{inB}}))
 	b.becomes(t, inB, "unused Target.InvalidState")
-	b.await(t, inB, types.InstanceStateNameStopped)
-	_, err := b.elb.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: &inB, Port: aws.Int32(1)}}})
-	refused(t, err, "InvalidTarget")
-	b.clock.advance(time.Second)
+	b.Await(t, inB, types.InstanceStateNameStopped)
+	_, err := b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: &inB, Port: aws.Int32(1)}}})
+	cloudtest.Refused(t, err, "InvalidTarget")
+	b.Clock.Advance(time.Second)
 	time.Sleep(50 * time.Millisecond)
-	must[*awsec2.StartInstancesOutput](t)(b.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{inB}}))
-	b.await(t, inB, types.InstanceStateNameRunning)
+	cloudtest.Must[*awsec2.StartInstancesOutput](t)(b.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{inB}}))
+	b.Await(t, inB, types.InstanceStateNameRunning)
 	if got := b.health(t); !strings.HasPrefix(got[inB], "initial") {
 		t.Errorf("started again: %v", got)
 	}
 	b.becomes(t, inB, "healthy")
-	must[*awsec2.TerminateInstancesOutput](t)(b.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{inB}}))
+	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(b.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{inB}}))
 	b.becomes(t, inB, "draining Target.DeregistrationInProgress")
-	b.clock.advance(300 * time.Second)
+	b.Clock.Advance(300 * time.Second)
 	b.becomes(t, inB, "")
 }
 
@@ -196,16 +197,16 @@ func TestTargetDrained(t *testing.T) {
 	b := newBalanced(t)
 	inA, _, atA, _ := b.twoTargets(t)
 	b.listen(t, b.arn, b.group, 6443)
-	b.clock.advance(3 * time.Second)
+	b.Clock.Advance(3 * time.Second)
 	set := func(pairs ...string) {
 		in := &awselb.ModifyTargetGroupAttributesInput{TargetGroupArn: &b.group}
 		for i := 0; i < len(pairs); i += 2 {
 			in.Attributes = append(in.Attributes, elbtypes.TargetGroupAttribute{Key: &pairs[i], Value: &pairs[i+1]})
 		}
-		must[*awselb.ModifyTargetGroupAttributesOutput](t)(b.elb.ModifyTargetGroupAttributes(t.Context(), in))
+		cloudtest.Must[*awselb.ModifyTargetGroupAttributesOutput](t)(b.ELB.ModifyTargetGroupAttributes(t.Context(), in))
 	}
 	set("deregistration_delay.timeout_seconds", "10", "preserve_client_ip.enabled", "false")
-	for _, i := range b.network.vpc(t, b.vpc).Interfaces {
+	for _, i := range b.Network.VPC(t, b.VPC).Interfaces {
 		if i.Balancer != nil && i.Balancer.Listeners[0].PreserveClient {
 			t.Errorf("%s keeps the client's address", i.ID)
 		}
@@ -213,17 +214,17 @@ func TestTargetDrained(t *testing.T) {
 	drain := func() int {
 		b.deregister(t, inA)
 		b.becomes(t, inA, "")
-		b.clock.advance(time.Second)
+		b.Clock.Advance(time.Second)
 		time.Sleep(50 * time.Millisecond)
-		return len(b.network.endedFlows())
+		return len(b.Network.EndedFlows())
 	}
 	if n := drain(); n != 0 {
 		t.Errorf("%d connections ended", n)
 	}
 	set("deregistration_delay.connection_termination.enabled", "true")
 	b.register(t, inA)
-	if drain(); len(b.network.endedFlows()) == 0 || b.network.endedFlows()[0].String() != atA {
-		t.Errorf("ended %v", b.network.endedFlows())
+	if drain(); len(b.Network.EndedFlows()) == 0 || b.Network.EndedFlows()[0].String() != atA {
+		t.Errorf("ended %v", b.Network.EndedFlows())
 	}
 }
 
@@ -250,11 +251,11 @@ func TestTargetGroupRefusals(t *testing.T) {
 	} {
 		in := b.groupInput("api")
 		tt.change(in)
-		if _, err := b.elb.CreateTargetGroup(ctx, in); code(err) != tt.code {
+		if _, err := b.ELB.CreateTargetGroup(ctx, in); cloudtest.Code(err) != tt.code {
 			t.Errorf("%s: %v, want %q", name, err, tt.code)
 		}
 	}
-	changed := must[*awselb.ModifyTargetGroupOutput](t)(b.elb.ModifyTargetGroup(ctx, &awselb.ModifyTargetGroupInput{
+	changed := cloudtest.Must[*awselb.ModifyTargetGroupOutput](t)(b.ELB.ModifyTargetGroup(ctx, &awselb.ModifyTargetGroupInput{
 		TargetGroupArn: &b.group, HealthCheckProtocol: elbtypes.ProtocolEnumHttps, HealthCheckPath: aws.String("/readyz"),
 	})).TargetGroups[0]
 	if *changed.HealthCheckPath != "/readyz" || *changed.Matcher.HttpCode != "200-399" || *changed.HealthCheckPort != "traffic-port" || *changed.HealthCheckTimeoutSeconds != 5 {
@@ -262,46 +263,46 @@ func TestTargetGroupRefusals(t *testing.T) {
 	}
 
 	listener := b.listen(t, b.arn, b.group, 6443)
-	_, err := b.elb.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group})
-	refused(t, err, "ResourceInUse")
+	_, err := b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group})
+	cloudtest.Refused(t, err, "ResourceInUse")
 	in := &awselb.CreateListenerInput{LoadBalancerArn: &b.arn, Port: aws.Int32(6443), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: forward(b.group)}
-	if again := must[*awselb.CreateListenerOutput](t)(b.elb.CreateListener(ctx, in)); *again.Listeners[0].ListenerArn != listener {
+	if again := cloudtest.Must[*awselb.CreateListenerOutput](t)(b.ELB.CreateListener(ctx, in)); *again.Listeners[0].ListenerArn != listener {
 		t.Errorf("again: %s", *again.Listeners[0].ListenerArn)
 	}
 	in.Tags = elbTags("a", "1")
-	_, err = b.elb.CreateListener(ctx, in)
-	refused(t, err, "DuplicateListener")
+	_, err = b.ELB.CreateListener(ctx, in)
+	cloudtest.Refused(t, err, "DuplicateListener")
 	in.Tags = nil
 	in.Port, in.Protocol = aws.Int32(80), elbtypes.ProtocolEnumHttp
-	_, err = b.elb.CreateListener(ctx, in)
-	refused(t, err, "UnsupportedProtocol")
-	other := must[*awselb.CreateLoadBalancerOutput](t)(b.elb.CreateLoadBalancer(ctx, b.balancerInput("other"))).LoadBalancers[0].LoadBalancerArn
+	_, err = b.ELB.CreateListener(ctx, in)
+	cloudtest.Refused(t, err, "UnsupportedProtocol")
+	other := cloudtest.Must[*awselb.CreateLoadBalancerOutput](t)(b.ELB.CreateLoadBalancer(ctx, b.balancerInput("other"))).LoadBalancers[0].LoadBalancerArn
 	in.LoadBalancerArn, in.Protocol = other, elbtypes.ProtocolEnumTcp
-	_, err = b.elb.CreateListener(ctx, in)
-	refused(t, err, "TargetGroupAssociationLimit")
+	_, err = b.ELB.CreateListener(ctx, in)
+	cloudtest.Refused(t, err, "TargetGroupAssociationLimit")
 	second := b.newGroup(t, "second")
-	must[*awselb.ModifyListenerOutput](t)(b.elb.ModifyListener(ctx, &awselb.ModifyListenerInput{ListenerArn: &listener, Port: aws.Int32(443), DefaultActions: forward(second)}))
-	must[*awselb.DeleteTargetGroupOutput](t)(b.elb.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group}))
-	listed := must[*awselb.DescribeListenersOutput](t)(b.elb.DescribeListeners(ctx, &awselb.DescribeListenersInput{LoadBalancerArn: &b.arn})).Listeners
+	cloudtest.Must[*awselb.ModifyListenerOutput](t)(b.ELB.ModifyListener(ctx, &awselb.ModifyListenerInput{ListenerArn: &listener, Port: aws.Int32(443), DefaultActions: forward(second)}))
+	cloudtest.Must[*awselb.DeleteTargetGroupOutput](t)(b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group}))
+	listed := cloudtest.Must[*awselb.DescribeListenersOutput](t)(b.ELB.DescribeListeners(ctx, &awselb.DescribeListenersInput{LoadBalancerArn: &b.arn})).Listeners
 	if len(listed) != 1 || *listed[0].Port != 443 || *listed[0].DefaultActions[0].TargetGroupArn != second {
 		t.Errorf("%+v", listed)
 	}
 
 	for id, want := range map[string]string{"i-00000000000000001": "InvalidTarget", "10.0.0.1": "ValidationError"} {
-		_, err = b.elb.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &second, Targets: []elbtypes.TargetDescription{{Id: &id}}})
-		refused(t, err, want)
+		_, err = b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &second, Targets: []elbtypes.TargetDescription{{Id: &id}}})
+		cloudtest.Refused(t, err, want)
 	}
-	_, err = b.elb.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: aws.String("i-00000000000000001")}}})
-	refused(t, err, "TargetGroupNotFound")
+	_, err = b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: aws.String("i-00000000000000001")}}})
+	cloudtest.Refused(t, err, "TargetGroupNotFound")
 
-	must[*awselb.AddTagsOutput](t)(b.elb.AddTags(ctx, &awselb.AddTagsInput{ResourceArns: []string{b.arn, second}, Tags: elbTags("a", "1")}))
-	must[*awselb.RemoveTagsOutput](t)(b.elb.RemoveTags(ctx, &awselb.RemoveTagsInput{ResourceArns: []string{b.arn}, TagKeys: []string{"cluster"}}))
-	tagged := must[*awselb.DescribeTagsOutput](t)(b.elb.DescribeTags(ctx, &awselb.DescribeTagsInput{ResourceArns: []string{b.arn, second}}))
+	cloudtest.Must[*awselb.AddTagsOutput](t)(b.ELB.AddTags(ctx, &awselb.AddTagsInput{ResourceArns: []string{b.arn, second}, Tags: elbTags("a", "1")}))
+	cloudtest.Must[*awselb.RemoveTagsOutput](t)(b.ELB.RemoveTags(ctx, &awselb.RemoveTagsInput{ResourceArns: []string{b.arn}, TagKeys: []string{"cluster"}}))
+	tagged := cloudtest.Must[*awselb.DescribeTagsOutput](t)(b.ELB.DescribeTags(ctx, &awselb.DescribeTagsInput{ResourceArns: []string{b.arn, second}}))
 	for _, d := range tagged.TagDescriptions {
 		if len(d.Tags) != 1 || *d.Tags[0].Key != "a" {
 			t.Errorf("%+v", d)
 		}
 	}
-	_, err = b.elb.DescribeTags(ctx, &awselb.DescribeTagsInput{ResourceArns: []string{b.arn + "0"}})
-	refused(t, err, "LoadBalancerNotFound")
+	_, err = b.ELB.DescribeTags(ctx, &awselb.DescribeTagsInput{ResourceArns: []string{b.arn + "0"}})
+	cloudtest.Refused(t, err, "LoadBalancerNotFound")
 }

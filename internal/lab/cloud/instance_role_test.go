@@ -12,14 +12,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
 // inside is an instance as its metadata service sees it.
-func (l *lab) inside(t *testing.T, s site, id string) metadata.Instance {
+func inside(t *testing.T, l *cloudtest.Lab, s cloudtest.Site, id string) metadata.Instance {
 	t.Helper()
-	i, ok := l.cloud.Instances().InstanceByAddress(s.vpc, netip.MustParseAddr(*l.instance(t, id).PrivateIpAddress))
+	i, ok := l.Account.Instances().InstanceByAddress(s.VPC, netip.MustParseAddr(*l.Instance(t, id).PrivateIpAddress))
 	if !ok {
 		t.Fatal("the metadata service does not know it")
 	}
@@ -28,37 +29,37 @@ func (l *lab) inside(t *testing.T, s site, id string) metadata.Instance {
 
 // as returns the lab as it is seen with the credentials that the metadata service gives an instance,
 // through the endpoint for instances.
-func (l *lab) as(t *testing.T, r metadata.Role) *lab {
+func as(t *testing.T, l *cloudtest.Lab, r metadata.Role) *cloudtest.Lab {
 	t.Helper()
-	server := httptest.NewServer(l.cloud.API())
+	server := httptest.NewServer(l.Account.API())
 	t.Cleanup(server.Close)
-	other := l.with(r.AccessKeyID, r.SecretAccessKey, r.Token)
-	cfg := other.aws.Copy()
+	other := l.With(r.AccessKeyID, r.SecretAccessKey, r.Token)
+	cfg := other.AWS.Copy()
 	cfg.BaseEndpoint = &server.URL
-	return (&lab{aws: cfg, clock: l.clock, url: server.URL}).with(r.AccessKeyID, r.SecretAccessKey, r.Token)
+	return (&cloudtest.Lab{AWS: cfg, Clock: l.Clock, URL: server.URL}).With(r.AccessKeyID, r.SecretAccessKey, r.Token)
 }
 
 // TestInstanceRole: an instance's credentials are its own, have its role's rights, and are replaced
 // long before they expire.
 func TestInstanceRole(t *testing.T) {
-	l := newLab(t)
+	l := cloudtest.New(t)
 	ctx := t.Context()
-	s := l.site(t)
-	l.profile(t, "node", `{"Version":"2012-10-17","Statement":[
+	s := l.NewSite(t)
+	l.Profile(t, "node", `{"Version":"2012-10-17","Statement":[
 		{"Effect":"Allow","Action":"ec2:DescribeInstances","Resource":"*","Condition":{"StringLike":{"ec2:SourceInstanceARN":"arn:aws:ec2:us-east-1:123456789012:instance/i-*"}}}]}`)
-	in := s.runInput()
-	in.IamInstanceProfile = named("node")
+	in := s.RunInput()
+	in.IamInstanceProfile = cloudtest.ProfileNamed("node")
 	in.MinCount, in.MaxCount = aws.Int32(2), aws.Int32(2)
-	out := must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in))
+	out := cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in))
 	var ids []string
 	for _, i := range out.Instances {
 		ids = append(ids, *i.InstanceId)
-		l.await(t, *i.InstanceId, types.InstanceStateNameRunning)
+		l.Await(t, *i.InstanceId, types.InstanceStateNameRunning)
 	}
-	source := l.cloud.Instances()
+	source := l.Account.Instances()
 	roleOf := func(id string) metadata.Role {
 		t.Helper()
-		return must[metadata.Role](t)(source.Role(l.inside(t, s, id)))
+		return cloudtest.Must[metadata.Role](t)(source.Role(inside(t, l, s, id)))
 	}
 	first, second := roleOf(ids[0]), roleOf(ids[1])
 	if first.Name != "node" || !first.Trusted || first.AccessKeyID == "" || first.AccessKeyID == second.AccessKeyID || first.Token == second.Token {
@@ -68,41 +69,41 @@ func TestInstanceRole(t *testing.T) {
 		t.Error("they change with every look")
 	}
 
-	api := l.as(t, first)
-	me := must[*awssts.GetCallerIdentityOutput](t)(api.sts.GetCallerIdentity(ctx, &awssts.GetCallerIdentityInput{}))
+	api := as(t, l, first)
+	me := cloudtest.Must[*awssts.GetCallerIdentityOutput](t)(api.STS.GetCallerIdentity(ctx, &awssts.GetCallerIdentityInput{}))
 	if want := "arn:aws:sts::123456789012:assumed-role/node/" + ids[0]; *me.Arn != want {
 		t.Errorf("it is %s, want %s", *me.Arn, want)
 	}
-	must[*awsec2.DescribeInstancesOutput](t)(api.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{}))
+	cloudtest.Must[*awsec2.DescribeInstancesOutput](t)(api.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{}))
 	_, err := api.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: ids})
-	refused(t, err, "UnauthorizedOperation")
+	cloudtest.Refused(t, err, "UnauthorizedOperation")
 	if !strings.Contains(err.Error(), "User: "+*me.Arn+" is not authorized to perform: ec2:TerminateInstances") {
 		t.Error(err)
 	}
 
-	l.clock.advance(2 * time.Hour)
+	l.Clock.Advance(2 * time.Hour)
 	rotated := roleOf(ids[0])
 	if rotated.AccessKeyID == first.AccessKeyID || !rotated.Expires.After(first.Expires) {
 		t.Errorf("not replaced: %+v", rotated)
 	}
-	must[*awsec2.DescribeInstancesOutput](t)(api.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{})) // the old ones last
-	l.clock.advance(4*time.Hour + time.Minute)
+	cloudtest.Must[*awsec2.DescribeInstancesOutput](t)(api.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{})) // the old ones last
+	l.Clock.Advance(4*time.Hour + time.Minute)
 	_, err = api.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{})
-	refused(t, err, "RequestExpired")
+	cloudtest.Refused(t, err, "RequestExpired")
 
-	if _, err := l.cloud.Identities().PutRole("node", nil, strings.Replace(iam.DefaultTrust("123456789012"), "ec2.", "lambda.", 1)); err != nil {
+	if _, err := l.Account.Identities().PutRole("node", nil, strings.Replace(iam.DefaultTrust("123456789012"), "ec2.", "lambda.", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if r := roleOf(ids[0]); r.Name != "node" || r.Trusted || r.AccessKeyID != "" {
 		t.Errorf("of a role that does not trust EC2: %+v", r)
 	}
-	if _, err := l.cloud.Identities().DeleteProfile("node"); err != nil {
+	if _, err := l.Account.Identities().DeleteProfile("node"); err != nil {
 		t.Fatal(err)
 	}
 	if r := roleOf(ids[0]); r.Name != "" {
 		t.Errorf("of a profile that is gone: %+v", r)
 	}
-	l.profile(t, "node", lookOnly)
+	l.Profile(t, "node", cloudtest.LookOnly)
 	if r := roleOf(ids[0]); r.Name != "" {
 		t.Errorf("of a new profile with the name of a deleted one: %+v", r)
 	}

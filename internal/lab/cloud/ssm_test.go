@@ -12,22 +12,23 @@ import (
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 func TestParameters(t *testing.T) {
-	l := newLab(t)
+	l := cloudtest.New(t)
 	ctx := t.Context()
 	put := func(name, value string, change ...func(*awsssm.PutParameterInput)) error {
 		in := &awsssm.PutParameterInput{Name: &name, Value: &value, Type: ssmtypes.ParameterTypeSecureString}
 		for _, f := range change {
 			f(in)
 		}
-		_, err := l.ssm.PutParameter(ctx, in)
+		_, err := l.SSM.PutParameter(ctx, in)
 		return err
 	}
 	get := func(name string, decrypt bool) (string, error) {
-		out, err := l.ssm.GetParameter(ctx, &awsssm.GetParameterInput{Name: &name, WithDecryption: &decrypt})
+		out, err := l.SSM.GetParameter(ctx, &awsssm.GetParameterInput{Name: &name, WithDecryption: &decrypt})
 		if err != nil {
 			return "", err
 		}
@@ -35,7 +36,7 @@ func TestParameters(t *testing.T) {
 	}
 	overwrite := func(in *awsssm.PutParameterInput) { in.Overwrite = aws.Bool(true) }
 	const key = "/k8s/demo/pki/ca"
-	refused(t, put(key, "very secret", func(in *awsssm.PutParameterInput) {
+	cloudtest.Refused(t, put(key, "very secret", func(in *awsssm.PutParameterInput) {
 		in.KeyId, in.Tags = aws.String("alias/mine"), []ssmtypes.Tag{{Key: aws.String("cluster"), Value: aws.String("demo")}}
 	}), "")
 	for _, tc := range []struct {
@@ -55,93 +56,93 @@ func TestParameters(t *testing.T) {
 			in.Type, in.KeyId = ssmtypes.ParameterTypeString, aws.String("alias/mine")
 		})},
 	} {
-		t.Run(tc.name, func(t *testing.T) { refused(t, tc.err, tc.code) })
+		t.Run(tc.name, func(t *testing.T) { cloudtest.Refused(t, tc.err, tc.code) })
 	}
-	if v := must[string](t)(get(key, true)); v != "very secret" {
+	if v := cloudtest.Must[string](t)(get(key, true)); v != "very secret" {
 		t.Errorf("decrypted it is %q", v)
 	}
-	if v := must[string](t)(get(key, false)); strings.Contains(v, "secret") {
+	if v := cloudtest.Must[string](t)(get(key, false)); strings.Contains(v, "secret") {
 		t.Errorf("encrypted it is %q", v)
 	}
-	refused(t, put(key, "changed", overwrite), "")
-	if v := must[string](t)(get(key+":2", true)); v != "changed" {
+	cloudtest.Refused(t, put(key, "changed", overwrite), "")
+	if v := cloudtest.Must[string](t)(get(key+":2", true)); v != "changed" {
 		t.Errorf("version 2 is %q", v)
 	}
-	if v := must[string](t)(get(key+":1", true)); v != "very secret" {
+	if v := cloudtest.Must[string](t)(get(key+":1", true)); v != "very secret" {
 		t.Errorf("version 1 is %q", v)
 	}
 	_, err := get(key+":3", true)
-	refused(t, err, "ParameterVersionNotFound")
+	cloudtest.Refused(t, err, "ParameterVersionNotFound")
 	_, err = get("/k8s/none", true)
-	refused(t, err, "ParameterNotFound")
-	for release, want := range map[string]string{"13": testImage, "12": olderImage} {
-		if v := must[string](t)(get(ec2.Image{Release: release}.PublicParameter(), false)); v != want {
+	cloudtest.Refused(t, err, "ParameterNotFound")
+	for release, want := range map[string]string{"13": cloudtest.Image, "12": cloudtest.OlderImage} {
+		if v := cloudtest.Must[string](t)(get(ec2.Image{Release: release}.PublicParameter(), false)); v != want {
 			t.Errorf("the image of Debian %s is %q", release, v)
 		}
 	}
 	_, err = get(ec2.Image{Release: "11"}.PublicParameter(), false)
-	refused(t, err, "ParameterNotFound")
-	tags := must[*awsssm.ListTagsForResourceOutput](t)(l.ssm.ListTagsForResource(ctx, &awsssm.ListTagsForResourceInput{ResourceType: ssmtypes.ResourceTypeForTaggingParameter, ResourceId: aws.String(key)})).TagList
+	cloudtest.Refused(t, err, "ParameterNotFound")
+	tags := cloudtest.Must[*awsssm.ListTagsForResourceOutput](t)(l.SSM.ListTagsForResource(ctx, &awsssm.ListTagsForResourceInput{ResourceType: ssmtypes.ResourceTypeForTaggingParameter, ResourceId: aws.String(key)})).TagList
 	if len(tags) != 1 || *tags[0].Value != "demo" {
 		t.Errorf("tags: %+v", tags)
 	}
 
-	info, err := os.Stat(filepath.Join(l.dir, "ssm.json"))
+	info, err := os.Stat(filepath.Join(l.Dir, "ssm.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the parameters' file: %v, %v", info, err)
 	}
 
 	for n := range 12 {
-		refused(t, put(fmt.Sprintf("/k8s/other/%02d", n), "x"), "")
+		cloudtest.Refused(t, put(fmt.Sprintf("/k8s/other/%02d", n), "x"), "")
 	}
-	refused(t, put("/k8s/other/deep/er", "x"), "")
+	cloudtest.Refused(t, put("/k8s/other/deep/er", "x"), "")
 	var names []string
-	pages := awsssm.NewGetParametersByPathPaginator(l.ssm, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other"), WithDecryption: aws.Bool(true), MaxResults: aws.Int32(5)})
+	pages := awsssm.NewGetParametersByPathPaginator(l.SSM, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other"), WithDecryption: aws.Bool(true), MaxResults: aws.Int32(5)})
 	count := 0
 	for ; pages.HasMorePages(); count++ {
-		for _, p := range must[*awsssm.GetParametersByPathOutput](t)(pages.NextPage(ctx)).Parameters {
+		for _, p := range cloudtest.Must[*awsssm.GetParametersByPathOutput](t)(pages.NextPage(ctx)).Parameters {
 			names = append(names, *p.Name)
 		}
 	}
 	if len(names) != 12 || count != 3 {
 		t.Errorf("by path: %d names in %d pages", len(names), count)
 	}
-	recursive := must[*awsssm.GetParametersByPathOutput](t)(l.ssm.GetParametersByPath(ctx, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other/deep"), Recursive: aws.Bool(true)}))
+	recursive := cloudtest.Must[*awsssm.GetParametersByPathOutput](t)(l.SSM.GetParametersByPath(ctx, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other/deep"), Recursive: aws.Bool(true)}))
 	if len(recursive.Parameters) != 1 {
 		t.Errorf("recursively: %+v", recursive.Parameters)
 	}
-	described := must[*awsssm.DescribeParametersOutput](t)(l.ssm.DescribeParameters(ctx, &awsssm.DescribeParametersInput{ParameterFilters: []ssmtypes.ParameterStringFilter{
+	described := cloudtest.Must[*awsssm.DescribeParametersOutput](t)(l.SSM.DescribeParameters(ctx, &awsssm.DescribeParametersInput{ParameterFilters: []ssmtypes.ParameterStringFilter{
 		{Key: aws.String("Name"), Option: aws.String("BeginsWith"), Values: []string{"/k8s/demo/"}}, {Key: aws.String("tag:cluster"), Values: []string{"demo"}},
 	}})).Parameters
 	if len(described) != 1 || *described[0].KeyId != "alias/mine" || described[0].Version != 2 {
 		t.Errorf("described: %+v", described)
 	}
-	many := must[*awsssm.GetParametersOutput](t)(l.ssm.GetParameters(ctx, &awsssm.GetParametersInput{Names: []string{key, "/none"}}))
+	many := cloudtest.Must[*awsssm.GetParametersOutput](t)(l.SSM.GetParameters(ctx, &awsssm.GetParametersInput{Names: []string{key, "/none"}}))
 	if len(many.Parameters) != 1 || len(many.InvalidParameters) != 1 {
 		t.Errorf("several: %+v", many)
 	}
-	deleted := must[*awsssm.DeleteParametersOutput](t)(l.ssm.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{key, "/none"}}))
+	deleted := cloudtest.Must[*awsssm.DeleteParametersOutput](t)(l.SSM.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{key, "/none"}}))
 	if len(deleted.DeletedParameters) != 1 || len(deleted.InvalidParameters) != 1 {
 		t.Errorf("deleted: %+v", deleted)
 	}
-	_, err = l.ssm.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String(key)})
-	refused(t, err, "ParameterNotFound")
+	_, err = l.SSM.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String(key)})
+	cloudtest.Refused(t, err, "ParameterNotFound")
 }
 
 // TestParameterHistory keeps the last hundred versions.
 func TestParameterHistory(t *testing.T) {
-	l := newLab(t)
+	l := cloudtest.New(t)
 	ctx := t.Context()
 	for n := range 102 {
-		_, err := l.ssm.PutParameter(ctx, &awsssm.PutParameterInput{
+		_, err := l.SSM.PutParameter(ctx, &awsssm.PutParameterInput{
 			Name: aws.String("/k8s/demo"), Value: aws.String(fmt.Sprint("value ", n+1)), Type: ssmtypes.ParameterTypeSecureString, Overwrite: aws.Bool(n > 0),
 		})
-		refused(t, err, "")
+		cloudtest.Refused(t, err, "")
 	}
 	history := func(decrypt bool) (all []ssmtypes.ParameterHistory) {
-		pages := awsssm.NewGetParameterHistoryPaginator(l.ssm, &awsssm.GetParameterHistoryInput{Name: aws.String("/k8s/demo"), WithDecryption: &decrypt})
+		pages := awsssm.NewGetParameterHistoryPaginator(l.SSM, &awsssm.GetParameterHistoryInput{Name: aws.String("/k8s/demo"), WithDecryption: &decrypt})
 		for pages.HasMorePages() {
-			all = append(all, must[*awsssm.GetParameterHistoryOutput](t)(pages.NextPage(ctx)).Parameters...)
+			all = append(all, cloudtest.Must[*awsssm.GetParameterHistoryOutput](t)(pages.NextPage(ctx)).Parameters...)
 		}
 		return all
 	}
@@ -152,35 +153,35 @@ func TestParameterHistory(t *testing.T) {
 	if v := *history(false)[0].Value; strings.Contains(v, "value") {
 		t.Errorf("without decryption the history says %q", v)
 	}
-	_, err := l.ssm.GetParameterHistory(ctx, &awsssm.GetParameterHistoryInput{Name: aws.String("/none")})
-	refused(t, err, "ParameterNotFound")
+	_, err := l.SSM.GetParameterHistory(ctx, &awsssm.GetParameterHistoryInput{Name: aws.String("/none")})
+	cloudtest.Refused(t, err, "ParameterNotFound")
 }
 
 // TestDeletedName: a name cannot be used again within 30 seconds, also not after a restart.
 func TestDeletedName(t *testing.T) {
-	l := newLab(t)
+	l := cloudtest.New(t)
 	ctx := t.Context()
 	put := func() error {
-		_, err := l.ssm.PutParameter(ctx, &awsssm.PutParameterInput{Name: aws.String("/k8s/demo"), Value: aws.String("x"), Type: ssmtypes.ParameterTypeString})
+		_, err := l.SSM.PutParameter(ctx, &awsssm.PutParameterInput{Name: aws.String("/k8s/demo"), Value: aws.String("x"), Type: ssmtypes.ParameterTypeString})
 		return err
 	}
 	for _, remove := range []func() error{
 		func() error {
-			_, err := l.ssm.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String("/k8s/demo")})
+			_, err := l.SSM.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String("/k8s/demo")})
 			return err
 		},
 		func() error {
-			_, err := l.ssm.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{"/k8s/demo"}})
+			_, err := l.SSM.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{"/k8s/demo"}})
 			return err
 		},
 	} {
-		refused(t, put(), "")
-		refused(t, remove(), "")
-		refused(t, put(), "TooManyUpdates")
-		l.clock.advance(29 * time.Second)
-		l.open(t)
-		refused(t, put(), "TooManyUpdates")
-		l.clock.advance(time.Second)
+		cloudtest.Refused(t, put(), "")
+		cloudtest.Refused(t, remove(), "")
+		cloudtest.Refused(t, put(), "TooManyUpdates")
+		l.Clock.Advance(29 * time.Second)
+		l.Open(t)
+		cloudtest.Refused(t, put(), "TooManyUpdates")
+		l.Clock.Advance(time.Second)
 	}
-	refused(t, put(), "")
+	cloudtest.Refused(t, put(), "")
 }

@@ -1,4 +1,4 @@
-package cloud_test
+package cloudtest
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// withPackets gives a lab a network of real packets, and lets its clock go, ten times as fast as the
+// WithPackets gives a lab a network of real packets, and lets its clock go, ten times as fast as the
 // host's.
-func withPackets(t *testing.T) func(*lab) {
+func WithPackets(t *testing.T) func(*Lab) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -42,21 +42,21 @@ func withPackets(t *testing.T) func(*lab) {
 		t.Fatal(err)
 	}
 	t.Cleanup(packets.Close)
-	return func(l *lab) {
-		l.packets = packets
+	return func(l *Lab) {
+		l.Packets = packets
 		go func() {
 			for t.Context().Err() == nil {
 				time.Sleep(50 * time.Millisecond)
-				l.clock.advance(500 * time.Millisecond)
+				l.Clock.Advance(500 * time.Millisecond)
 			}
 		}()
 	}
 }
 
-// listen gives an instance its address, and opens a port on it, in its network namespace.
-func (l *lab) listen(t *testing.T, i types.Instance, port string) net.Listener {
+// Listen gives an instance its address, and opens a port on it, in its network namespace.
+func (l *Lab) Listen(t *testing.T, i types.Instance, port string) net.Listener {
 	t.Helper()
-	at := l.packets.InterfaceNetns(*i.NetworkInterfaces[0].NetworkInterfaceId)
+	at := l.Packets.InterfaceNetns(*i.NetworkInterfaces[0].NetworkInterfaceId)
 	address := *i.PrivateIpAddress
 	for _, args := range []string{
 		"addr add " + address + "/24 dev ens5", "link set ens5 up", "route add default via " + address[:strings.LastIndex(address, ".")] + ".1",
