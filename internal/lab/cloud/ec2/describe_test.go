@@ -1,4 +1,4 @@
-package cloud_test
+package ec2_test
 
 import (
 	"fmt"
@@ -13,6 +13,64 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
+
+// TestSurroundings: what clients ask about a VPC although nobody makes it.
+func TestSurroundings(t *testing.T) {
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	ctx := t.Context()
+	acls := cloudtest.Must[*awsec2.DescribeNetworkAclsOutput](t)(l.DescribeNetworkAcls(ctx, &awsec2.DescribeNetworkAclsInput{Filters: []types.Filter{cloudtest.Filter("vpc-id", s.VPC), cloudtest.Filter("default", "true")}})).NetworkAcls
+	if len(acls) != 1 || len(acls[0].Entries) != 4 || len(acls[0].Associations) != 1 || *acls[0].Associations[0].SubnetId != s.Subnet {
+		t.Fatalf("network ACLs: %+v", acls)
+	}
+	cloudtest.Must[*awsec2.CreateTagsOutput](t)(l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{*acls[0].NetworkAclId}, Tags: []types.Tag{{Key: aws.String("Name"), Value: aws.String("default")}}}))
+	if named := cloudtest.Must[*awsec2.DescribeNetworkAclsOutput](t)(l.DescribeNetworkAcls(ctx, &awsec2.DescribeNetworkAclsInput{Filters: []types.Filter{cloudtest.Filter("tag:Name", "default")}})).NetworkAcls; len(named) != 1 {
+		t.Errorf("by tag: %+v", named)
+	}
+	vpc := cloudtest.Must[*awsec2.DescribeVpcsOutput](t)(l.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{VpcIds: []string{s.VPC}})).Vpcs[0]
+	options := cloudtest.Must[*awsec2.DescribeDhcpOptionsOutput](t)(l.DescribeDhcpOptions(ctx, &awsec2.DescribeDhcpOptionsInput{DhcpOptionsIds: []string{*vpc.DhcpOptionsId}})).DhcpOptions
+	if len(options) != 1 || len(options[0].DhcpConfigurations) != 2 || *options[0].DhcpConfigurations[0].Values[0].Value != "ec2.internal" {
+		t.Errorf("DHCP options: %+v", options)
+	}
+	if nat := cloudtest.Must[*awsec2.DescribeNatGatewaysOutput](t)(l.DescribeNatGateways(ctx, &awsec2.DescribeNatGatewaysInput{Filter: []types.Filter{cloudtest.Filter("vpc-id", s.VPC)}})).NatGateways; len(nat) != 0 {
+		t.Errorf("NAT gateways: %+v", nat)
+	}
+	_, err := l.DescribeNatGateways(ctx, &awsec2.DescribeNatGatewaysInput{NatGatewayIds: []string{"nat-0123456789abcdef0"}})
+	cloudtest.Refused(t, err, "NatGatewayNotFound")
+	if e := cloudtest.Must[*awsec2.DescribeVpcEndpointsOutput](t)(l.DescribeVpcEndpoints(ctx, &awsec2.DescribeVpcEndpointsInput{Filters: []types.Filter{cloudtest.Filter("vpc-id", s.VPC)}})).VpcEndpoints; len(e) != 0 {
+		t.Errorf("VPC endpoints: %+v", e)
+	}
+	_, err = l.DescribeVpcEndpoints(ctx, &awsec2.DescribeVpcEndpointsInput{Filters: []types.Filter{cloudtest.Filter("colour", "red")}})
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+	_, err = l.DescribeVpcClassicLink(ctx, &awsec2.DescribeVpcClassicLinkInput{VpcIds: []string{s.VPC}})
+	cloudtest.Refused(t, err, "UnsupportedOperation")
+	_, err = l.DescribeVpcClassicLinkDnsSupport(ctx, &awsec2.DescribeVpcClassicLinkDnsSupportInput{VpcIds: []string{s.VPC}})
+	cloudtest.Refused(t, err, "UnsupportedOperation")
+
+	i := l.Run(t, s.RunInput())
+	ids := []string{*i.InstanceId}
+	if p := cloudtest.Must[*awsec2.DescribeIamInstanceProfileAssociationsOutput](t)(l.DescribeIamInstanceProfileAssociations(ctx, &awsec2.DescribeIamInstanceProfileAssociationsInput{Filters: []types.Filter{cloudtest.Filter("instance-id", ids[0])}})).IamInstanceProfileAssociations; len(p) != 0 {
+		t.Errorf("instance profiles: %+v", p)
+	}
+	credits := cloudtest.Must[*awsec2.DescribeInstanceCreditSpecificationsOutput](t)(l.DescribeInstanceCreditSpecifications(ctx, &awsec2.DescribeInstanceCreditSpecificationsInput{InstanceIds: ids})).InstanceCreditSpecifications
+	if len(credits) != 1 || *credits[0].CpuCredits != "unlimited" {
+		t.Errorf("credits: %+v", credits)
+	}
+	for on, answer := range map[bool]types.MonitoringState{true: types.MonitoringStatePending, false: types.MonitoringStateDisabling} {
+		var got []types.InstanceMonitoring
+		if on {
+			got = cloudtest.Must[*awsec2.MonitorInstancesOutput](t)(l.MonitorInstances(ctx, &awsec2.MonitorInstancesInput{InstanceIds: ids})).InstanceMonitorings
+		} else {
+			got = cloudtest.Must[*awsec2.UnmonitorInstancesOutput](t)(l.UnmonitorInstances(ctx, &awsec2.UnmonitorInstancesInput{InstanceIds: ids})).InstanceMonitorings
+		}
+		if len(got) != 1 || got[0].Monitoring.State != answer {
+			t.Errorf("monitoring %t: %+v", on, got)
+		}
+		if now := l.Instance(t, ids[0]).Monitoring.State == types.MonitoringStateEnabled; now != on {
+			t.Errorf("monitoring is %t, want %t", now, on)
+		}
+	}
+}
 
 func TestInstanceFilters(t *testing.T) {
 	l := cloudtest.New(t)
@@ -116,44 +174,6 @@ func TestPagination(t *testing.T) {
 	}
 }
 
-func TestTags(t *testing.T) {
-	l := cloudtest.New(t)
-	s := l.NewSite(t)
-	ctx := t.Context()
-	tag := func(id, key, value string) error {
-		_, err := l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: &key, Value: &value}}})
-		return err
-	}
-	cloudtest.Refused(t, tag(s.VPC, "Name", "demo"), "")
-	cloudtest.Refused(t, tag(s.VPC, "Name", "other"), "")
-	cloudtest.Refused(t, tag(s.VPC, "aws:x", "y"), "InvalidParameterValue")
-	cloudtest.Refused(t, tag("vpc-00000000000000000", "a", "b"), "InvalidVpcID.NotFound")
-	cloudtest.Refused(t, tag("nothing", "a", "b"), "InvalidID")
-	found := cloudtest.Must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{Filters: []types.Filter{cloudtest.Filter("resource-type", "vpc"), cloudtest.Filter("key", "Name")}})).Tags
-	if len(found) != 1 || *found[0].Value != "other" || *found[0].ResourceId != s.VPC {
-		t.Errorf("found %+v", found)
-	}
-	untag := func(tags ...types.Tag) int {
-		cloudtest.Must[*awsec2.DeleteTagsOutput](t)(l.DeleteTags(ctx, &awsec2.DeleteTagsInput{Resources: []string{s.VPC}, Tags: tags}))
-		return len(cloudtest.Must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{})).Tags)
-	}
-	if n := untag(types.Tag{Key: aws.String("Name"), Value: aws.String("demo")}); n != 1 {
-		t.Errorf("deleting a tag with another value left %d", n)
-	}
-	if n := untag(types.Tag{Key: aws.String("Name")}); n != 0 {
-		t.Errorf("deleting a tag left %d", n)
-	}
-	var many []types.Tag
-	for n := range 51 {
-		many = append(many, types.Tag{Key: aws.String(fmt.Sprint(n)), Value: aws.String("x")})
-	}
-	_, err := l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{s.VPC}, Tags: many})
-	cloudtest.Refused(t, err, "TagLimitExceeded")
-	if n := len(cloudtest.Must[*awsec2.DescribeTagsOutput](t)(l.DescribeTags(ctx, &awsec2.DescribeTagsInput{})).Tags); n != 0 {
-		t.Errorf("a refused request left %d tags", n)
-	}
-}
-
 func TestCatalogue(t *testing.T) {
 	l := cloudtest.New(t)
 	ctx := t.Context()
@@ -205,29 +225,6 @@ func TestCatalogue(t *testing.T) {
 	if i := slices.IndexFunc(attributes, func(a types.AccountAttribute) bool { return *a.AttributeName == "supported-platforms" }); i < 0 || *attributes[i].AttributeValues[0].AttributeValue != "VPC" {
 		t.Errorf("account: %+v", attributes)
 	}
-}
-
-func TestKeyPairs(t *testing.T) {
-	l := cloudtest.New(t)
-	ctx := t.Context()
-	in := &awsec2.ImportKeyPairInput{KeyName: aws.String("me"), PublicKeyMaterial: []byte(cloudtest.PublicKey), TagSpecifications: cloudtest.Tags(types.ResourceTypeKeyPair, "cluster", "demo")}
-	imported := cloudtest.Must[*awsec2.ImportKeyPairOutput](t)(l.ImportKeyPair(ctx, in))
-	_, err := l.ImportKeyPair(ctx, in)
-	cloudtest.Refused(t, err, "InvalidKeyPair.Duplicate")
-	_, err = l.ImportKeyPair(ctx, &awsec2.ImportKeyPairInput{KeyName: aws.String("x"), PublicKeyMaterial: []byte("not a key")})
-	cloudtest.Refused(t, err, "InvalidKey.Format")
-	made := cloudtest.Must[*awsec2.CreateKeyPairOutput](t)(l.CreateKeyPair(ctx, &awsec2.CreateKeyPairInput{KeyName: aws.String("made"), KeyType: types.KeyTypeEd25519}))
-	if made.KeyMaterial == nil || len(*made.KeyMaterial) < 100 {
-		t.Error("no private key")
-	}
-	found := cloudtest.Must[*awsec2.DescribeKeyPairsOutput](t)(l.DescribeKeyPairs(ctx, &awsec2.DescribeKeyPairsInput{KeyNames: []string{"me"}, IncludePublicKey: aws.Bool(true)})).KeyPairs
-	if len(found) != 1 || *found[0].KeyPairId != *imported.KeyPairId || *found[0].PublicKey != cloudtest.PublicKey || found[0].KeyType != types.KeyTypeEd25519 {
-		t.Errorf("found %+v", found)
-	}
-	cloudtest.Must[*awsec2.DeleteKeyPairOutput](t)(l.DeleteKeyPair(ctx, &awsec2.DeleteKeyPairInput{KeyName: aws.String("me")}))
-	cloudtest.Must[*awsec2.DeleteKeyPairOutput](t)(l.DeleteKeyPair(ctx, &awsec2.DeleteKeyPairInput{KeyName: aws.String("me")}))
-	_, err = l.DescribeKeyPairs(ctx, &awsec2.DescribeKeyPairsInput{KeyNames: []string{"me"}})
-	cloudtest.Refused(t, err, "InvalidKeyPair.NotFound")
 }
 
 func TestUnknownAction(t *testing.T) {

@@ -1,4 +1,4 @@
-package cloud_test
+package ec2_test
 
 import (
 	"testing"
@@ -107,4 +107,34 @@ func TestAddressReplacesAnAutomaticOne(t *testing.T) {
 	cloudtest.Refused(t, err, "AddressLimitExceeded")
 	_, err = l.RunInstances(ctx, s.RunInput())
 	cloudtest.Refused(t, err, "InsufficientAddressCapacity")
+}
+
+// TestPendingAddress: an address cannot be associated with a pending instance, and moves by itself
+// unless that is forbidden.
+func TestPendingAddress(t *testing.T) {
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	ctx := t.Context()
+	first := l.Run(t, s.RunInput())
+	hold := make(chan struct{})
+	l.Machines.Hold = hold
+	second := cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, s.RunInput())).Instances[0]
+	eip := cloudtest.Must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
+	associate := func(id *string, reassociate *bool) error {
+		_, err := l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: eip.AllocationId, InstanceId: id, AllowReassociation: reassociate})
+		return err
+	}
+	cloudtest.Refused(t, associate(first.InstanceId, nil), "")
+	cloudtest.Refused(t, associate(second.InstanceId, nil), "InvalidInstanceID")
+	hold <- struct{}{}
+	l.Await(t, *second.InstanceId, types.InstanceStateNameRunning)
+	cloudtest.Refused(t, associate(second.InstanceId, aws.Bool(false)), "Resource.AlreadyAssociated")
+	cloudtest.Refused(t, associate(second.InstanceId, nil), "")
+	if l.Instance(t, *first.InstanceId).PublicIpAddress != nil || *l.Instance(t, *second.InstanceId).PublicIpAddress != *eip.PublicIp {
+		t.Error("the address did not move")
+	}
+	found := cloudtest.Must[*awsec2.DescribeAddressesAttributeOutput](t)(l.DescribeAddressesAttribute(ctx, &awsec2.DescribeAddressesAttributeInput{Attribute: types.AddressAttributeNameDomainName})).Addresses
+	if len(found) != 1 || *found[0].PublicIp != *eip.PublicIp || found[0].PtrRecord != nil {
+		t.Errorf("attributes: %+v", found)
+	}
 }

@@ -1,4 +1,4 @@
-package cloud_test
+package ec2_test
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package cloud_test
+package ec2_test
 
 import (
 	"net/netip"
@@ -13,6 +13,25 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
+
+func TestIPv6Refused(t *testing.T) {
+	l := cloudtest.New(t)
+	ctx := t.Context()
+	_, err := l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.1.0.0/16"), AmazonProvidedIpv6CidrBlock: aws.Bool(true)})
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+	vpc := cloudtest.Must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.1.0.0/16"), AmazonProvidedIpv6CidrBlock: aws.Bool(false)})).Vpc
+	subnet := cloudtest.Must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: vpc.VpcId, CidrBlock: aws.String("10.1.0.0/24")})).Subnet
+	assign := func(on bool) error {
+		_, err := l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: subnet.SubnetId, AssignIpv6AddressOnCreation: &types.AttributeBooleanValue{Value: &on}})
+		return err
+	}
+	cloudtest.Refused(t, assign(false), "")
+	cloudtest.Refused(t, assign(true), "InvalidParameterValue")
+	found := cloudtest.Must[*awsec2.DescribeSubnetsOutput](t)(l.DescribeSubnets(ctx, &awsec2.DescribeSubnetsInput{SubnetIds: []string{*subnet.SubnetId}})).Subnets
+	if found[0].AssignIpv6AddressOnCreation == nil || *found[0].AssignIpv6AddressOnCreation {
+		t.Errorf("subnet: %+v", found[0])
+	}
+}
 
 // TestNetworkRefusals checks EC2's refusals for VPCs, subnets, gateways and routes, in a site with
 // one instance.

@@ -1,4 +1,4 @@
-package cloud_test
+package ec2_test
 
 import (
 	"fmt"
@@ -13,6 +13,112 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
+
+func TestVolumes(t *testing.T) {
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	ctx := t.Context()
+	i := l.Run(t, s.RunInput())
+	zone := i.Placement.AvailabilityZone
+	create := func(change func(*awsec2.CreateVolumeInput)) (*awsec2.CreateVolumeOutput, error) {
+		in := &awsec2.CreateVolumeInput{AvailabilityZone: zone, Size: aws.Int32(10), VolumeType: types.VolumeTypeGp3}
+		change(in)
+		return l.CreateVolume(ctx, in)
+	}
+	for _, tc := range []struct {
+		name, code string
+		change     func(*awsec2.CreateVolumeInput)
+	}{
+		{"no zone", "MissingParameter", func(in *awsec2.CreateVolumeInput) { in.AvailabilityZone = nil }},
+		{"unknown zone", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.AvailabilityZone = aws.String("mars-1a") }},
+		{"no size", "MissingParameter", func(in *awsec2.CreateVolumeInput) { in.Size = nil }},
+		{"unknown type", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.VolumeType = "tape" }},
+		{"too small", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.VolumeType = types.VolumeTypeSt1 }},
+		{"too large", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.Size = aws.Int32(70000) }},
+		{"io1 without IOPS", "MissingParameter", func(in *awsec2.CreateVolumeInput) { in.VolumeType = types.VolumeTypeIo1 }},
+		{"IOPS for gp2", "InvalidParameterCombination", func(in *awsec2.CreateVolumeInput) { in.VolumeType, in.Iops = types.VolumeTypeGp2, aws.Int32(300) }},
+		{"throughput for io1", "InvalidParameterCombination", func(in *awsec2.CreateVolumeInput) {
+			in.VolumeType, in.Iops, in.Throughput = types.VolumeTypeIo1, aws.Int32(300), aws.Int32(200)
+		}},
+		{"too few IOPS", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.Iops = aws.Int32(100) }},
+		{"too many IOPS for the size", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.Iops = aws.Int32(6000) }},
+		{"too much throughput for the IOPS", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.Throughput = aws.Int32(1000) }},
+		{"key without encryption", "InvalidParameterDependency", func(in *awsec2.CreateVolumeInput) { in.KmsKeyId = aws.String("alias/mine") }},
+		{"unknown snapshot", "InvalidSnapshot.NotFound", func(in *awsec2.CreateVolumeInput) { in.SnapshotId = aws.String("snap-0123456789abcdef0") }},
+		{"tags of another kind", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) {
+			in.TagSpecifications = cloudtest.Tags(types.ResourceTypeVpc, "Name", "data")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := create(tc.change)
+			cloudtest.Refused(t, err, tc.code)
+		})
+	}
+	data := func(in *awsec2.CreateVolumeInput) {
+		in.Iops, in.Throughput, in.ClientToken, in.TagSpecifications = aws.Int32(4000), aws.Int32(500), aws.String("once"), cloudtest.Tags(types.ResourceTypeVolume, "Name", "data")
+	}
+	v := cloudtest.Must[*awsec2.CreateVolumeOutput](t)(create(data))
+	if again := cloudtest.Must[*awsec2.CreateVolumeOutput](t)(create(data)); *again.VolumeId != *v.VolumeId || v.State != types.VolumeStateCreating || again.State != types.VolumeStateAvailable || *v.Iops != 4000 || *v.Throughput != 500 {
+		t.Errorf("made %+v, then %+v", v, again)
+	}
+	elsewhere := cloudtest.Must[*awsec2.CreateVolumeOutput](t)(create(func(in *awsec2.CreateVolumeInput) { in.AvailabilityZone = aws.String("us-east-1c") }))
+
+	attach := func(id *string, device string) error {
+		_, err := l.AttachVolume(ctx, &awsec2.AttachVolumeInput{VolumeId: id, InstanceId: i.InstanceId, Device: &device})
+		return err
+	}
+	detach := func(id *string) error {
+		_, err := l.DetachVolume(ctx, &awsec2.DetachVolumeInput{VolumeId: id})
+		return err
+	}
+	volume := func() types.Volume {
+		return cloudtest.Must[*awsec2.DescribeVolumesOutput](t)(l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{VolumeIds: []string{*v.VolumeId}})).Volumes[0]
+	}
+	remove := func() error {
+		_, err := l.DeleteVolume(ctx, &awsec2.DeleteVolumeInput{VolumeId: v.VolumeId})
+		return err
+	}
+	root := i.BlockDeviceMappings[0].Ebs.VolumeId
+	cloudtest.Refused(t, attach(elsewhere.VolumeId, "/dev/sdf"), "InvalidVolume.ZoneMismatch")
+	cloudtest.Refused(t, attach(v.VolumeId, "/dev/xvda"), "InvalidParameterValue")
+	cloudtest.Refused(t, attach(root, "/dev/sdf"), "VolumeInUse")
+	cloudtest.Refused(t, detach(v.VolumeId), "IncorrectState")
+	cloudtest.Refused(t, detach(root), "OperationNotPermitted")
+	cloudtest.Refused(t, attach(v.VolumeId, "/dev/sdf"), "")
+	if now := volume(); now.State != types.VolumeStateInUse || now.Attachments[0].State != types.VolumeAttachmentStateAttaching {
+		t.Errorf("just attached: %+v", now)
+	}
+	l.Clock.Advance(time.Second)
+	cloudtest.Eventually(t, "attached", func() bool { return volume().Attachments[0].State == types.VolumeAttachmentStateAttached })
+	if now := volume(); *now.Attachments[0].InstanceId != *i.InstanceId {
+		t.Errorf("attached: %+v", now)
+	}
+	if devices := l.Instance(t, *i.InstanceId).BlockDeviceMappings; len(devices) != 2 || *devices[1].DeviceName != "/dev/sdf" || *devices[0].Ebs.VolumeId != *root {
+		t.Errorf("devices: %+v", devices)
+	}
+	cloudtest.Refused(t, remove(), "VolumeInUse")
+	cloudtest.Refused(t, detach(v.VolumeId), "")
+	if now := volume(); now.State != types.VolumeStateInUse || now.Attachments[0].State != types.VolumeAttachmentStateDetaching {
+		t.Errorf("being detached: %+v", now)
+	}
+	cloudtest.Refused(t, remove(), "VolumeInUse")
+	l.Clock.Advance(time.Second)
+	cloudtest.Eventually(t, "detached", func() bool {
+		now := volume()
+		return now.State == types.VolumeStateAvailable && len(now.Attachments) == 0
+	})
+
+	// A volume outlives the instance unless it is to be deleted with it.
+	cloudtest.Refused(t, attach(v.VolumeId, "/dev/sdf"), "")
+	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+	l.Await(t, *i.InstanceId, types.InstanceStateNameTerminated)
+	if now := volume(); now.State != types.VolumeStateAvailable {
+		t.Errorf("after the termination: %+v", now)
+	}
+	cloudtest.Refused(t, remove(), "")
+	_, err := l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{VolumeIds: []string{*root}})
+	cloudtest.Refused(t, err, "InvalidVolume.NotFound")
+}
 
 // ebs is one volume of a lab.
 type ebs struct {
