@@ -1,4 +1,4 @@
-package cloud_test
+package elbv2_test
 
 import (
 	"context"
