@@ -1,4 +1,4 @@
-package cloud_test
+package sts_test
 
 import (
 	"os"

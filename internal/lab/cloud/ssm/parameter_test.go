@@ -1,4 +1,4 @@
-package cloud_test
+package ssm_test
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 func TestParameters(t *testing.T) {
@@ -76,11 +75,11 @@ func TestParameters(t *testing.T) {
 	_, err = get("/k8s/none", true)
 	cloudtest.Refused(t, err, "ParameterNotFound")
 	for release, want := range map[string]string{"13": cloudtest.Image, "12": cloudtest.OlderImage} {
-		if v := cloudtest.Must[string](t)(get(ec2.Image{Release: release}.PublicParameter(), false)); v != want {
+		if v := cloudtest.Must[string](t)(get("/aws/service/debian/release/"+release+"/latest/amd64", false)); v != want {
 			t.Errorf("the image of Debian %s is %q", release, v)
 		}
 	}
-	_, err = get(ec2.Image{Release: "11"}.PublicParameter(), false)
+	_, err = get("/aws/service/debian/release/11/latest/amd64", false)
 	cloudtest.Refused(t, err, "ParameterNotFound")
 	tags := cloudtest.Must[*awsssm.ListTagsForResourceOutput](t)(l.SSM.ListTagsForResource(ctx, &awsssm.ListTagsForResourceInput{ResourceType: ssmtypes.ResourceTypeForTaggingParameter, ResourceId: aws.String(key)})).TagList
 	if len(tags) != 1 || *tags[0].Value != "demo" {

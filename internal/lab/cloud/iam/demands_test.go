@@ -1,4 +1,4 @@
-package cloud_test
+package iam_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package cloud_test
+package fault_test
 
 import (
 	"fmt"
