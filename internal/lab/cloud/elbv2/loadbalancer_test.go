@@ -18,9 +18,9 @@ import (
 type balanced struct {
 	*cloudtest.Lab
 	cloudtest.Site
-	subnetB string
-	arn     string
-	group   string // target group
+	subnetB     string
+	arn         string
+	targetGroup string
 }
 
 func (b *balanced) subnets() []string { return []string{b.Subnet, b.subnetB} }
@@ -80,7 +80,7 @@ func newBalanced(t *testing.T, change ...func(*cloudtest.Lab)) *balanced {
 	b.subnetB = newSubnet(t, l, b.VPC, "10.240.1.0/24", "us-east-1b")
 	out := cloudtest.Must[*awselb.CreateLoadBalancerOutput](t)(l.ELB.CreateLoadBalancer(t.Context(), b.balancerInput("api")))
 	b.arn = *out.LoadBalancers[0].LoadBalancerArn
-	b.group = b.newGroup(t, "api")
+	b.targetGroup = b.newGroup(t, "api")
 	return b
 }
 
@@ -123,7 +123,7 @@ func TestLoadBalancer(t *testing.T) {
 		}
 		_, err := b.DeleteNetworkInterface(ctx, &awsec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId})
 		cloudtest.Refused(t, err, "InvalidNetworkInterface.InUse")
-		_, err = b.ModifyNetworkInterfaceAttribute(ctx, &awsec2.ModifyNetworkInterfaceAttributeInput{NetworkInterfaceId: n.NetworkInterfaceId, Groups: []string{b.Site.Group}})
+		_, err = b.ModifyNetworkInterfaceAttribute(ctx, &awsec2.ModifyNetworkInterfaceAttributeInput{NetworkInterfaceId: n.NetworkInterfaceId, Groups: []string{b.Group}})
 		cloudtest.Refused(t, err, "AuthFailure")
 	}
 
@@ -135,7 +135,7 @@ func TestLoadBalancer(t *testing.T) {
 	for _, change := range []func(*awselb.CreateLoadBalancerInput){
 		func(in *awselb.CreateLoadBalancerInput) { in.Subnets = in.Subnets[:1] },
 		func(in *awselb.CreateLoadBalancerInput) { in.Scheme = elbtypes.LoadBalancerSchemeEnumInternetFacing },
-		func(in *awselb.CreateLoadBalancerInput) { in.SecurityGroups = []string{b.Site.Group} },
+		func(in *awselb.CreateLoadBalancerInput) { in.SecurityGroups = []string{b.Group} },
 		func(in *awselb.CreateLoadBalancerInput) { in.Tags = nil },
 	} {
 		in := b.balancerInput("api")
@@ -145,7 +145,7 @@ func TestLoadBalancer(t *testing.T) {
 	}
 
 	// Its interfaces hold the subnet for a while.
-	listener := b.listen(t, b.arn, b.group, 6443)
+	listener := b.listen(t, b.arn, b.targetGroup, 6443)
 	cloudtest.Must[*awselb.DeleteLoadBalancerOutput](t)(b.ELB.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &b.arn}))
 	cloudtest.Must[*awselb.DeleteLoadBalancerOutput](t)(b.ELB.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &b.arn}))
 	_, err := b.ELB.DescribeLoadBalancers(ctx, &awselb.DescribeLoadBalancersInput{LoadBalancerArns: []string{b.arn}})
@@ -159,7 +159,7 @@ func TestLoadBalancer(t *testing.T) {
 	b.Clock.Advance(5 * time.Second)
 	cloudtest.Eventually(t, "the interfaces are gone", func() bool { return len(b.interfaces(t)) == 0 })
 	cloudtest.Must[*awsec2.DeleteSubnetOutput](t)(b.DeleteSubnet(ctx, &awsec2.DeleteSubnetInput{SubnetId: &b.subnetB}))
-	cloudtest.Must[*awselb.DeleteTargetGroupOutput](t)(b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group}))
+	cloudtest.Must[*awselb.DeleteTargetGroupOutput](t)(b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.targetGroup}))
 	if o := b.Account.Overview(); len(o.LoadBalancers)+len(o.TargetGroups) != 0 {
 		t.Errorf("left: %+v %+v", o.LoadBalancers, o.TargetGroups)
 	}
@@ -213,7 +213,7 @@ func TestLoadBalancerRefusals(t *testing.T) {
 	}))
 	_, err = b.ELB.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &b.arn})
 	cloudtest.Refused(t, err, "OperationNotPermitted")
-	_, err = b.ELB.SetSecurityGroups(ctx, &awselb.SetSecurityGroupsInput{LoadBalancerArn: &b.arn, SecurityGroups: []string{b.Site.Group}})
+	_, err = b.ELB.SetSecurityGroups(ctx, &awselb.SetSecurityGroupsInput{LoadBalancerArn: &b.arn, SecurityGroups: []string{b.Group}})
 	cloudtest.Refused(t, err, "InvalidConfigurationRequest")
 	_, err = b.ELB.DescribeTargetGroups(ctx, &awselb.DescribeTargetGroupsInput{Names: []string{"none"}})
 	cloudtest.Refused(t, err, "TargetGroupNotFound")
@@ -227,7 +227,7 @@ func TestLoadBalancerAddresses(t *testing.T) {
 	ctx := t.Context()
 	eip := cloudtest.Must[*awsec2.AllocateAddressOutput](t)(b.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
 	in := &awselb.CreateLoadBalancerInput{
-		Name: aws.String("public"), Type: elbtypes.LoadBalancerTypeEnumNetwork, SecurityGroups: []string{b.Site.Group},
+		Name: aws.String("public"), Type: elbtypes.LoadBalancerTypeEnumNetwork, SecurityGroups: []string{b.Group},
 		SubnetMappings: []elbtypes.SubnetMapping{{SubnetId: &b.Subnet, AllocationId: eip.AllocationId}},
 	}
 	made := cloudtest.Must[*awselb.CreateLoadBalancerOutput](t)(b.ELB.CreateLoadBalancer(ctx, in)).LoadBalancers[0]
@@ -259,7 +259,7 @@ func TestLoadBalancerAddresses(t *testing.T) {
 	cloudtest.Must[*awselb.DeleteLoadBalancerOutput](t)(b.ELB.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: made.LoadBalancerArn}))
 	_, err = b.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId})
 	cloudtest.Refused(t, err, "InvalidIPAddress.InUse")
-	_, err = b.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: &b.Site.Group})
+	_, err = b.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: &b.Group})
 	cloudtest.Refused(t, err, "DependencyViolation")
 	b.Clock.Advance(5 * time.Second)
 	cloudtest.Eventually(t, "the address is free", func() bool {

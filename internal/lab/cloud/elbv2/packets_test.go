@@ -75,7 +75,7 @@ func TestLoadBalancerPackets(t *testing.T) {
 	b.subnetB = newSubnet(t, l, b.VPC, "10.240.1.0/24", "us-east-1b")
 	cloudtest.Must[*awsec2.AssociateRouteTableOutput](t)(l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: &b.Table, SubnetId: &b.subnetB}))
 	cloudtest.Must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{
-		GroupId: &b.Site.Group, IpPermissions: []types.IpPermission{{
+		GroupId: &b.Group, IpPermissions: []types.IpPermission{{
 			IpProtocol: aws.String("tcp"), FromPort: aws.Int32(6443), ToPort: aws.Int32(6443), IpRanges: []types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}},
 		}},
 	}))
@@ -93,9 +93,9 @@ func TestLoadBalancerPackets(t *testing.T) {
 	group := b.groupInput("api")
 	group.HealthCheckProtocol, group.HealthCheckPath, group.HealthCheckTimeoutSeconds = elbtypes.ProtocolEnumHttps, aws.String("/readyz"), aws.Int32(2)
 	group.Matcher = &elbtypes.Matcher{HttpCode: aws.String("200")}
-	b.group = *cloudtest.Must[*awselb.CreateTargetGroupOutput](t)(l.ELB.CreateTargetGroup(ctx, group)).TargetGroups[0].TargetGroupArn
+	b.targetGroup = *cloudtest.Must[*awselb.CreateTargetGroupOutput](t)(l.ELB.CreateTargetGroup(ctx, group)).TargetGroups[0].TargetGroupArn
 	b.register(t, a.id, z.id)
-	b.listen(t, b.arn, b.group, 443)
+	b.listen(t, b.arn, b.targetGroup, 443)
 	until := func(what string, f func() bool) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(100 * time.Millisecond) {

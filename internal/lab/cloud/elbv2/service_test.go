@@ -19,7 +19,7 @@ func TestLoadBalancerRestart(t *testing.T) {
 	b := newBalanced(t)
 	ctx := t.Context()
 	inA, _, atA, _ := b.twoTargets(t)
-	b.listen(t, b.arn, b.group, 6443)
+	b.listen(t, b.arn, b.targetGroup, 6443)
 	b.Network.SetWell(atA, true)
 	b.Clock.Advance(3 * time.Second)
 	b.becomes(t, inA, "healthy")
@@ -65,7 +65,7 @@ func TestLoadBalancerRestart(t *testing.T) {
 func TestLoadBalancerZone(t *testing.T) {
 	b := newBalanced(t)
 	inA, inB, atA, atB := b.twoTargets(t)
-	b.listen(t, b.arn, b.group, 6443)
+	b.listen(t, b.arn, b.targetGroup, 6443)
 	b.Network.SetWell(atA, true)
 	b.Network.SetWell(atB, true)
 	b.Clock.Advance(3 * time.Second)

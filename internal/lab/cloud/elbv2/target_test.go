@@ -20,7 +20,7 @@ import (
 // health returns "state reason" of every target, by instance.
 func (b *balanced) health(t *testing.T) map[string]string {
 	t.Helper()
-	out := cloudtest.Must[*awselb.DescribeTargetHealthOutput](t)(b.ELB.DescribeTargetHealth(t.Context(), &awselb.DescribeTargetHealthInput{TargetGroupArn: &b.group}))
+	out := cloudtest.Must[*awselb.DescribeTargetHealthOutput](t)(b.ELB.DescribeTargetHealth(t.Context(), &awselb.DescribeTargetHealthInput{TargetGroupArn: &b.targetGroup}))
 	found := map[string]string{}
 	for _, d := range out.TargetHealthDescriptions {
 		found[*d.Target.Id] = strings.TrimSpace(string(d.TargetHealth.State) + " " + string(d.TargetHealth.Reason))
@@ -43,7 +43,7 @@ func (b *balanced) becomes(t *testing.T, id, want string) {
 
 func (b *balanced) register(t *testing.T, ids ...string) {
 	t.Helper()
-	in := &awselb.RegisterTargetsInput{TargetGroupArn: &b.group}
+	in := &awselb.RegisterTargetsInput{TargetGroupArn: &b.targetGroup}
 	for _, id := range ids {
 		in.Targets = append(in.Targets, elbtypes.TargetDescription{Id: &id})
 	}
@@ -53,7 +53,7 @@ func (b *balanced) register(t *testing.T, ids ...string) {
 func (b *balanced) deregister(t *testing.T, id string) {
 	t.Helper()
 	cloudtest.Must[*awselb.DeregisterTargetsOutput](t)(b.ELB.DeregisterTargets(t.Context(), &awselb.DeregisterTargetsInput{
-		TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: &id}},
+		TargetGroupArn: &b.targetGroup, Targets: []elbtypes.TargetDescription{{Id: &id}},
 	}))
 }
 
@@ -110,7 +110,7 @@ func TestTargetHealth(t *testing.T) {
 	if got := b.health(t); got[inA] != "unused Target.NotInUse" {
 		t.Errorf("without a listener: %v", got)
 	}
-	b.listen(t, b.arn, b.group, 443)
+	b.listen(t, b.arn, b.targetGroup, 443)
 	if got := b.health(t); got[inA] != "initial Elb.RegistrationInProgress" {
 		t.Errorf("at first: %v", got)
 	}
@@ -176,7 +176,7 @@ func TestTargetHealth(t *testing.T) {
 	cloudtest.Must[*awsec2.StopInstancesOutput](t)(b.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{inB}}))
 	b.becomes(t, inB, "unused Target.InvalidState")
 	b.Await(t, inB, types.InstanceStateNameStopped)
-	_, err := b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: &inB, Port: aws.Int32(1)}}})
+	_, err := b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.targetGroup, Targets: []elbtypes.TargetDescription{{Id: &inB, Port: aws.Int32(1)}}})
 	cloudtest.Refused(t, err, "InvalidTarget")
 	b.Clock.Advance(time.Second)
 	time.Sleep(50 * time.Millisecond)
@@ -196,10 +196,10 @@ func TestTargetHealth(t *testing.T) {
 func TestTargetDrained(t *testing.T) {
 	b := newBalanced(t)
 	inA, _, atA, _ := b.twoTargets(t)
-	b.listen(t, b.arn, b.group, 6443)
+	b.listen(t, b.arn, b.targetGroup, 6443)
 	b.Clock.Advance(3 * time.Second)
 	set := func(pairs ...string) {
-		in := &awselb.ModifyTargetGroupAttributesInput{TargetGroupArn: &b.group}
+		in := &awselb.ModifyTargetGroupAttributesInput{TargetGroupArn: &b.targetGroup}
 		for i := 0; i < len(pairs); i += 2 {
 			in.Attributes = append(in.Attributes, elbtypes.TargetGroupAttribute{Key: &pairs[i], Value: &pairs[i+1]})
 		}
@@ -256,16 +256,16 @@ func TestTargetGroupRefusals(t *testing.T) {
 		}
 	}
 	changed := cloudtest.Must[*awselb.ModifyTargetGroupOutput](t)(b.ELB.ModifyTargetGroup(ctx, &awselb.ModifyTargetGroupInput{
-		TargetGroupArn: &b.group, HealthCheckProtocol: elbtypes.ProtocolEnumHttps, HealthCheckPath: aws.String("/readyz"),
+		TargetGroupArn: &b.targetGroup, HealthCheckProtocol: elbtypes.ProtocolEnumHttps, HealthCheckPath: aws.String("/readyz"),
 	})).TargetGroups[0]
 	if *changed.HealthCheckPath != "/readyz" || *changed.Matcher.HttpCode != "200-399" || *changed.HealthCheckPort != "traffic-port" || *changed.HealthCheckTimeoutSeconds != 5 {
 		t.Errorf("%+v", changed)
 	}
 
-	listener := b.listen(t, b.arn, b.group, 6443)
-	_, err := b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group})
+	listener := b.listen(t, b.arn, b.targetGroup, 6443)
+	_, err := b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.targetGroup})
 	cloudtest.Refused(t, err, "ResourceInUse")
-	in := &awselb.CreateListenerInput{LoadBalancerArn: &b.arn, Port: aws.Int32(6443), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: forward(b.group)}
+	in := &awselb.CreateListenerInput{LoadBalancerArn: &b.arn, Port: aws.Int32(6443), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: forward(b.targetGroup)}
 	if again := cloudtest.Must[*awselb.CreateListenerOutput](t)(b.ELB.CreateListener(ctx, in)); *again.Listeners[0].ListenerArn != listener {
 		t.Errorf("again: %s", *again.Listeners[0].ListenerArn)
 	}
@@ -282,7 +282,7 @@ func TestTargetGroupRefusals(t *testing.T) {
 	cloudtest.Refused(t, err, "TargetGroupAssociationLimit")
 	second := b.newGroup(t, "second")
 	cloudtest.Must[*awselb.ModifyListenerOutput](t)(b.ELB.ModifyListener(ctx, &awselb.ModifyListenerInput{ListenerArn: &listener, Port: aws.Int32(443), DefaultActions: forward(second)}))
-	cloudtest.Must[*awselb.DeleteTargetGroupOutput](t)(b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.group}))
+	cloudtest.Must[*awselb.DeleteTargetGroupOutput](t)(b.ELB.DeleteTargetGroup(ctx, &awselb.DeleteTargetGroupInput{TargetGroupArn: &b.targetGroup}))
 	listed := cloudtest.Must[*awselb.DescribeListenersOutput](t)(b.ELB.DescribeListeners(ctx, &awselb.DescribeListenersInput{LoadBalancerArn: &b.arn})).Listeners
 	if len(listed) != 1 || *listed[0].Port != 443 || *listed[0].DefaultActions[0].TargetGroupArn != second {
 		t.Errorf("%+v", listed)
@@ -292,7 +292,7 @@ func TestTargetGroupRefusals(t *testing.T) {
 		_, err = b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &second, Targets: []elbtypes.TargetDescription{{Id: &id}}})
 		cloudtest.Refused(t, err, want)
 	}
-	_, err = b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.group, Targets: []elbtypes.TargetDescription{{Id: aws.String("i-00000000000000001")}}})
+	_, err = b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.targetGroup, Targets: []elbtypes.TargetDescription{{Id: aws.String("i-00000000000000001")}}})
 	cloudtest.Refused(t, err, "TargetGroupNotFound")
 
 	cloudtest.Must[*awselb.AddTagsOutput](t)(b.ELB.AddTags(ctx, &awselb.AddTagsInput{ResourceArns: []string{b.arn, second}, Tags: elbTags("a", "1")}))
