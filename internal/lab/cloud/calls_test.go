@@ -12,18 +12,20 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
 // TestCallsAreLogged checks what the log of calls tells, and that it has no secrets.
 func TestCallsAreLogged(t *testing.T) {
 	var log bytes.Buffer
-	l := newLab(t, func(l *lab) { l.calls = slog.New(slog.NewJSONHandler(&log, nil)) })
+	l := cloudtest.New(t, func(l *cloudtest.Lab) { l.Calls = slog.New(slog.NewJSONHandler(&log, nil)) })
 	ctx := t.Context()
 	_, _ = l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{"i-0123456789abcdef0"}})
 	if _, err := l.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.ssm.PutParameter(ctx, &ssm.PutParameterInput{Name: aws.String("/k8s/demo/ca"), Value: aws.String("hush"), Type: types.ParameterTypeSecureString}); err != nil {
+	if _, err := l.SSM.PutParameter(ctx, &ssm.PutParameterInput{Name: aws.String("/k8s/demo/ca"), Value: aws.String("hush"), Type: types.ParameterTypeSecureString}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = l.RunInstances(ctx, &awsec2.RunInstancesInput{ImageId: aws.String("ami-1"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), UserData: aws.String("aHVzaA==")})

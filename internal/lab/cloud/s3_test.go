@@ -2,6 +2,7 @@ package cloud_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -20,23 +21,28 @@ import (
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
-// withS3 gives the lab S3, kept in its directory.
-func withS3(t *testing.T) func(*lab) {
+// withS3 gives the lab S3, kept in its directory, and says where its store is then.
+func withS3(t *testing.T, store **objects.Store) func(*cloudtest.Lab) {
+	t.Helper()
 	program, err := release.EnsureGateway(t.Context(), release.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(l *lab) {
+	return func(l *cloudtest.Lab) {
 		var output bytes.Buffer
-		l.objects = objects.New(objects.Config{
-			Program: func() (string, error) { return program, nil }, Dir: filepath.Join(l.dir, "s3"), Region: "us-east-1", Output: &output,
+		s := objects.New(objects.Config{
+			Program: func() (string, error) { return program, nil }, Dir: filepath.Join(l.Dir, "s3"), Region: "us-east-1", Output: &output,
 		})
+		*store, l.Objects = s, s
+		l.Started = func(ctx context.Context, a *cloud.Account) error { return s.Ask(ctx, a.Authority(s.Key())) }
 		t.Cleanup(func() {
-			l.objects.Close()
+			s.Close()
 			if t.Failed() {
 				t.Logf("the object store: %s", &output)
 			}
@@ -44,19 +50,22 @@ func withS3(t *testing.T) func(*lab) {
 	}
 }
 
-func (l *lab) put(t *testing.T, key, body string, change ...func(*awss3.PutObjectInput)) error {
+// s3 returns a client for what l is seen as.
+func s3(l *cloudtest.Lab) *awss3.Client { return awss3.NewFromConfig(l.AWS) }
+
+func put(t *testing.T, l *cloudtest.Lab, key, body string, change ...func(*awss3.PutObjectInput)) error {
 	t.Helper()
 	in := &awss3.PutObjectInput{Bucket: aws.String("backups"), Key: &key, Body: strings.NewReader(body)}
 	for _, f := range change {
 		f(in)
 	}
-	_, err := l.s3.PutObject(t.Context(), in)
+	_, err := s3(l).PutObject(t.Context(), in)
 	return err
 }
 
-func (l *lab) get(t *testing.T, key string) (string, error) {
+func get(t *testing.T, l *cloudtest.Lab, key string) (string, error) {
 	t.Helper()
-	out, err := l.s3.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: aws.String("backups"), Key: &key})
+	out, err := s3(l).GetObject(t.Context(), &awss3.GetObjectInput{Bucket: aws.String("backups"), Key: &key})
 	if err != nil {
 		return "", err
 	}
@@ -67,73 +76,74 @@ func (l *lab) get(t *testing.T, key string) (string, error) {
 // TestS3 uses S3 as the owner, as a user and in sessions, and looks at what is refused.
 func TestS3(t *testing.T) {
 	var calls bytes.Buffer
-	l := newLab(t, withS3(t), func(l *lab) { l.calls = slog.New(slog.NewJSONHandler(&calls, nil)) })
-	must[*awss3.CreateBucketOutput](t)(l.s3.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
-	if got := l.cloud.Overview().Buckets; len(got) != 1 || got[0] != "backups" {
+	var store *objects.Store
+	l := cloudtest.New(t, withS3(t, &store), func(l *cloudtest.Lab) { l.Calls = slog.New(slog.NewJSONHandler(&calls, nil)) })
+	cloudtest.Must[*awss3.CreateBucketOutput](t)(s3(l).CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
+	if got := l.Account.Overview().Buckets; len(got) != 1 || got[0] != "backups" {
 		t.Errorf("buckets: %q", got)
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<17) // 2 MiB, more than a request to another service may have
 	for key, body := range map[string]string{"a/one": "1", "a/two": big} {
-		if err := l.put(t, key, body); err != nil {
+		if err := put(t, l, key, body); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := l.get(t, key); err != nil || got != body {
+		if got, err := get(t, l, key); err != nil || got != body {
 			t.Fatalf("%s: %d bytes, %v", key, len(got), err)
 		}
 	}
 
 	t.Run("policies", func(t *testing.T) {
-		dev := l.user(t,
+		dev := l.User(t,
 			`{"Effect":"Allow","Action":["s3:PutObject","s3:GetObject"],"Resource":"arn:aws:s3:::backups/a/*"}`,
 			`{"Effect":"Allow","Action":"s3:ListBucket","Resource":"arn:aws:s3:::backups","Condition":{"StringLike":{"s3:prefix":"a/*"}}}`,
 			`{"Effect":"Deny","Action":"s3:*","Resource":"arn:aws:s3:::backups/a/two"}`)
-		if got, err := dev.get(t, "a/one"); err != nil || got != "1" {
+		if got, err := get(t, dev, "a/one"); err != nil || got != "1" {
 			t.Errorf("%q, %v", got, err)
 		}
-		if err := dev.put(t, "a/three", "3"); err != nil {
+		if err := put(t, dev, "a/three", "3"); err != nil {
 			t.Error(err)
 		}
-		_, err := dev.get(t, "a/two")
-		refused(t, err, "AccessDenied")
-		refused(t, dev.put(t, "b/one", "1"), "AccessDenied")
+		_, err := get(t, dev, "a/two")
+		cloudtest.Refused(t, err, "AccessDenied")
+		cloudtest.Refused(t, put(t, dev, "b/one", "1"), "AccessDenied")
 		list := func(prefix string) error {
-			_, err := dev.s3.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: aws.String("backups"), Prefix: &prefix})
+			_, err := s3(dev).ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: aws.String("backups"), Prefix: &prefix})
 			return err
 		}
 		if err := list("a/"); err != nil {
 			t.Error(err)
 		}
-		refused(t, list("b/"), "AccessDenied")
-		_, err = dev.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/one")})
-		refused(t, err, "AccessDenied")
+		cloudtest.Refused(t, list("b/"), "AccessDenied")
+		_, err = s3(dev).DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/one")})
+		cloudtest.Refused(t, err, "AccessDenied")
 	})
 	t.Run("sessions", func(t *testing.T) {
-		creds := must[*awssts.GetSessionTokenOutput](t)(l.sts.GetSessionToken(t.Context(), &awssts.GetSessionTokenInput{})).Credentials
-		session := l.with(*creds.AccessKeyId, *creds.SecretAccessKey, *creds.SessionToken)
-		if got, err := session.get(t, "a/one"); err != nil || got != "1" {
+		creds := cloudtest.Must[*awssts.GetSessionTokenOutput](t)(l.STS.GetSessionToken(t.Context(), &awssts.GetSessionTokenInput{})).Credentials
+		session := l.With(*creds.AccessKeyId, *creds.SecretAccessKey, *creds.SessionToken)
+		if got, err := get(t, session, "a/one"); err != nil || got != "1" {
 			t.Errorf("%q, %v", got, err)
 		}
-		_, err := l.with(*creds.AccessKeyId, *creds.SecretAccessKey, "other").get(t, "a/one")
-		refused(t, err, "InvalidToken")
-		if _, err := l.cloud.Identities().PutRole("reader", []string{everything}, ""); err != nil {
+		_, err := get(t, l.With(*creds.AccessKeyId, *creds.SecretAccessKey, "other"), "a/one")
+		cloudtest.Refused(t, err, "InvalidToken")
+		if _, err := l.Account.Identities().PutRole("reader", []string{cloudtest.Everything}, ""); err != nil {
 			t.Fatal(err)
 		}
-		narrow := must[*awssts.AssumeRoleOutput](t)(l.sts.AssumeRole(t.Context(), &awssts.AssumeRoleInput{
+		narrow := cloudtest.Must[*awssts.AssumeRoleOutput](t)(l.STS.AssumeRole(t.Context(), &awssts.AssumeRoleInput{
 			RoleArn: aws.String("arn:aws:iam::123456789012:role/reader"), RoleSessionName: aws.String("session"),
 			Policy: aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}]}`),
 		})).Credentials
-		session = l.with(*narrow.AccessKeyId, *narrow.SecretAccessKey, *narrow.SessionToken)
-		if _, err := session.get(t, "a/one"); err != nil {
+		session = l.With(*narrow.AccessKeyId, *narrow.SecretAccessKey, *narrow.SessionToken)
+		if _, err := get(t, session, "a/one"); err != nil {
 			t.Error(err)
 		}
-		refused(t, session.put(t, "a/one", "2"), "AccessDenied")
+		cloudtest.Refused(t, put(t, session, "a/one", "2"), "AccessDenied")
 	})
 	t.Run("signatures", func(t *testing.T) {
-		_, err := l.with(testKey, "wrong", "").get(t, "a/one")
-		refused(t, err, "SignatureDoesNotMatch")
-		_, err = l.with("AKIANOBODY", "wrong", "").get(t, "a/one")
-		refused(t, err, "InvalidAccessKeyId")
-		resp, err := http.Get(l.url + "/backups/a/one") //nolint:noctx // short
+		_, err := get(t, l.With(cloudtest.AccessKeyID, "wrong", ""), "a/one")
+		cloudtest.Refused(t, err, "SignatureDoesNotMatch")
+		_, err = get(t, l.With("AKIANOBODY", "wrong", ""), "a/one")
+		cloudtest.Refused(t, err, "InvalidAccessKeyId")
+		resp, err := http.Get(l.URL + "/backups/a/one") //nolint:noctx // short
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,16 +151,12 @@ func TestS3(t *testing.T) {
 		if resp.StatusCode != http.StatusForbidden {
 			t.Errorf("unsigned: %s", resp.Status)
 		}
-		other := l.aws.Copy()
-		other.Region = "eu-west-1"
-		abroad := *l
-		abroad.use(other)
-		_, err = abroad.get(t, "a/one")
-		refused(t, err, "AuthorizationHeaderMalformed")
+		_, err = get(t, l.In("eu-west-1"), "a/one")
+		cloudtest.Refused(t, err, "AuthorizationHeaderMalformed")
 	})
 	t.Run("encryption", func(t *testing.T) {
 		with := func(key string) error {
-			return l.put(t, "a/four", "4", func(in *awss3.PutObjectInput) {
+			return put(t, l, "a/four", "4", func(in *awss3.PutObjectInput) {
 				in.ServerSideEncryption, in.SSEKMSKeyId = s3types.ServerSideEncryptionAwsKms, &key
 			})
 		}
@@ -161,33 +167,33 @@ func TestS3(t *testing.T) {
 			}
 		}
 		for _, key := range []string{"backups", "arn:aws:kms:eu-west-1:123456789012:key/" + id} {
-			refused(t, with(key), "KMS.NotFoundException")
+			cloudtest.Refused(t, with(key), "KMS.NotFoundException")
 		}
-		dev := l.user(t, `{"Effect":"Allow","Action":"s3:*","Resource":"*"}`)
-		err := dev.put(t, "a/four", "4", func(in *awss3.PutObjectInput) {
+		dev := l.User(t, `{"Effect":"Allow","Action":"s3:*","Resource":"*"}`)
+		err := put(t, dev, "a/four", "4", func(in *awss3.PutObjectInput) {
 			in.ServerSideEncryption, in.SSEKMSKeyId = s3types.ServerSideEncryptionAwsKms, aws.String(id)
 		})
-		refused(t, err, "AccessDenied")
+		cloudtest.Refused(t, err, "AccessDenied")
 	})
 	t.Run("damage on the way", func(t *testing.T) {
 		sum := sha256.Sum256([]byte("other"))
-		err := l.put(t, "a/five", "5", func(in *awss3.PutObjectInput) { in.ChecksumSHA256 = aws.String(hex.EncodeToString(sum[:])) })
+		err := put(t, l, "a/five", "5", func(in *awss3.PutObjectInput) { in.ChecksumSHA256 = aws.String(hex.EncodeToString(sum[:])) })
 		if err == nil {
 			t.Error("an object with another checksum was stored")
 		}
-		if _, err := l.get(t, "a/five"); code(err) != "NoSuchKey" {
+		if _, err := get(t, l, "a/five"); cloudtest.Code(err) != "NoSuchKey" {
 			t.Error(err)
 		}
 	})
 	t.Run("deleted twice", func(t *testing.T) {
 		for range 20 {
-			if err := l.put(t, "a/six", "6"); err != nil {
+			if err := put(t, l, "a/six", "6"); err != nil {
 				t.Fatal(err)
 			}
 			var together errgroup.Group
 			for range 6 {
 				together.Go(func() error {
-					_, err := l.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/six")})
+					_, err := s3(l).DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/six")})
 					return err
 				})
 			}
@@ -195,18 +201,18 @@ func TestS3(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := l.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("missing"), Key: aws.String("a/six")})
-		refused(t, err, "NoSuchBucket")
+		_, err := s3(l).DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("missing"), Key: aws.String("a/six")})
+		cloudtest.Refused(t, err, "NoSuchBucket")
 	})
 	t.Run("faults", func(t *testing.T) {
-		l.fault(t, fields{"kind": "fail", "action": "PutObject", "code": "InternalError", "status": 500, "count": 1})
-		refused(t, l.put(t, "a/two", big), "InternalError")
-		if err := l.put(t, "a/two", big); err != nil {
+		l.Fault(t, cloudtest.Fields{"kind": "fail", "action": "PutObject", "code": "InternalError", "status": 500, "count": 1})
+		cloudtest.Refused(t, put(t, l, "a/two", big), "InternalError")
+		if err := put(t, l, "a/two", big); err != nil {
 			t.Error(err)
 		}
-		l.fault(t, fields{"kind": "throttle", "action": "GetObject", "every": 1, "count": 1})
-		_, err := l.get(t, "a/one")
-		refused(t, err, "SlowDown")
+		l.Fault(t, cloudtest.Fields{"kind": "throttle", "action": "GetObject", "every": 1, "count": 1})
+		_, err := get(t, l, "a/one")
+		cloudtest.Refused(t, err, "SlowDown")
 	})
 	for _, want := range []string{
 		`"msg":"answered","service":"s3","action":"PutObject","resources":["backups/a/one"]`,
@@ -220,38 +226,39 @@ func TestS3(t *testing.T) {
 
 // TestS3Ends: the program is started again when it has ended, and finds its objects.
 func TestS3Ends(t *testing.T) {
-	l := newLab(t, withS3(t))
-	must[*awss3.CreateBucketOutput](t)(l.s3.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
-	if err := l.put(t, "one", "1"); err != nil {
+	var store *objects.Store
+	l := cloudtest.New(t, withS3(t, &store))
+	cloudtest.Must[*awss3.CreateBucketOutput](t)(s3(l).CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
+	if err := put(t, l, "one", "1"); err != nil {
 		t.Fatal(err)
 	}
-	first := l.gateways(t)
+	first := gateways(t, l)
 	if len(first) != 1 {
 		t.Fatalf("processes of the object store: %d", first)
 	}
 	if err := syscall.Kill(first[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the object store ended", func() bool { return len(l.gateways(t)) == 0 })
+	cloudtest.Eventually(t, "the object store ended", func() bool { return len(gateways(t, l)) == 0 })
 	var got string
 	var err error
-	eventually(t, "its end was noticed", func() bool { // a request before that gets 502, which SDKs repeat
-		got, err = l.get(t, "one")
-		return code(err) != "BadGateway"
+	cloudtest.Eventually(t, "its end was noticed", func() bool { // a request before that gets 502, which SDKs repeat
+		got, err = get(t, l, "one")
+		return cloudtest.Code(err) != "BadGateway"
 	})
 	if err != nil || got != "1" {
 		t.Errorf("%q, %v", got, err)
 	}
-	l.objects.Close()
-	if left := l.gateways(t); len(left) != 0 {
+	store.Close()
+	if left := gateways(t, l); len(left) != 0 {
 		t.Errorf("processes %d are left", left)
 	}
-	_, err = l.get(t, "one")
-	refused(t, err, "ServiceUnavailable")
+	_, err = get(t, l, "one")
+	cloudtest.Refused(t, err, "ServiceUnavailable")
 }
 
 // gateways returns the processes that serve this lab's objects.
-func (l *lab) gateways(t *testing.T) (pids []int) {
+func gateways(t *testing.T, l *cloudtest.Lab) (pids []int) {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -259,7 +266,7 @@ func (l *lab) gateways(t *testing.T) (pids []int) {
 	}
 	for _, dir := range dirs {
 		line, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // the process may have ended
-		if bytes.Contains(line, []byte(filepath.Join(l.dir, "s3"))) {
+		if bytes.Contains(line, []byte(filepath.Join(l.Dir, "s3"))) {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}

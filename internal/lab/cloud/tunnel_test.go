@@ -11,9 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os/exec"
-	"path"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,11 +20,12 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/gorilla/websocket"
-	"github.com/vishvananda/netns"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
 // tunnel opens a tunnel through an endpoint. changes replace parameters.
-func (l *lab) tunnel(t *testing.T, e types.Ec2InstanceConnectEndpoint, address string, changes ...string) (*websocket.Conn, error) {
+func tunnel(t *testing.T, l *cloudtest.Lab, e types.Ec2InstanceConnectEndpoint, address string, changes ...string) (*websocket.Conn, error) {
 	t.Helper()
 	q := url.Values{"instanceConnectEndpointId": {*e.InstanceConnectEndpointId}, "remotePort": {"22"}, "privateIpAddress": {address}, "X-Amz-Expires": {"60"}}
 	region, service, host := "us-east-1", "ec2-instance-connect", *e.DnsName
@@ -43,15 +41,15 @@ func (l *lab) tunnel(t *testing.T, e types.Ec2InstanceConnectEndpoint, address s
 			q.Set(changes[n], changes[n+1])
 		}
 	}
-	creds := must[aws.Credentials](t)(l.aws.Credentials.Retrieve(t.Context()))
-	req := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/openTunnel?"+q.Encode(), nil))
+	creds := cloudtest.Must[aws.Credentials](t)(l.AWS.Credentials.Retrieve(t.Context()))
+	req := cloudtest.Must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/openTunnel?"+q.Encode(), nil))
 	nothing := sha256.Sum256(nil)
-	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), creds, req, hex.EncodeToString(nothing[:]), service, region, l.clock.Now())
+	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), creds, req, hex.EncodeToString(nothing[:]), service, region, l.Clock.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(l.url, "http://"))
+		return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(l.URL, "http://"))
 	}}
 	ws, resp, err := dialer.DialContext(t.Context(), strings.Replace(signed, "https://", "ws://", 1), nil)
 	if err != nil {
@@ -108,21 +106,21 @@ func closed(t *testing.T, ws *websocket.Conn) websocket.CloseError {
 func echo(c net.Conn) { _, _ = io.Copy(c, c) }
 
 func TestTunnel(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
-	e := l.newConnectEndpoint(t, s.subnet)
-	address := *l.await(t, *l.run(t, s.runInput()).InstanceId, types.InstanceStateNameRunning).PrivateIpAddress
-	ws := must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	e := l.NewConnectEndpoint(t, s.Subnet)
+	address := *l.Await(t, *l.Run(t, s.RunInput()).InstanceId, types.InstanceStateNameRunning).PrivateIpAddress
+	ws := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
 	if why := closed(t, ws); why.Text != "Unable to connect to target" || why.Code == websocket.CloseNormalClosure {
 		t.Errorf("nobody answers, and it is closed with %+v", why)
 	}
-	l.network.setWell(address+":22", true)
-	l.network.server = echo
-	ws = must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	l.Network.SetWell(address+":22", true)
+	l.Network.Server = echo
+	ws = cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
 	if got := exchange(t, ws, "hello"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
-	if n := l.network.dials[e.NetworkInterfaceIds[0]]; n != 2 {
+	if n := l.Network.Dials(e.NetworkInterfaceIds[0]); n != 2 {
 		t.Errorf("%d connections from the endpoint's interface", n)
 	}
 	for want, changes := range map[string][]string{
@@ -134,144 +132,118 @@ func TestTunnel(t *testing.T) {
 		"InvalidParameter  ":          {"maxTunnelDuration", "3601"},
 		"ResourceNotFoundException  ": {"host", "eice-0." + strings.SplitN(*e.DnsName, ".", 2)[1]},
 	} {
-		_, err := l.tunnel(t, e, address, changes...)
+		_, err := tunnel(t, l, e, address, changes...)
 		says(t, err, strings.TrimSpace(want))
 	}
-	_, err := l.with(testKey, "wrong", "").tunnel(t, e, address)
+	_, err := tunnel(t, l.With(cloudtest.AccessKeyID, "wrong", ""), e, address)
 	says(t, err, "InvalidSignatureException")
-	_, err = l.with("AKIAUNKNOWN", "x", "").tunnel(t, e, address)
+	_, err = tunnel(t, l.With("AKIAUNKNOWN", "x", ""), e, address)
 	says(t, err, "UnrecognizedClientException")
 
-	asked := must[*websocket.Conn](t)(l.tunnel(t, e, address, "maxTunnelDuration", "60"))
+	asked := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address, "maxTunnelDuration", "60"))
 	exchange(t, asked, "x")
-	l.clock.advance(59 * time.Second)
+	l.Clock.Advance(59 * time.Second)
 	exchange(t, asked, "x")
-	l.clock.advance(time.Second)
+	l.Clock.Advance(time.Second)
 	if why := closed(t, asked); why.Code != websocket.CloseNormalClosure {
 		t.Errorf("closed with %+v", why)
 	}
-	l.control(t, http.MethodPost, "/_lab/faults", map[string]any{"kind": "short-tunnels", "seconds": 5, "count": 1}, nil)
-	short := must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	l.Control(t, http.MethodPost, "/_lab/faults", map[string]any{"kind": "short-tunnels", "seconds": 5, "count": 1}, nil)
+	short := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
 	exchange(t, short, "x")
-	l.clock.advance(5 * time.Second)
+	l.Clock.Advance(5 * time.Second)
 	closed(t, short)
 	exchange(t, ws, "the first one goes on")
-	l.clock.advance(time.Hour)
+	l.Clock.Advance(time.Hour)
 	closed(t, ws)
 
-	ws = must[*websocket.Conn](t)(l.tunnel(t, e, address))
+	ws = cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
 	exchange(t, ws, "x")
-	if err := l.deleteConnectEndpoint(t, *e.InstanceConnectEndpointId); err != nil {
+	if err := l.DeleteConnectEndpoint(t, *e.InstanceConnectEndpointId); err != nil {
 		t.Fatal(err)
 	}
 	closed(t, ws)
-	_, err = l.tunnel(t, e, address)
+	_, err = tunnel(t, l, e, address)
 	says(t, err, "InvalidState")
 }
 
 // TestTunnelsAtOnce checks the limit, and that the end of a tunnel makes room.
 func TestTunnelsAtOnce(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
-	e := l.newConnectEndpoint(t, s.subnet)
-	address := *l.await(t, *l.run(t, s.runInput()).InstanceId, types.InstanceStateNameRunning).PrivateIpAddress
-	l.network.setWell(address+":22", true)
-	l.network.server = echo
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	e := l.NewConnectEndpoint(t, s.Subnet)
+	address := *l.Await(t, *l.Run(t, s.RunInput()).InstanceId, types.InstanceStateNameRunning).PrivateIpAddress
+	l.Network.SetWell(address+":22", true)
+	l.Network.Server = echo
 	var last *websocket.Conn
 	for range 20 {
-		last = must[*websocket.Conn](t)(l.tunnel(t, e, address))
+		last = cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
 	}
 	exchange(t, last, "x")
-	_, err := l.tunnel(t, e, address)
+	_, err := tunnel(t, l, e, address)
 	says(t, err, "ServiceQuotaExceededException")
 	if err := last.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "there is room", func() bool {
-		_, err := l.tunnel(t, e, address)
+	cloudtest.Eventually(t, "there is room", func() bool {
+		_, err := tunnel(t, l, e, address)
 		return err == nil
 	})
 }
 
 func TestTunnelPermission(t *testing.T) {
-	l := newLab(t)
-	s := l.site(t)
-	e := l.newConnectEndpoint(t, s.subnet)
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	e := l.NewConnectEndpoint(t, s.Subnet)
 	const allow = `{"Effect":"Allow","Action":"ec2-instance-connect:OpenTunnel","Resource":"arn:aws:ec2:*:*:instance-connect-endpoint/%s","Condition":{"NumericEquals":{"ec2-instance-connect:remotePort":"%s"}}}`
 	for _, lacking := range []string{`{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`, fmt.Sprintf(allow, "eice-0", "22"), fmt.Sprintf(allow, "*", "3389")} {
-		_, err := l.user(t, lacking).tunnel(t, e, "192.0.2.1")
+		_, err := tunnel(t, l.User(t, lacking), e, "192.0.2.1")
 		says(t, err, "AccessDeniedException")
 	}
-	_, err := l.user(t, fmt.Sprintf(allow, *e.InstanceConnectEndpointId, "22")).tunnel(t, e, "192.0.2.1")
+	_, err := tunnel(t, l.User(t, fmt.Sprintf(allow, *e.InstanceConnectEndpointId, "22")), e, "192.0.2.1")
 	says(t, err, "InvalidParameter") // and not denied
 }
 
 // TestTunnelPackets opens tunnels in a network of real packets: security groups of the endpoint and of
 // the machine decide.
 func TestTunnelPackets(t *testing.T) {
-	l := newLab(t, withPackets(t))
-	s := l.site(t)
+	l := cloudtest.New(t, cloudtest.WithPackets(t))
+	s := l.NewSite(t)
 	ctx := t.Context()
-	group := func(name string) string {
-		return *must[*awsec2.CreateSecurityGroupOutput](t)(l.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{GroupName: &name, Description: &name, VpcId: &s.vpc})).GroupId
-	}
 	ssh := func(from string) []types.IpPermission {
 		return []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(22), ToPort: aws.Int32(22), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &from}}}}
 	}
-	connect, machine := group("connect"), group("machine")
-	in := s.runInput()
+	connect, machine := l.NewSecurityGroup(t, s.VPC, "connect"), l.NewSecurityGroup(t, s.VPC, "machine")
+	in := s.RunInput()
 	in.SecurityGroupIds = []string{machine}
-	i := l.await(t, *l.run(t, in).InstanceId, types.InstanceStateNameRunning)
+	i := l.Await(t, *l.Run(t, in).InstanceId, types.InstanceStateNameRunning)
 	serveSSH(t, l, i)
-	e := l.newConnectEndpoint(t, s.subnet, connect)
+	e := l.NewConnectEndpoint(t, s.Subnet, connect)
 	address := *i.PrivateIpAddress
-	if why := closed(t, must[*websocket.Conn](t)(l.tunnel(t, e, address))); why.Text != "Unable to connect to target" {
+	if why := closed(t, cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))); why.Text != "Unable to connect to target" {
 		t.Errorf("a closed group: %+v", why)
 	}
-	must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{GroupId: &machine, IpPermissions: ssh(connect)}))
-	ws := must[*websocket.Conn](t)(l.tunnel(t, e, address))
-	eni := must[*awsec2.DescribeNetworkInterfacesOutput](t)(l.DescribeNetworkInterfaces(ctx, &awsec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: e.NetworkInterfaceIds})).NetworkInterfaces[0]
+	cloudtest.Must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{GroupId: &machine, IpPermissions: ssh(connect)}))
+	ws := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
+	eni := cloudtest.Must[*awsec2.DescribeNetworkInterfacesOutput](t)(l.DescribeNetworkInterfaces(ctx, &awsec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: e.NetworkInterfaceIds})).NetworkInterfaces[0]
 	_, message, err := ws.ReadMessage()
 	if err != nil || string(message) != "from "+*eni.PrivateIpAddress {
 		t.Errorf("the machine said %q, %v; the endpoint is %s", message, err, *eni.PrivateIpAddress)
 	}
-	must[*awsec2.RevokeSecurityGroupEgressOutput](t)(l.RevokeSecurityGroupEgress(ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &connect, IpPermissions: []types.IpPermission{
+	cloudtest.Must[*awsec2.RevokeSecurityGroupEgressOutput](t)(l.RevokeSecurityGroupEgress(ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &connect, IpPermissions: []types.IpPermission{
 		{IpProtocol: aws.String("-1"), IpRanges: []types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}},
 	}}))
-	if why := closed(t, must[*websocket.Conn](t)(l.tunnel(t, e, address))); why.Text != "Unable to connect to target" {
+	if why := closed(t, cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))); why.Text != "Unable to connect to target" {
 		t.Errorf("without a way out of the endpoint's group: %+v", why)
 	}
 }
 
 // serveSSH gives an instance its address and a server on port 22, which says who the client is.
-func serveSSH(t *testing.T, l *lab, i types.Instance) {
+func serveSSH(t *testing.T, l *cloudtest.Lab, i types.Instance) {
 	t.Helper()
-	at := l.packets.InterfaceNetns(*i.NetworkInterfaces[0].NetworkInterfaceId)
-	address := *i.PrivateIpAddress
-	for _, args := range []string{
-		"addr add " + address + "/24 dev ens5", "link set ens5 up", "route add default via " + address[:strings.LastIndex(address, ".")] + ".1",
-	} {
-		if out, err := exec.CommandContext(t.Context(), "ip", append([]string{"-n", path.Base(at)}, strings.Fields(args)...)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v %s", args, err, out)
-		}
-	}
-	opened := make(chan error)
+	listener := l.Listen(t, i, "22")
+	context.AfterFunc(t.Context(), func() { listener.Close() }) //nolint:errcheck // the test is over
 	go func() {
-		runtime.LockOSThread() // and the thread ends with this goroutine
-		var listener net.Listener
-		ns, err := netns.GetFromPath(at)
-		if err == nil {
-			defer ns.Close() //nolint:errcheck // read only
-			err = netns.Set(ns)
-		}
-		if err == nil {
-			listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", ":22")
-		}
-		opened <- err
-		if err != nil {
-			return
-		}
-		context.AfterFunc(t.Context(), func() { listener.Close() }) //nolint:errcheck // the test is over
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
@@ -281,7 +253,4 @@ func serveSSH(t *testing.T, l *lab, i types.Instance) {
 			fmt.Fprint(conn, "from ", host)
 		}
 	}()
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
 }

@@ -1,0 +1,79 @@
+package ec2_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
+)
+
+// TestZoneOfSubnet checks that everything of an instance is in the zone of its subnet.
+func TestZoneOfSubnet(t *testing.T) {
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	ctx := t.Context()
+	for n, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d"} {
+		found := cloudtest.Must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{Filters: []types.Filter{cloudtest.Filter("zone-name", zone), cloudtest.Filter("state", "available")}})).AvailabilityZones
+		if len(found) != 1 {
+			t.Fatalf("%s: %+v", zone, found)
+		}
+		in := s.RunInput()
+		in.SubnetId = cloudtest.Must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{
+			VpcId: &s.VPC, CidrBlock: aws.String(fmt.Sprintf("10.240.1%d.0/24", n)), AvailabilityZoneId: found[0].ZoneId,
+		})).Subnet.SubnetId
+		in.InstanceType = types.InstanceTypeM5Large
+		in.BlockDeviceMappings = []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sdf"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(1)}}}
+		i := l.Run(t, in)
+		volumes := cloudtest.Must[*awsec2.DescribeVolumesOutput](t)(l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{Filters: []types.Filter{cloudtest.Filter("attachment.instance-id", *i.InstanceId), cloudtest.Filter("availability-zone", zone)}})).Volumes
+		interfaces := cloudtest.Must[*awsec2.DescribeNetworkInterfacesOutput](t)(l.DescribeNetworkInterfaces(ctx, &awsec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{cloudtest.Filter("attachment.instance-id", *i.InstanceId), cloudtest.Filter("availability-zone", zone)}})).NetworkInterfaces
+		if *i.Placement.AvailabilityZone != zone || len(volumes) != 2 || len(interfaces) != 1 {
+			t.Errorf("%s: the instance is in %s, %d volumes and %d interfaces in its subnet's", zone, *i.Placement.AvailabilityZone, len(volumes), len(interfaces))
+		}
+		elsewhere := []string{"us-east-1b", "us-east-1c", "us-east-1d", "us-east-1a"}[n]
+		volume := cloudtest.Must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{AvailabilityZone: &elsewhere, Size: aws.Int32(1)}))
+		_, err := l.AttachVolume(ctx, &awsec2.AttachVolumeInput{VolumeId: volume.VolumeId, InstanceId: i.InstanceId, Device: aws.String("/dev/sdg")})
+		cloudtest.Refused(t, err, "InvalidVolume.ZoneMismatch")
+	}
+	_, err := l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{ZoneIds: []string{"use1-az9"}})
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+}
+
+// TestPublicAddressAtLaunch checks that the request decides, and the subnet if the request says nothing.
+func TestPublicAddressAtLaunch(t *testing.T) {
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	ctx := t.Context()
+	for _, mapped := range []bool{false, true} {
+		cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.Subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &mapped}}))
+		for _, tc := range []struct {
+			asked *bool
+			want  bool
+		}{{nil, mapped}, {aws.Bool(true), true}, {aws.Bool(false), false}} {
+			in := s.RunInput()
+			in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{
+				DeviceIndex: aws.Int32(0), SubnetId: in.SubnetId, Groups: in.SecurityGroupIds, AssociatePublicIpAddress: tc.asked,
+			}}
+			in.SubnetId, in.SecurityGroupIds = nil, nil
+			i := l.Run(t, in)
+			public := func() bool { return l.Instance(t, *i.InstanceId).PublicIpAddress != nil }
+			if public() != tc.want {
+				t.Errorf("the subnet says %v, the request %v: a public address is %v", mapped, aws.ToBool(tc.asked), public())
+			}
+			// The subnet's attribute changes nothing for an instance that exists, also when it starts again.
+			other := !mapped
+			cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.Subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &other}}))
+			cloudtest.Must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+			l.Await(t, *i.InstanceId, types.InstanceStateNameStopped)
+			cloudtest.Must[*awsec2.StartInstancesOutput](t)(l.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+			l.Await(t, *i.InstanceId, types.InstanceStateNameRunning)
+			if public() != tc.want {
+				t.Errorf("after another start: the subnet said %v, the request %v: a public address is %v", mapped, aws.ToBool(tc.asked), public())
+			}
+			cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &s.Subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: &mapped}}))
+		}
+	}
+}
