@@ -1,6 +1,6 @@
-// Package provider is the Terraform side of the project: schemas, models and the mapping between
-// them and the library under infra. It makes no decisions about clusters; whatever a Go program
-// would also need belongs in infra.
+// Package provider is the Terraform side of the project: the provider's own schema, its configuration, and the
+// list of what it serves. Resources are in the packages below it, by family. None of them makes decisions about
+// clusters; whatever a Go program would also need belongs in infra.
 package provider
 
 import (
@@ -40,16 +40,23 @@ var (
 	_ provider.ProviderWithFunctions          = (*Provider)(nil)
 )
 
-// Provider is the provider k8s-from-scratch/k8s.
+// Provider is the provider k8s-from-scratch/k8s. Its exported fields are for tests, which set them before it is
+// configured.
 type Provider struct {
-	version     string
+	version string
+	// Environment is what the provider reads from its surroundings.
 	Environment environment
-	Now         func() time.Time
-	Shell       func(remote.Host) awsmachine.Shell // nil: that of the connection pool
-	watch       func(machine, command string, ended bool)
-	Duty        session.FindDuty // nil: that of package maintenance
-	timings     timings
-	Sessions    []*session.Session
+	// Now is the clock by which certificates are issued and checked.
+	Now func() time.Time
+	// Shell connects to a machine; nil means by the connection pool.
+	Shell func(remote.Host) awsmachine.Shell
+	// Duty finds out what a machine does for its cluster; nil means by package maintenance.
+	Duty session.FindDuty
+	// Sessions are what it has given to its resources, one for each time that it was configured.
+	Sessions []*session.Session
+
+	watch   func(machine, command string, ended bool)
+	timings timings
 }
 
 // New returns the provider. Close it when it stops serving.

@@ -10,10 +10,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// running and stopped are the states of an instance that are planned. paused is the power state, in
-// a host, of a machine that is stopped together with its cluster.
-const ()
-
 // RefuseChanges adds an error to every argument that changes while machines are stopped. Power
 // states and the arguments in except may change.
 func RefuseChanges(req resource.ModifyPlanRequest, what, who string, except []string, diags *diag.Diagnostics) {

@@ -10,8 +10,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-const ()
-
 // TestRootVolumeKey: the root volume is encrypted with the key that is configured, however it is written, and
 // another one replaces the machine. Without one it has the account's, and an import finds the key.
 func TestRootVolumeKey(t *testing.T) {

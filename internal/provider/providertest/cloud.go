@@ -1,3 +1,6 @@
+// Package providertest is what tests of the provider have in common: the whole provider on an account of its own,
+// Terraform's side of the plugin protocol, configurations of one cluster, and a process that dies at a chosen
+// question. A test is in the package that it is about. Nothing of the program may import this package.
 package providertest
 
 import (
@@ -31,6 +34,7 @@ func (c Cloud) Role(name, trust string) {
 	}
 }
 
+// SSHKey returns a new private key.
 func SSHKey(t *testing.T) string {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)

@@ -143,11 +143,12 @@ func (c Cloud) Stop(t *testing.T, machine *Instance) {
 	t.Fatal("it does not stop")
 }
 
-const RootKeyID = "1234abcd-12ab-34cd-56ef-1234567890ab"
-
-const RootKeyARN = "arn:aws:kms:us-east-1:123456789012:key/" + RootKeyID
-
-const OtherKeyID = "00000000-12ab-34cd-56ef-1234567890ab"
+// KMS keys of the account: that of root volumes, and another one.
+const (
+	RootKeyID  = "1234abcd-12ab-34cd-56ef-1234567890ab"
+	RootKeyARN = "arn:aws:kms:us-east-1:123456789012:key/" + RootKeyID
+	OtherKeyID = "00000000-12ab-34cd-56ef-1234567890ab"
+)
 
 // RootVolume returns the root volume of a machine.
 func (c Cloud) RootVolume(t *testing.T, machine *Instance) types.Volume {

@@ -211,7 +211,7 @@ func (r *restricted) Job(damaged bool) string {
 			if !damaged {
 				return ""
 			}
-			_, err := r.Cloud.Client.EC2.DeleteRouteTable(r.t.Context(), &ec2.DeleteRouteTableInput{RouteTableId: r.other})
+			_, err := r.Client.EC2.DeleteRouteTable(r.t.Context(), &ec2.DeleteRouteTableInput{RouteTableId: r.other})
 			return said(err)
 		}},
 		{"an address", func() string {
@@ -231,7 +231,7 @@ func (r *restricted) Job(damaged bool) string {
 			return said(awsaddress.Delete(r.t.Context(), r.client, eip.AllocationID, address("").Claim))
 		}},
 		{"destroy the volume", func() string { // it is detached as long as it is not known to have a file system
-			_, err := r.Cloud.Client.EC2.DeleteTags(r.t.Context(), &ec2.DeleteTagsInput{Resources: []string{volume.Get("id").(string)},
+			_, err := r.Client.EC2.DeleteTags(r.t.Context(), &ec2.DeleteTagsInput{Resources: []string{volume.Get("id").(string)},
 				Tags: []types.Tag{{Key: sdk.String(infraaws.TagFileSystem)}}})
 			return either(func() string { return said(err) }, func() string { return volume.Dismiss().Failure() })
 		}},
@@ -274,7 +274,7 @@ func said(err error) string {
 
 // damage is done by somebody with all rights.
 func (r *restricted) damage(network, worker *Instance) string {
-	api, ctx := r.Cloud.Client.EC2, r.t.Context()
+	api, ctx := r.Client.EC2, r.t.Context()
 	groups := network.Get("security_group_ids").(Values)
 	found, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{worker.Get("id").(string)}})
 	if err != nil {
@@ -356,9 +356,9 @@ func (r *restricted) BalancerJob(balancers, destroy string) string {
 		{"damage", func() string { return r.damageBalancer(nlb, network) }},
 		{"repair", func() string { return nlb.Attempt(config(machine)) }},
 		{"clean up", func() string {
-			out := Answer[*elb.DescribeTargetGroupsOutput](r.t)(r.Cloud.Client.ELB.DescribeTargetGroups(r.t.Context(), &elb.DescribeTargetGroupsInput{Names: []string{"other", "another"}}))
+			out := Answer[*elb.DescribeTargetGroupsOutput](r.t)(r.Client.ELB.DescribeTargetGroups(r.t.Context(), &elb.DescribeTargetGroupsInput{Names: []string{"other", "another"}}))
 			for _, g := range out.TargetGroups {
-				Answer[*elb.DeleteTargetGroupOutput](r.t)(r.Cloud.Client.ELB.DeleteTargetGroup(r.t.Context(), &elb.DeleteTargetGroupInput{TargetGroupArn: g.TargetGroupArn}))
+				Answer[*elb.DeleteTargetGroupOutput](r.t)(r.Client.ELB.DeleteTargetGroup(r.t.Context(), &elb.DeleteTargetGroupInput{TargetGroupArn: g.TargetGroupArn}))
 			}
 			return ""
 		}},
@@ -379,7 +379,7 @@ func (r *restricted) BalancerJob(balancers, destroy string) string {
 // damageBalancer is done by somebody with all rights. The refresh finds it.
 func (r *restricted) damageBalancer(nlb, network *Instance) string {
 	n := &NLBCluster{Cloud: r.Cloud, NLB: nlb}
-	api, ctx, arn, group := r.Cloud.Client.ELB, r.t.Context(), n.Arn("internal"), n.Group(r.t, "internal")
+	api, ctx, arn, group := r.Client.ELB, r.t.Context(), n.Arn("internal"), n.Group(r.t, "internal")
 	var failures []string
 	note := func(_ any, err error) {
 		if err != nil {

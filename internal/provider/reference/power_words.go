@@ -1,6 +1,6 @@
 package reference
 
-// running and stopped are the states of an instance that are planned. paused is the power state, in
+// Running and Stopped are the states of an instance that are planned. Paused is the power state, in
 // a host, of a machine that is stopped together with its cluster.
 const (
 	Running = "running"

@@ -202,6 +202,3 @@ func (d *Session) Recovered(ctx context.Context, client *infraaws.Client, h Hold
 	h.Account, h.Region = account, client.Region
 	return h, err
 }
-
-// What a claim protects: something in AWS with its keys, or roles and addons.
-const ()

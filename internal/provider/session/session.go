@@ -91,7 +91,7 @@ func (d *Session) AWS(context.Context) (*infraaws.Client, error) {
 	return d.LoadAWS()
 }
 
-// AWSForRead is aws for a refresh. ok is false if there is no client. That is an error with the
+// AWSForRead is AWS for a refresh. ok is false if there is no client. That is an error with the
 // given title, unless the configuration is not known yet; then the state stays as it is.
 func (d *Session) AWSForRead(ctx context.Context, title string, diags *diag.Diagnostics) (client *infraaws.Client, ok bool) {
 	client, err := d.AWS(ctx)
