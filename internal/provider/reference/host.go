@@ -229,7 +229,7 @@ func HostOf(m awsmachine.Machine) Host {
 	h := Host{
 		Name: types.StringValue(m.Name), User: types.StringValue(m.User), Role: types.StringValue(string(m.Role)), Port: types.Int64Value(22),
 		PrivateIP: tf.OptionalAddr(m.PrivateIP), PublicIP: tf.OptionalAddr(m.PublicIP), HostKey: tf.OptionalString(m.HostKey),
-		InstanceID: types.StringValue(m.ID), Zone: types.StringValue(m.AvailabilityZone), Arch: types.StringValue(artifact.AMD64),
+		InstanceID: types.StringValue(m.ID), Zone: types.StringValue(m.AvailabilityZone), Arch: types.StringValue(awsmachine.Architecture(m.InstanceType)),
 		PowerState: types.StringValue(Running),
 	}
 	h.Address = h.PublicIP.StringValue

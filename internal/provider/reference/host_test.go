@@ -9,6 +9,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 )
 
 func TestCompleteHost(t *testing.T) {
@@ -34,5 +37,14 @@ func TestCompleteHost(t *testing.T) {
 	h.HostKey, h.Address = types.StringNull(), types.StringNull()
 	if said := check(OfHost.Value(t.Context(), h)); said != "A host needs address. A host needs host_key." {
 		t.Errorf("an incomplete host: %q", said)
+	}
+}
+
+// TestHostOf: the programs of an imported machine are those for its processors.
+func TestHostOf(t *testing.T) {
+	for instanceType, want := range map[string]string{"t3.small": artifact.AMD64, "t4g.small": artifact.ARM64} {
+		if h := HostOf(awsmachine.Machine{Name: "lb-0", InstanceType: instanceType}); h.Arch.ValueString() != want {
+			t.Errorf("%s: %s, want %s", instanceType, h.Arch.ValueString(), want)
+		}
 	}
 }
