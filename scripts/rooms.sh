@@ -21,7 +21,8 @@ exported() { # counts exported functions, types, variables and constants of a pa
 
 failed=0
 while read -r dir; do
-	mapfile -t files < <(find "$dir" -maxdepth 1 -name '*.go' ! -name '*_test.go')
+	mapfile -t files < <(find "$dir" -maxdepth 1 -name '*.go' ! -name '*_test.go' 2>/dev/null)
+	((${#files[@]})) || continue # it has been moved, and the index does not know yet
 	read -r most names <<<"${room[$dir]:-30 90}"
 	has=$(exported "${files[@]}")
 	if ((${#files[@]} > most || has > names)); then

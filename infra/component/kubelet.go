@@ -112,7 +112,8 @@ func (w *worker) kubeletArgs() (Args, error) {
 // kubeletConfigOfNode adds the fields of the worker's node to those of the pool, unless the user has set them.
 func (w *worker) kubeletConfigOfNode(pool map[string]any) map[string]any {
 	m := maps.Clone(pool)
-	if id := w.spec.Kubelet.ProviderIDs[w.node.Name]; id != "" && w.spec.Kubelet.Config["providerID"] == nil {
+	id := w.spec.Kubelet.ProviderIDs[w.node.Name]
+	if _, set := w.spec.Kubelet.Config["providerID"]; id != "" && !set {
 		m["providerID"] = id
 	}
 	return m

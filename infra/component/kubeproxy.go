@@ -67,7 +67,7 @@ func (w *worker) addKubeProxy() error {
 // kubeProxyConfigOfNode adds the fields of the worker's node to those of the pool, unless the user has set them.
 func (w *worker) kubeProxyConfigOfNode(pool map[string]any) map[string]any {
 	m := maps.Clone(pool)
-	if w.spec.KubeProxy.Config["hostnameOverride"] == nil {
+	if _, set := w.spec.KubeProxy.Config["hostnameOverride"]; !set {
 		m["hostnameOverride"] = w.node.Name
 	}
 	return m

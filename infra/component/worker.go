@@ -84,11 +84,9 @@ func Workers(spec WorkerSpec) func(Node) (Machine, error) {
 	return func(n Node) (Machine, error) {
 		w := &worker{spec: spec, node: n}
 		w.spec.Artifacts = artifact.OfArch(spec.Artifacts, n.Arch)
-		err := w.validate()
-		if err == nil {
-			w.configs, err = decoded()
-		}
-		if err == nil {
+		configs, err := decoded()
+		w.configs = configs
+		if err = errors.Join(w.validate(), err); err == nil {
 			err = w.build()
 		}
 		if err != nil {

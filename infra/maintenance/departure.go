@@ -81,7 +81,7 @@ type Departing struct {
 	Member bool
 	// Stop says how its owner stops it, such as "stop the instance i-0123". A stopped one is not asked.
 	Stop string
-	// Within limits what follows once it is the machine's turn.
+	// Within limits what follows once it is the machine's turn. It must be set.
 	Within func(context.Context) (context.Context, context.CancelFunc)
 }
 

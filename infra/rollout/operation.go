@@ -121,7 +121,6 @@ func (o *Operation) SurveyMachine(ctx context.Context, m *Machine) error {
 }
 
 // Reachable returns the machines that could be reached.
-
 func (o *Operation) Reachable() []*Machine {
 	return slices.DeleteFunc(slices.Clone(o.Machines), func(m *Machine) bool { return m.Gone != nil })
 }

@@ -23,8 +23,8 @@ type Role interface {
 	// role asks.
 	Observe(ctx context.Context, o *Operation) Report
 	// Apply brings the machines to the wanted state, and removes the role from those that leave it. prior
-	// has the settings that were wanted before, nil on creation; it is of the same type. The machines of
-	// before that are still this record's are in o.Prior.
+	// has the settings that were wanted before, nil on creation; it is of the same type. Its targets are not to
+	// be used: the machines of before that are still this record's are in o.Prior.
 	Apply(ctx context.Context, o *Operation, prior Role) error
 	// Remove removes the role from all machines: [Operation.Remove], and what it has left in the cluster.
 	Remove(ctx context.Context, o *Operation) error

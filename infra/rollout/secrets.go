@@ -196,6 +196,7 @@ func (m *Machine) settle(changes []host.Change) {
 	}
 }
 
+// Touches reports whether one of the changes is about a path.
 func Touches(changes []host.Change, path string) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.File && c.Target == path })
 }

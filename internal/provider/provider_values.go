@@ -27,7 +27,7 @@ func privateKey() validator.String {
 	})
 }
 
-// AgentKey accepts what can name a key of an SSH agent. It never quotes a private key.
+// agentKey accepts what can name a key of an SSH agent. It never quotes a private key.
 func agentKey() validator.String {
 	return tf.Check("the comment, the SHA256 fingerprint or the public key of a key of the SSH agent", func(s string) error {
 		s = strings.TrimSpace(s)

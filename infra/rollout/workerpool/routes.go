@@ -31,9 +31,10 @@ func (x Pool) untilGone(prior Pool, leavers []fleet.Target) (Pool, bool) {
 
 // wantInstead makes a pool with other settings the wanted one.
 func (o *operation) wantInstead(x Pool) error {
+	want := component.Workers(x.Spec)
 	for _, m := range o.Machines {
 		var err error
-		if m.Want, err = component.Worker(x.Spec, m.Node); err != nil {
+		if m.Want, err = want(m.Node); err != nil {
 			return fmt.Errorf("%s on %s: %w", name, m.Name(), err)
 		}
 	}

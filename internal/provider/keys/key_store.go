@@ -151,7 +151,7 @@ func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h se
 	return found, err
 }
 
-// settle is Session.settle for a key store.
+// settle is Session.Settle for a key store.
 func (r *pkiResource) settle(ctx context.Context, store *keystore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, session.SettleTimeout)
 	defer cancel()

@@ -94,7 +94,7 @@ func (m *machineModel) planRootVolume(ctx context.Context, p tfsdk.Plan, config,
 	session.AddFieldErrors(ctx, p, errs, diags)
 }
 
-// CheckImported refuses an imported machine of another cluster, which would be terminated. A
+// checkImported refuses an imported machine of another cluster, which would be terminated. A
 // machine that was made here is replaced when its cluster gets another name.
 func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state machineModel, network reference.Network, diags *diag.Diagnostics) {
 	old, ok := reference.OfNetwork.Read(ctx, state.Network, diags)
