@@ -17,7 +17,7 @@ func TestRetiredBridge(t *testing.T) {
 	var bridge desired.Retired
 	spec := workerSpec(t)
 	spec.CNI.Network = CNINone
-	for _, r := range must(t)(Worker(spec, worker0)).State.Retired {
+	for _, r := range must(t)(Workers(spec)(worker0)).State.Retired {
 		if r.Unit == PodEgressUnit {
 			bridge = r
 		}

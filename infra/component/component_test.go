@@ -215,11 +215,11 @@ func TestGolden(t *testing.T) {
 	goldenMachine(t, "loadbalancer", must(t)(LoadBalancer(loadBalancerSpec(), lb0)))
 	for _, r := range version.Releases() {
 		goldenMachine(t, filepath.Join("controlplane", r.Minor), must(t)(ControlPlane(controlPlaneAt(t, r.Newest), controllers[0])))
-		goldenMachine(t, filepath.Join("worker", r.Minor), must(t)(Worker(workerAt(t, r.Newest), worker0)))
+		goldenMachine(t, filepath.Join("worker", r.Minor), must(t)(Workers(workerAt(t, r.Newest))(worker0)))
 	}
 	bare := workerSpec(t)
 	bare.CNI.Network, bare.KubeProxy.Off = CNINone, true
-	goldenMachine(t, "worker-bare", must(t)(Worker(bare, worker0)))
+	goldenMachine(t, "worker-bare", must(t)(Workers(bare)(worker0)))
 }
 
 // One machine may be an etcd member, a controller and a worker at once.
@@ -229,7 +229,7 @@ func TestRolesDoNotCollide(t *testing.T) {
 	state := desired.Merge(
 		must(t)(Etcd(etcdSpec(t), n)).State,
 		must(t)(ControlPlane(controlPlaneSpec(t), n)).State,
-		must(t)(Worker(workerSpec(t), n)).State,
+		must(t)(Workers(workerSpec(t))(n)).State,
 		must(t)(LoadBalancer(loadBalancerSpec(), n)).State,
 	)
 	if err := state.Validate(); err != nil {
@@ -242,7 +242,7 @@ func TestUnitsNameExistingPaths(t *testing.T) {
 	for name, m := range map[string]Machine{
 		"etcd":          must(t)(Etcd(etcdSpec(t), controllers[0])),
 		"control plane": must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])),
-		"worker":        must(t)(Worker(workerSpec(t), worker0)),
+		"worker":        must(t)(Workers(workerSpec(t))(worker0)),
 		"load balancer": must(t)(LoadBalancer(loadBalancerSpec(), lb0)),
 	} {
 		known := m.State.Paths()
@@ -271,7 +271,7 @@ func TestOutputIsDeterministic(t *testing.T) {
 		spec.Kubelet.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
 		spec.Containerd.RegistryMirrors = map[string]string{"docker.io": "http://m", "quay.io": "http://m", "*": "http://m"}
 		spec.Kubelet.Args = SingleArgs(map[string]string{"v": "2", "cert-dir": "/x", "root-dir": "/y"})
-		for _, m := range []Machine{must(t)(Worker(spec, worker0)), must(t)(ControlPlane(controlPlaneSpec(t), controllers[1]))} {
+		for _, m := range []Machine{must(t)(Workers(spec)(worker0)), must(t)(ControlPlane(controlPlaneSpec(t), controllers[1]))} {
 			for _, f := range m.State.Files {
 				fmt.Fprintf(&b, "%s\n%s\n", f.Path, f.Content)
 			}

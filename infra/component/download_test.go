@@ -17,7 +17,7 @@ func TestStagedIsWhatRolesInstall(t *testing.T) {
 		return Staged(artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return get(all, c) }), packages)
 	}
 	etcd, control := must(t)(Etcd(etcdSpec(t), controllers[0])).State, must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])).State
-	worker, lb := must(t)(Worker(workerSpec(t), worker0)).State, must(t)(LoadBalancer(loadBalancerSpec(), lb0)).State
+	worker, lb := must(t)(Workers(workerSpec(t))(worker0)).State, must(t)(LoadBalancer(loadBalancerSpec(), lb0)).State
 	for _, tt := range []struct {
 		name   string
 		staged desired.State

@@ -26,7 +26,7 @@ func TestFirewall(t *testing.T) {
 	node.PodCIDR = worker0.PodCIDR
 	build := func() map[string]Machine {
 		return map[string]Machine{
-			"etcd": must(t)(Etcd(es, node)), "controller": must(t)(ControlPlane(cs, node)), "node": must(t)(Worker(ws, node)), "balancer": must(t)(LoadBalancer(ls, node)),
+			"etcd": must(t)(Etcd(es, node)), "controller": must(t)(ControlPlane(cs, node)), "node": must(t)(Workers(ws)(node)), "balancer": must(t)(LoadBalancer(ls, node)),
 		}
 	}
 	for role, m := range build() {

@@ -88,7 +88,7 @@ func TestReadBack(t *testing.T) {
 		}
 		same(t, "control plane", c, cp)
 
-		written := foundOf(must(t)(Worker(worker, worker0)))
+		written := foundOf(must(t)(Workers(worker)(worker0)))
 		w, err := WorkerSpec{Cluster: worker.Cluster, ControlPlaneEndpoint: worker.ControlPlaneEndpoint, Artifacts: worker.Artifacts}.Read(worker0, written)
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestReadBack(t *testing.T) {
 		same(t, "worker", w, worker)
 		zoned := worker0
 		zoned.Zone = "us-east-1b"
-		inZone := foundOf(must(t)(Worker(worker, zoned)))
+		inZone := foundOf(must(t)(Workers(worker)(zoned)))
 		if w, err = workerSpec(t).Read(zoned, inZone); err != nil {
 			t.Fatal(err)
 		}
@@ -114,14 +114,14 @@ func TestReadBack(t *testing.T) {
 	}
 	none := worker
 	none.CNI.Network = CNINone
-	written := foundOf(must(t)(Worker(none, worker0)))
+	written := foundOf(must(t)(Workers(none)(worker0)))
 	w, err := workerSpec(t).Read(worker0, written)
 	if err != nil || w.CNI.Network != CNINone {
 		t.Errorf("CNI %q (%v), wanted none", w.CNI.Network, err)
 	}
 	without := workerSpec(t)
 	without.KubeProxy.Off = true
-	if w, err = workerSpec(t).Read(worker0, foundOf(must(t)(Worker(without, worker0)))); err != nil {
+	if w, err = workerSpec(t).Read(worker0, foundOf(must(t)(Workers(without)(worker0)))); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "a worker without kube-proxy", w.KubeProxy, without.KubeProxy)
@@ -206,10 +206,10 @@ func TestTraces(t *testing.T) {
 	}{
 		"etcd":          {must(t)(Etcd(members, controllers[0])), EtcdSpec{}.Traces()},
 		"control plane": {must(t)(ControlPlane(routed, controllers[0])), ControlPlaneSpec{}.Traces()},
-		"worker":        {must(t)(Worker(worker, worker0)), WorkerSpec{}.Traces()},
+		"worker":        {must(t)(Workers(worker)(worker0)), WorkerSpec{}.Traces()},
 		"load balancer": {must(t)(LoadBalancer(shared, lb0)), LoadBalancerSpec{}.Traces()},
 		"etcd backup":   {must(t)(EtcdBackup(etcdBackupSpec(), controllers[0])), EtcdBackupSpec{}.Traces()},
-		"cluster":       {must(t)(Worker(worker, worker0)), ClusterTraces()},
+		"cluster":       {must(t)(Workers(worker)(worker0)), ClusterTraces()},
 	} {
 		written := foundOf(test.m)
 		for _, c := range test.m.Certificates {

@@ -13,12 +13,12 @@ import (
 func TestPodEgress(t *testing.T) {
 	spec := workerSpec(t)
 	spec.Cluster.NodeCIDRs = nil
-	rules := fileOf(t, must(t)(Worker(spec, worker0)), PodEgressPath)
+	rules := fileOf(t, must(t)(Workers(spec)(worker0)), PodEgressPath)
 	if !strings.Contains(rules, "ip daddr != { 10.200.0.0/16, 10.32.0.0/24 } oifname") || strings.Count(rules, "masquerade") != 1 {
 		t.Errorf("rules without subnets:\n%s", rules)
 	}
 	spec.Cluster.NodeCIDRs = []netip.Prefix{netip.MustParsePrefix("172.30.0.0/20")}
-	rules = fileOf(t, must(t)(Worker(spec, worker0)), PodEgressPath)
+	rules = fileOf(t, must(t)(Workers(spec)(worker0)), PodEgressPath)
 	if !strings.Contains(rules, "ip daddr { 172.30.0.2 } masquerade") {
 		t.Errorf("rules of one subnet:\n%s", rules)
 	}
@@ -31,7 +31,7 @@ func TestPodEgressWithRoutes(t *testing.T) {
 	spec := workerSpec(t)
 	spec.Cluster = routedCluster()
 	spec.Cluster.PodRoutes[netip.MustParsePrefix("10.200.2.0/24")] = netip.MustParseAddr("10.240.0.20")
-	m := must(t)(Worker(spec, worker0))
+	m := must(t)(Workers(spec)(worker0))
 	rules := fileOf(t, m, PodEgressPath)
 	if !strings.Contains(rules, "ip daddr != { 10.200.0.0/16, 10.32.0.0/24, 10.240.0.20, 10.240.0.21 } oifname") || strings.Count(rules, "masquerade") != 1 {
 		t.Errorf("rules with routes:\n%s", rules)
@@ -52,7 +52,7 @@ func TestPodEgressWithRoutes(t *testing.T) {
 		"nothing":                     {nil, nil},
 	} {
 		spec.Cluster.PodRoutes, spec.Cluster.NodeCIDRs = tt.routes, tt.subnets
-		rules := fileOf(t, must(t)(Worker(spec, worker0)), PodEgressPath)
+		rules := fileOf(t, must(t)(Workers(spec)(worker0)), PodEgressPath)
 		checkRules(t, rules)
 		if got := nodeCIDRsOf(Found{Files: map[string][]byte{PodEgressPath: []byte(rules)}}); !slices.Equal(got, tt.subnets) {
 			t.Errorf("%s: %v are read back from\n%s", name, got, rules)

@@ -105,7 +105,7 @@ func TestOwnResolvConf(t *testing.T) {
 	for _, own := range []any{"/etc/pods.conf", "", nil} {
 		spec := workerSpec(t)
 		spec.Kubelet.Config = map[string]any{"resolvConf": own}
-		m := must(t)(Worker(spec, worker0))
+		m := must(t)(Workers(spec)(worker0))
 		if u := unitOf(t, m, KubeletUnit); u.Check != "" || slices.Contains(m.State.Paths(), podResolverPath) ||
 			strings.Contains(fileOf(t, m, unitPath(KubeletUnit)), "pod-resolver") {
 			t.Errorf("resolvConf %v: the kubelet still decides by itself", own)

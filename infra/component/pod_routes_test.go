@@ -27,13 +27,13 @@ func routedCluster() Cluster {
 // TestPodRoutes checks which routes a machine gets, and that none of a unit is left out.
 func TestPodRoutes(t *testing.T) {
 	ws, cs := workerSpec(t), controlPlaneSpec(t)
-	for name, m := range map[string]Machine{"worker": must(t)(Worker(ws, worker0)), "controller": must(t)(ControlPlane(cs, controllers[0]))} {
+	for name, m := range map[string]Machine{"worker": must(t)(Workers(ws)(worker0)), "controller": must(t)(ControlPlane(cs, controllers[0]))} {
 		if i := slices.IndexFunc(m.State.Paths(), func(p string) bool { return strings.Contains(p, "pod-routes") }); i >= 0 {
 			t.Errorf("a %s has %s without being asked", name, m.State.Paths()[i])
 		}
 	}
 	ws.Cluster, cs.Cluster = routedCluster(), routedCluster()
-	w, c := must(t)(Worker(ws, worker0)), must(t)(ControlPlane(cs, controllers[0]))
+	w, c := must(t)(Workers(ws)(worker0)), must(t)(ControlPlane(cs, controllers[0]))
 	const other, own = "10.200.1.0/24 via 10.240.0.21\n", "10.200.0.0/24 via 10.240.0.20\n"
 	if got := fileOf(t, w, nodePodRoutes.list()); got != other {
 		t.Errorf("routes of worker-0: %q", got)
@@ -51,7 +51,7 @@ func TestPodRoutes(t *testing.T) {
 	node.PodCIDR = netip.MustParsePrefix("10.200.9.0/24")
 	ws.Cluster.PodRoutes[node.PodCIDR] = node.PrivateIP
 	cs.Cluster.PodRoutes = ws.Cluster.PodRoutes
-	w, c = must(t)(Worker(ws, node)), must(t)(ControlPlane(cs, node))
+	w, c = must(t)(Workers(ws)(node)), must(t)(ControlPlane(cs, node))
 	if got := fileOf(t, w, nodePodRoutes.list()); got != own+other {
 		t.Errorf("routes of a controller as a node: %q", got)
 	}
@@ -63,7 +63,7 @@ func TestPodRoutes(t *testing.T) {
 	}
 	// An empty map leaves the unit, which removes the routes.
 	ws.Cluster.PodRoutes = map[netip.Prefix]netip.Addr{}
-	if got := fileOf(t, must(t)(Worker(ws, worker0)), nodePodRoutes.list()); got != "" {
+	if got := fileOf(t, must(t)(Workers(ws)(worker0)), nodePodRoutes.list()); got != "" {
 		t.Errorf("routes of an empty map: %q", got)
 	}
 }

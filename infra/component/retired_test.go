@@ -17,7 +17,7 @@ func TestRetiredSettings(t *testing.T) {
 	build := map[string]func() Machine{
 		"etcd":          func() Machine { return must(t)(Etcd(es, controllers[0])) },
 		"control plane": func() Machine { return must(t)(ControlPlane(cs, controllers[0])) },
-		"worker":        func() Machine { return must(t)(Worker(ws, worker0)) },
+		"worker":        func() Machine { return must(t)(Workers(ws)(worker0)) },
 		"load balancer": func() Machine { return must(t)(LoadBalancer(ls, lb0)) },
 	}
 	without := map[string]Machine{}

@@ -62,7 +62,7 @@ func TestKubeletOverrides(t *testing.T) {
 	spec.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}, "nodePortAddresses": []any{"primary"}}
 	spec.Containerd.RegistryMirrors = map[string]string{
 		"registry.k8s.io": "http://10.0.0.1:5000", "docker.io": "https://mirror.example.com/v2/hub/", "*": "http://10.0.0.1:5000"}
-	m := must(t)(Worker(spec, worker0))
+	m := must(t)(Workers(spec)(worker0))
 	for _, path := range []string{
 		KubeletConfigPath, KubeProxyConfigPath, ContainerdConfig, unitPath(KubeletUnit),
 		ContainerdHostsDir + "/registry.k8s.io/hosts.toml", ContainerdHostsDir + "/docker.io/hosts.toml", ContainerdHostsDir + "/_default/hosts.toml",
@@ -98,7 +98,7 @@ func TestNoCNI(t *testing.T) {
 	spec.CNI.Network = CNINone
 	n := worker0
 	n.PodCIDR = node("x", "10.0.0.1", "", "").PodCIDR
-	m := must(t)(Worker(spec, n))
+	m := must(t)(Workers(spec)(n))
 	for _, p := range m.State.Paths() {
 		if p == CNIConfigPath || p == PodEgressPath {
 			t.Errorf("%s is there without a network of ours", p)
@@ -114,7 +114,7 @@ func TestChangedCARestartsItsUsers(t *testing.T) {
 	for _, release := range version.Releases() {
 		workers, control := workerSpec(t), controlPlaneSpec(t)
 		workers.Version, control.Version = release.Newest, release.Newest
-		worker, controller := must(t)(Worker(workers, worker0)), must(t)(ControlPlane(control, controllers[0]))
+		worker, controller := must(t)(Workers(workers)(worker0)), must(t)(ControlPlane(control, controllers[0]))
 		for _, test := range []struct {
 			machine    Machine
 			unit, path string
@@ -297,7 +297,7 @@ func TestWorkerPackages(t *testing.T) {
 		spec := workerSpec(t)
 		spec.CNI.Network = tt.cni
 		spec.KubeProxy.Config = map[string]any{"mode": tt.mode}
-		m, err := Worker(spec, worker0)
+		m, err := Workers(spec)(worker0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ import (
 func TestSpotWorker(t *testing.T) {
 	spot := worker0
 	spot.Spot = true
-	plain, got := must(t)(Worker(workerSpec(t), worker0)), must(t)(Worker(workerSpec(t), spot))
+	plain, got := must(t)(Workers(workerSpec(t))(worker0)), must(t)(Workers(workerSpec(t))(spot))
 	var more []string
 	for _, p := range got.State.Paths() {
 		if !slices.Contains(plain.State.Paths(), p) {

@@ -170,7 +170,7 @@ func TestWorkerRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			spec, n := workerSpec(t), worker0
 			tt.change(&spec, &n)
-			_, err := Worker(spec, n)
+			_, err := Workers(spec)(n)
 			wantError(t, err, tt.want)
 			wantError(t, err, "worker worker-0")
 		})

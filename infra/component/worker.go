@@ -68,9 +68,6 @@ func (s WorkerSpec) configs() (c workerConfigs, err error) {
 	return c, err
 }
 
-// Worker returns what one worker must look like, see [Workers].
-func Worker(spec WorkerSpec, n Node) (Machine, error) { return Workers(spec)(n) }
-
 // Workers returns a function that returns what a worker of the pool must look like: containerd, runc, CNI
 // plugins, kubelet and kube-proxy. The specification is checked and decoded once for all of them. The error
 // is about the specification.

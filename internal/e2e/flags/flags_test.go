@@ -252,8 +252,8 @@ func TestWorker(t *testing.T) {
 	for _, v := range versions {
 		list, err := catalog(t).WorkerSet(v, "", "", "", true)
 		list = set(t, list, err)
-		m, err := component.Worker(component.WorkerSpec{Cluster: cluster, Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",
-			Kubelet: component.KubeletSpec{Labels: map[string]string{"pool": "default"}}, Artifacts: list}, worker)
+		m, err := component.Workers(component.WorkerSpec{Cluster: cluster, Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",
+			Kubelet: component.KubeletSpec{Labels: map[string]string{"pool": "default"}}, Artifacts: list})(worker)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,9 +275,9 @@ func TestWorker(t *testing.T) {
 func TestContainerdConfiguration(t *testing.T) {
 	list, err := catalog(t).WorkerSet(versions[0], "", "", "", true)
 	list = set(t, list, err)
-	m, err := component.Worker(component.WorkerSpec{Cluster: cluster, Version: versions[0], ControlPlaneEndpoint: "https://10.240.0.40:6443",
+	m, err := component.Workers(component.WorkerSpec{Cluster: cluster, Version: versions[0], ControlPlaneEndpoint: "https://10.240.0.40:6443",
 		Containerd: component.ContainerdSpec{Config: map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}},
-		Artifacts:  list}, worker)
+		Artifacts:  list})(worker)
 	if err != nil {
 		t.Fatal(err)
 	}

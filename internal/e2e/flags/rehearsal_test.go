@@ -185,7 +185,7 @@ func (f fixture) render(t *testing.T, root string) {
 	t.Helper()
 	etcd, err1 := component.Etcd(f.etcd, controller)
 	control, err2 := component.ControlPlane(f.control, controller)
-	node, err3 := component.Worker(f.worker, worker)
+	node, err3 := component.Workers(f.worker)(worker)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}

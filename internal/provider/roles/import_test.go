@@ -52,7 +52,9 @@ func TestImportIsComplete(t *testing.T) {
 	importBack[roles.WorkerPoolModel](t, c, roles.NewWorkerPool(), providertest.With(pool, providertest.Values{
 		"name": "workers", "cni": "bridge", "kube_proxy": true, "sandbox_image": "example.com/pause:1", "labels": providertest.Values{"tier": "blue"}, "registry_mirrors": providertest.Values{"*": "http://m:5000"},
 		"taints": []any{providertest.Values{"key": "a", "value": "b", "effect": "NoSchedule"}}, "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1",
-	}), func(s workerpool.Pool) (component.Machine, error) { return component.Worker(s.Spec, s.Targets[0].Node) }, "name")
+	}), func(s workerpool.Pool) (component.Machine, error) {
+		return component.Workers(s.Spec)(s.Targets[0].Node)
+	}, "name")
 	importBack[roles.EtcdBackupModel](t, c, roles.NewEtcdBackup(), providertest.With(c.Backup(), providertest.Values{"prefix": "a/", "interval": "15m0s", "keep": 7, "before_changes": false}),
 		func(s etcdbackup.Backup) (component.Machine, error) {
 			s.Spec.Members = []component.Node{s.Targets[0].Node}
