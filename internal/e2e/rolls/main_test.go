@@ -96,6 +96,7 @@ func TestRolls(t *testing.T) {
 		{"encryption: a second key", w.testSecondKey},
 		{"encryption: the second writes", w.testSecondWrites},
 		{"encryption: the first is dropped", w.testFirstDropped},
+		{"reboots", w.testReboots},
 		{"destroy", func(t *testing.T) {
 			if _, err := w.WS.Destroy(t.Context()); err != nil {
 				t.Fatal(err)
