@@ -8,6 +8,11 @@ import (
 	"strconv"
 )
 
+// reaper runs a program as its child, in the machine's process namespace, and ends with its status. It stays
+// outside of that namespace itself. A nsenter that forks stops when its child is stopped, as systemd does with
+// every process before a shutdown. Nobody would reap the child then, and the machine would never go down.
+const reaper = `trap : INT QUIT; "$@"; exit $?`
+
 // Enter returns a command that runs as root inside a running machine. It needs no network, sshd or
 // key. stateDir is that of the machine's manager, which need not be open.
 func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd, error) {
@@ -26,7 +31,7 @@ func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd,
 	if err != nil {
 		return nil, fmt.Errorf("machine %s has not booted yet: %w", id, err)
 	}
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(first.pid), "--all", "--wd", "--"}, args...)...)
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(first.pid), "--all", "--wd", "--no-fork", "--", "sh", "-c", reaper, "sh"}, args...)...)
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM"),

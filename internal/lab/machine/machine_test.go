@@ -232,6 +232,16 @@ json.dump(c, open("config.json", "w"))'
 	})
 
 	t.Run("exit from inside", func(t *testing.T) {
+		// A command on the machine's console does not keep the machine from going down.
+		console, err := Enter(t.Context(), l.stateDir, a.ID, "sleep", "600")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := console.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = console.Wait() })
+		must(t, ca, "until pgrep -x sleep; do sleep 0.1; done")
 		_, _ = run(ca, "systemctl reboot")
 		if !l.awaitExit(a.ID) || l.Running(a.ID) {
 			t.Errorf("a machine that reboots itself exits as one that does not, running %v", l.Running(a.ID))
