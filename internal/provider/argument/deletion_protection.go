@@ -72,7 +72,7 @@ func PlannedEnd(ctx context.Context, what string, req resource.ModifyPlanRequest
 
 // refuseEnd adds the error about an object that is protected.
 func refuseEnd(what, verb string, diags *diag.Diagnostics) {
-	diags.AddAttributeError(path.Root(Protection), upper(what)+" is protected from deletion",
+	diags.AddAttributeError(path.Root(Protection), Upper(what)+" is protected from deletion",
 		fmt.Sprintf("This plan %s %s, which was last applied with deletion_protection = true.\n\n"+
 			"If that is what you want, set deletion_protection = false, apply, and plan this again. Nothing was changed.", verb, what))
 }
@@ -83,7 +83,7 @@ func MayDelete(ctx context.Context, what string, state tfsdk.State, diags *diag.
 	if !isProtected(ctx, state) {
 		return true
 	}
-	diags.AddError(upper(what)+" is protected from deletion", fmt.Sprintf("It was last applied with deletion_protection = true, so it was not deleted.\n\n"+
+	diags.AddError(Upper(what)+" is protected from deletion", fmt.Sprintf("It was last applied with deletion_protection = true, so it was not deleted.\n\n"+
 		"A tainted object is replaced by the next apply: run terraform untaint to keep %s. If it is to be deleted, untaint it, set deletion_protection = false, apply, and then "+
 		"destroy or replace it.", what))
 	return false
@@ -113,7 +113,8 @@ func OnlyProtection(req resource.UpdateRequest) bool {
 	return there
 }
 
-func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+// Upper returns s with a capital letter.
+func Upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // ObjectName names an object in messages: its kind and the value of an attribute that identifies
 // it, from the state or, without one, from the plan.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
@@ -16,126 +15,69 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// Create implements resource.Resource.
-func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var m machineModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() {
-		return
+// Make implements owned.Kind. An instance costs money as soon as it is launched. The next apply replaces it if it was
+// not brought up.
+func (r *machineResource) Make(ctx context.Context, op *owned.Operation, m *machineModel) (err error) {
+	spec := m.wanted(ctx, op)
+	if spec.AuthorizedKeys, err = r.Session.AuthorizedKeys(); err != nil {
+		return err
 	}
-	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
-	defer cancel()
-	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot make machine "+m.Name.ValueString(), err) }
-
-	client, err := r.Session.AWS(ctx)
-	if err != nil {
-		fail(err)
-		return
-	}
-	spec := m.spec(ctx, &resp.Diagnostics)
-	h, err := r.Session.NewHolding(ctx, client)
-	if err == nil {
-		spec.Claim, spec.Claim.Adopt = h.Claim, m.Adopt.ValueBool()
-		spec.AuthorizedKeys, err = r.Session.AuthorizedKeys()
-	}
-	if err != nil {
-		fail(err)
-		return
-	}
-	spec.BootCommand = bootCommand(ctx, r.Session, m, req.Config, &resp.Diagnostics)
-	spec.BootCommand = fitting(spec, r.Session.Rand, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
+	spec.BootCommand = bootCommand(ctx, r.Session, *m, op.Config, op.Diags)
+	spec.BootCommand = fitting(spec, r.Session.Rand, op.Diags)
+	if op.Diags.HasError() {
+		return nil
 	}
 	say := func(message string) { tflog.Info(ctx, message, map[string]any{"machine": m.Name.ValueString()}) }
 	say("machine: launching")
-	launch, err := awsmachine.Launch(ctx, client, spec, r.Session.Rand)
+	launch, err := awsmachine.Launch(ctx, op.Client, spec, r.Session.Rand)
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
 	made, err := launch.Bring(ctx, func(machine awsmachine.Machine, hostKeys []string) awsmachine.Shell {
 		say("machine: running")
 		return r.Session.Connect(machine, hostKeys)
 	})
-	if err != nil {
-		// The instance costs money from now on, so it goes into the state. The next apply replaces
-		// it.
-		fail(err)
-		if made.ID == "" {
-			return
-		}
-	} else {
+	if err == nil {
 		say("machine: ready")
-		r.Session.Claims.Made(h.Claim, made.Unsettled, nil)
 	}
-	m.fill(ctx, made)
-	m.Claim = types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, routesKey, made.RouteTables, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	if made.ID != "" {
+		op.Exists(made.Claim, made.Unsettled)
+		m.fill(ctx, made)
+		op.Keep(ctx, routesKey, made.RouteTables)
+	}
+	return err
 }
 
 // routesKey is the private-state entry with the route tables that got the route to the machine's
 // pods.
 const routesKey = "route_tables"
 
-// Read implements resource.Resource.
-func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var m machineModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
-	defer cancel()
-	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh machine "+m.Name.ValueString(), &resp.Diagnostics)
-	if !ok {
-		return
-	}
-	spec := m.spec(ctx, &resp.Diagnostics)
-	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
-	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	spec.Claim = h.Claim
-	var found awsmachine.Machine
-	var drift []finding.Finding
-	err := r.Session.Checked(ctx, client, h)
-	if err == nil {
-		found, drift, err = awsmachine.Observe(ctx, client, m.ID.ValueString(), spec)
-	}
-	switch {
-	case errors.Is(err, infraaws.ErrNotFound):
+// Look implements owned.Kind.
+func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *machineModel) error {
+	spec := m.wanted(ctx, op)
+	found, drift, err := awsmachine.Observe(ctx, op.Client, m.ID.ValueString(), spec)
+	if errors.Is(err, infraaws.ErrNotFound) {
 		r.Session.Gone.Store(m.ID.ValueString(), true)
-		// Terraform itself does not say why it creates something again.
-		resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" is gone", err.Error()+"\n\nThe next apply creates it again.")
-		resp.State.RemoveResource(ctx)
-		return
-	case err != nil:
-		session.AddError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
-		return
 	}
-	lost := h.Lost()
-	if h, err = r.Session.Recovered(ctx, client, h, found.Claim); err != nil {
-		session.AddError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
-		return
+	if err != nil {
+		return err
 	}
-	r.Session.Settle(ctx, client, h, found.Unsettled)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	op.Exists(found.Claim, found.Unsettled)
 	// A failed update may have added routes without recording them.
-	tf.WritePrivate(ctx, resp.Private, routesKey, union(spec.RoutedTables, found.RouteTables), &resp.Diagnostics)
+	op.Keep(ctx, routesKey, union(spec.RoutedTables, found.RouteTables))
 	if found.HostKey == "" {
 		// If someone deletes the tag, the state still has the key.
 		found.HostKey = m.HostKey.ValueString()
 	}
-	grow := tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics)
-	if lost && int64(found.RootVolumeGiB) > m.RootVolumeSize.ValueInt64() {
+	grow := owned.Kept[bool](ctx, op, growKey)
+	if op.Holding.Lost() && int64(found.RootVolumeGiB) > m.RootVolumeSize.ValueInt64() {
 		grow = true // the volume was enlarged by the update that died, and perhaps not its file system
-		tf.WritePrivate(ctx, resp.Private, growKey, grow, &resp.Diagnostics)
+		op.Keep(ctx, growKey, grow)
 	}
 	m.fill(ctx, found)
 	if found.State == reference.Running && !r.Session.SSHUnknown {
@@ -149,59 +91,28 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if grow && !m.stops() {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
-	drift = append(drift, r.inspectData(ctx, m, found, spec, drift, &resp.Diagnostics)...)
-	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
-	tf.WritePrivate(ctx, resp.Private, rollKey, r.lookForImage(ctx, client, m, spec, &resp.Diagnostics), &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	op.Drift = append(drift, r.inspectData(ctx, *m, found, spec, drift, op.Diags)...)
+	op.Keep(ctx, rollKey, r.lookForImage(ctx, op.Client, *m, spec, op.Diags))
+	return nil
 }
 
-// Update implements resource.Resource. A machine that has to be stopped waits for its turn: the
+// Change implements owned.Kind. A machine that has to be stopped waits for its turn: the
 // machines of a cluster go down one at a time, and the next one only after the previous one is
 // healthy again.
-func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var m, state machineModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	if argument.OnlyProtection(req) {
-		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
-		return
-	}
-	private := machinePrivate{
-		grow:   tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics),
-		routes: tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics),
-	}
-	fail := func(err error) {
-		session.AddError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err)
-	}
-	client, err := r.Session.AWS(ctx)
-	if err == nil {
-		private.holding, err = r.Session.ForUpdate(ctx, client, session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
-	}
-	if err != nil {
-		fail(err)
-		return
-	}
-	restart, err := r.begin(ctx, client, m, state, &resp.Diagnostics)
+func (r *machineResource) Change(ctx context.Context, op *owned.Operation, m, state *machineModel) error {
+	restart, err := r.begin(ctx, op.Client, *m, *state, op.Diags)
 	defer func() { restart.Done() }()
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
-	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
+	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Update, r.Deadlines.Update, op.Diags)
 	defer cancel()
-	private, err = r.converge(ctx, client, &m, state, restart, private, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, private.holding, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, growKey, private.grow, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, routesKey, private.routes, &resp.Diagnostics)
-	m.warnOfRestart(restart, &resp.Diagnostics)
-	if err != nil {
-		fail(err)
-		return
-	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	private := machinePrivate{grow: owned.Kept[bool](ctx, op, growKey), routes: owned.Kept[[]string](ctx, op, routesKey)}
+	private, err = r.converge(ctx, op, m, *state, restart, private)
+	op.Keep(ctx, growKey, private.grow)
+	op.Keep(ctx, routesKey, private.routes)
+	m.warnOfRestart(restart, op.Diags)
+	return err
 }
 
 // growKey is the private-state entry that records that the root volume was enlarged but its file
@@ -222,21 +133,17 @@ func union(a, b []string) []string {
 type machinePrivate struct {
 	grow   bool     // the root file system must still grow to its volume's size
 	routes []string // route tables that have the route to the machine's pods
-
-	holding session.Holding
 }
 
 // converge changes the machine to what is planned and returns the new private state.
-func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, restart *maintenance.Restart, private machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
-	spec := m.spec(ctx, diags)
-	spec.Claim = private.holding.Claim
-	spec.RemoveTags = argument.RemovedKeys(state.TagsAll, m.TagsAll)
+func (r *machineResource) converge(ctx context.Context, op *owned.Operation, m *machineModel, state machineModel, restart *maintenance.Restart, private machinePrivate) (machinePrivate, error) {
+	client, spec := op.Client, m.wanted(ctx, op)
 	if state.ImagePolicy.ValueString() == imageRolls {
 		spec.RemoveTags = append(spec.RemoveTags, infraaws.TagRoll)
 	}
-	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), private.routes
+	spec.RemovePodCIDR = tf.Prefix(state.PodCIDR)
 	made, err := awsmachine.Converge(ctx, client, m.ID.ValueString(), spec, func(ctx context.Context, now awsmachine.Machine) error {
-		return r.stop(ctx, client, restart, *m, now, diags)
+		return r.stop(ctx, client, restart, *m, now, op.Diags)
 	})
 	if err != nil {
 		restart.Abandon(ctx)
@@ -278,46 +185,31 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	return private, nil
 }
 
-// Delete implements resource.Resource. An instance that is another's by now is left alone.
-func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var m machineModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	spec := m.spec(ctx, &resp.Diagnostics)
-	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
-	spec.Claim = h.Claim
-	next := takeSuccession(ctx, m, req, resp)
-	if resp.Diagnostics.HasError() {
-		return
+// Remove implements owned.Kind.
+func (r *machineResource) Remove(ctx context.Context, op *owned.Operation, m *machineModel) error {
+	spec, next := m.wanted(ctx, op), takeSuccession(ctx, *m, op)
+	if err := awsmachine.CheckClaim(ctx, op.Client, m.ID.ValueString(), spec); err != nil {
+		return err
 	}
-	if !argument.MayDelete(ctx, "machine "+m.Name.ValueString(), req.State, &resp.Diagnostics) {
-		return
+	ctx = argument.Patient(ctx, m.Timeouts.Delete, r.Deadlines.Delete)
+	left, err := r.depart(ctx, op.Client, *m, next, op.Diags)
+	defer left.Done()
+	if err != nil {
+		return err
 	}
-	client, err := r.Session.AWS(ctx)
-	if err == nil {
-		err = r.Session.Checked(ctx, client, h)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, op.Diags)
+	defer cancel()
+	if err = awsmachine.Delete(ctx, op.Client, m.ID.ValueString(), spec); err != nil {
+		m.stays(ctx, left, next, op.Diags)
 	}
-	if err == nil {
-		err = awsmachine.CheckClaim(ctx, client, m.ID.ValueString(), spec)
-	}
-	var left *maintenance.Departure
-	if err == nil {
-		ctx = argument.Patient(ctx, m.Timeouts.Delete, machineDeadlines.Delete)
-		left, err = r.depart(ctx, client, m, next, &resp.Diagnostics)
-		defer left.Done()
-	}
-	if err == nil {
-		var cancel context.CancelFunc
-		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
-		defer cancel()
-		if err = awsmachine.Delete(ctx, client, m.ID.ValueString(), spec); err != nil {
-			m.stays(ctx, left, next, &resp.Diagnostics)
-		}
-	}
-	r.Session.Claims.Gone(h.Claim)
-	if err != nil && !session.AddKept(&resp.Diagnostics, "Machine "+m.Name.ValueString(), err) {
-		session.AddError(&resp.Diagnostics, "Cannot delete machine "+m.Name.ValueString(), err)
-	}
+	return err
+}
+
+// wanted returns the specification for an operation.
+func (m machineModel) wanted(ctx context.Context, op *owned.Operation) awsmachine.Spec {
+	s := m.spec(ctx, op.Diags)
+	s.Claim, s.RemoveTags, s.RoutedTables = op.Holding.Claim, op.RemoveTags, owned.Kept[[]string](ctx, op, routesKey)
+	return s
 }
 
 func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) awsmachine.Spec {

@@ -69,7 +69,7 @@ func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m
 		Member:    role == infraaws.RoleController || role == infraaws.RoleEtcd,
 		Stop:      "stop the instance " + m.ID.ValueString(),
 		Within: func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return tf.WithTimeout(ctx, m.Timeouts.Delete, machineDeadlines.Delete, diags)
+			return tf.WithTimeout(ctx, m.Timeouts.Delete, r.Deadlines.Delete, diags)
 		},
 	})
 	if left.Unseen != nil && r.Session.FirstWarning(name) {

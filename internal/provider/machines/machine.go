@@ -11,12 +11,10 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
-	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
@@ -33,18 +31,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
-
-var (
-	_ resource.ResourceWithConfigure   = (*machineResource)(nil)
-	_ resource.ResourceWithModifyPlan  = (*machineResource)(nil)
-	_ resource.ResourceWithImportState = (*machineResource)(nil)
-)
-
-var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: argument.ReadTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout, Waits: true}
 
 // maxFurtherGroups is one less than the highest quota of groups for an interface.
 // https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
@@ -52,12 +42,23 @@ const maxFurtherGroups = 15
 
 var groupID = regexp.MustCompile(`^sg-[0-9a-f]+$`)
 
-type machineResource struct{ session.Base }
+type machineResource struct {
+	owned.Resource[machineModel, *machineModel]
+}
 
-func NewMachine() resource.Resource { return &machineResource{} }
+func NewMachine() resource.Resource {
+	r := &machineResource{}
+	r.Resource = owned.Resource[machineModel, *machineModel]{
+		Kind: r, Name: "machine", What: "machine", By: "name",
+		WhenGone:   "The next apply creates it again.",
+		Deadlines:  tf.Deadlines{Create: machineTimeout, Read: argument.ReadTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout, Waits: true},
+		TakesTurns: true,
+	}
+	return r
+}
 
 type machineModel struct {
-	ID                types.String         `tfsdk:"id"`
+	owned.Model
 	Name              types.String         `tfsdk:"name"`
 	Role              types.String         `tfsdk:"role"`
 	Network           types.Object         `tfsdk:"network"`
@@ -85,24 +86,14 @@ type machineModel struct {
 	User              types.String         `tfsdk:"user"`
 	UserData          types.String         `tfsdk:"user_data"`
 	Stage             types.Object         `tfsdk:"stage"` // write-only: null except in the configuration
-	Adopt             types.Bool           `tfsdk:"adopt"`
-	Tags              types.Map            `tfsdk:"tags"`
-	TagsAll           types.Map            `tfsdk:"tags_all"`
 	ImageID           types.String         `tfsdk:"image_id"`
 	InstanceState     types.String         `tfsdk:"instance_state"`
 	PublicIP          iptypes.IPv4Address  `tfsdk:"public_ip"`
 	HostKey           types.String         `tfsdk:"host_key"`
 	Host              types.Object         `tfsdk:"host"`
-	Protection        types.Bool           `tfsdk:"deletion_protection"`
-	Claim             types.String         `tfsdk:"claim"`
-	Drift             types.Map            `tfsdk:"drift"`
-	Timeouts          timeouts.Value       `tfsdk:"timeouts"`
 }
 
-func (r *machineResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = "k8s_machine"
-}
-
+// Schema implements resource.Resource.
 func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
@@ -121,7 +112,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"A machine cannot be replaced with `create_before_destroy`, since its name is taken as long as it exists: the new object is refused, and the machine stays as " +
 			"it is. Terraform also treats a machine as `create_before_destroy` if a resource that depends on it is. A resource that is renamed in the configuration " +
 			"needs a `moved` block for the same reason.",
-		Attributes: map[string]schema.Attribute{
+		Attributes: owned.With(map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
@@ -252,13 +243,9 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Validators:          []validator.String{tf.LoginUser()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
-			"user_data":         userDataAttribute(),
-			"stage":             stageAttribute(),
-			"adopt":             argument.AdoptAttribute(),
-			argument.Protection: argument.ProtectionAttribute(),
-			"tags":              argument.TagsAttribute(),
-			"tags_all":          argument.TagsAllAttribute(),
-			"image_id":          schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
+			"user_data": userDataAttribute(),
+			"stage":     stageAttribute(),
+			"image_id":  schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
 			"instance_state": schema.StringAttribute{
 				Computed:            true,
 				MarkdownDescription: "State of the instance in EC2. A plan always sets it to `power_state`.",
@@ -269,47 +256,28 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.", PlanModifiers: keep},
 			"host":     reference.OfHost.Output("Reference: the value for `host`, `hosts` and `controllers` of other resources."),
-			"claim":    argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
-			"drift":    tf.DriftAttribute(),
-		},
-		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.Block(ctx)},
+		}),
+		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 
-// ImportState implements resource.ResourceWithImportState.
-func (r *machineResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot import machine "+req.ID, err) }
-	client, err := r.Session.AWS(ctx)
+// Find implements owned.Kind.
+func (r *machineResource) Find(ctx context.Context, op *owned.Operation, id string, m *machineModel) error {
+	cluster, id, named := clusterAndID(id)
+	found, podCIDR, err := awsmachine.Find(ctx, op.Client, id)
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
-	cluster, id, named := strings.Cut(req.ID, "/")
-	if !named {
-		cluster, id = "", req.ID
+	if named && found.Cluster != cluster {
+		return fmt.Errorf("instance %s is machine %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
 	}
-	found, podCIDR, err := awsmachine.Find(ctx, client, id)
-	if err == nil && named && found.Cluster != cluster {
-		err = fmt.Errorf("instance %s is machine %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
-	}
-	var h session.Holding
-	if err == nil {
-		h, err = r.Session.Imported(ctx, client, found.Claim)
-	}
+	ref, network, err := reference.FindNetwork(ctx, op.Client, found.Cluster)
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
-	ref, network, err := reference.FindNetwork(ctx, client, found.Cluster)
-	if err != nil {
-		fail(err)
-		return
-	}
-	var m machineModel
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
-	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	op.Exists(found.Claim, found.Unsettled)
 	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
-	m.Network, m.PodCIDR = ref, tf.OptionalPrefix(podCIDR)
+	m.Network, m.PodCIDR, m.Tags = ref, tf.OptionalPrefix(podCIDR), op.Tags(found.Tags)
 	m.PowerState = types.StringValue(reference.Running)
 	if found.State == reference.Stopped {
 		m.PowerState = types.StringValue(reference.Stopped)
@@ -324,16 +292,17 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.PlacementGroup, m.Spot = tf.OptionalString(found.PlacementGroup), spotValue(found.Spot)
 	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
 	m.SecurityGroupIDs = furtherGroups(found, network.SecurityGroups[found.Role])
-	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)
-	m.Tags = types.MapNull(types.StringType)
-	if own := client.OwnTags(found.Tags); own != nil {
-		m.Tags = tf.StringMapValue(own)
-	}
-	m.TagsAll = r.Session.TagsAll(m.Tags)
+	m.DataVolume = dataVolumeValue(ctx, found.Data, op.Diags)
 	m.fill(ctx, found)
-	m.Claim = types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	return nil
+}
+
+// clusterAndID returns the parts of an import id: "<cluster>/<id>", or an id alone.
+func clusterAndID(s string) (cluster, id string, named bool) {
+	if cluster, id, named = strings.Cut(s, "/"); !named {
+		return "", s, false
+	}
+	return cluster, id, true
 }
 
 // furtherGroups returns the security groups of an imported machine but that of its role.

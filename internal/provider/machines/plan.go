@@ -14,7 +14,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -22,68 +22,55 @@ import (
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	defer func() {
-		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "machine", "name", req.State, resp.Plan), req, resp)
-	}()
 	markReplacement(ctx, req, resp)
-	if req.Plan.Raw.IsNull() || r.Session == nil {
-		return
-	}
-	var config, plan machineModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	var state machineModel // without values if there is no machine yet
-	if !req.State.Raw.IsNull() {
-		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	}
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	network, _ := reference.OfNetwork.Read(ctx, plan.Network, &resp.Diagnostics)
-	plan.check(ctx, req.Plan, config, network, &resp.Diagnostics)
-	plan.TagsAll = r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
-	plan.planPower(config, network, &resp.Diagnostics)
-	plan.checkSpot(ctx, req.State.Raw.IsNull(), &resp.Diagnostics)
-	plan.planRootVolume(ctx, req.Plan, config, state, &resp.Diagnostics)
-	plan.planRootKey(ctx, req.Plan, config, state, &resp.Diagnostics)
+	r.Resource.ModifyPlan(ctx, req, resp)
+}
 
-	if req.State.Raw.IsNull() {
-		r.planNew(ctx, config, &plan, &resp.Diagnostics)
-	} else {
-		checkImported(ctx, req, state, network, &resp.Diagnostics)
-		moved, movesData := movedNetwork(ctx, state.Network, network, state.subnet(ctx, &resp.Diagnostics), &resp.Diagnostics), state.movesData(plan)
-		if moved {
-			resp.RequiresReplace.Append(path.Root("network"))
-		}
-		if movesData {
-			resp.RequiresReplace.Append(path.Root("data_volume"))
-		}
-		otherProcessor := !plan.InstanceType.IsUnknown() && !plan.architecture().Equal(state.architecture())
-		if otherProcessor {
-			resp.RequiresReplace.Append(path.Root("instance_type"))
-		}
-		movesSpot := state.movesSpot(plan)
-		if movesSpot {
-			resp.RequiresReplace.Append(path.Root("instance_type"), path.Root("placement_group"))
-		}
-		if moved || movesData || otherProcessor || movesSpot || plan.planRoll(ctx, req, resp, state) {
-			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
-			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
-			if config.PrivateIP.IsNull() {
-				plan.PrivateIP = iptypes.NewIPv4AddressUnknown()
-			}
-			if config.SubnetID.IsNull() {
-				plan.SubnetID = types.StringUnknown()
-			}
-			if config.AvailabilityZone.IsNull() {
-				plan.AvailabilityZone = types.StringUnknown()
-			}
-			r.planNew(ctx, config, &plan, &resp.Diagnostics)
-		} else {
-			plan.planUpdate(ctx, state, &resp.Diagnostics)
-		}
+// Plan implements owned.Kind.
+func (r *machineResource) Plan(ctx context.Context, p *owned.Plan[machineModel]) {
+	config, plan, state := p.Config, &p.Plan, p.State
+	network, _ := reference.OfNetwork.Read(ctx, plan.Network, p.Diags)
+	plan.check(ctx, p.Request.Plan, config, network, p.Diags)
+	plan.planPower(config, network, p.Diags)
+	plan.checkSpot(ctx, p.New, p.Diags)
+	plan.planRootVolume(ctx, p.Request.Plan, config, state, p.Diags)
+	plan.planRootKey(ctx, p.Request.Plan, config, state, p.Diags)
+	if p.New {
+		r.planNew(ctx, config, plan, p.Diags)
+		return
 	}
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	checkImported(ctx, p, network)
+	moved, movesData := movedNetwork(ctx, state.Network, network, state.subnet(ctx, p.Diags), p.Diags), state.movesData(*plan)
+	if moved {
+		p.Response.RequiresReplace.Append(path.Root("network"))
+	}
+	if movesData {
+		p.Response.RequiresReplace.Append(path.Root("data_volume"))
+	}
+	otherProcessor := !plan.InstanceType.IsUnknown() && !plan.architecture().Equal(state.architecture())
+	if otherProcessor {
+		p.Response.RequiresReplace.Append(path.Root("instance_type"))
+	}
+	movesSpot := state.movesSpot(*plan)
+	if movesSpot {
+		p.Response.RequiresReplace.Append(path.Root("instance_type"), path.Root("placement_group"))
+	}
+	if !moved && !movesData && !otherProcessor && !movesSpot && !plan.planRoll(ctx, p.Request, p.Response, state) {
+		plan.planUpdate(ctx, state, p.Diags)
+		return
+	}
+	plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+	plan.PublicIP = iptypes.NewIPv4AddressUnknown()
+	if config.PrivateIP.IsNull() {
+		plan.PrivateIP = iptypes.NewIPv4AddressUnknown()
+	}
+	if config.SubnetID.IsNull() {
+		plan.SubnetID = types.StringUnknown()
+	}
+	if config.AvailabilityZone.IsNull() {
+		plan.AvailabilityZone = types.StringUnknown()
+	}
+	r.planNew(ctx, config, plan, p.Diags)
 }
 
 // planRootVolume plans the performance of the root volume, also of that of a machine that is replaced.
@@ -96,15 +83,15 @@ func (m *machineModel) planRootVolume(ctx context.Context, p tfsdk.Plan, config,
 
 // checkImported refuses an imported machine of another cluster, which would be terminated. A
 // machine that was made here is replaced when its cluster gets another name.
-func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state machineModel, network reference.Network, diags *diag.Diagnostics) {
-	old, ok := reference.OfNetwork.Read(ctx, state.Network, diags)
-	if req.Private == nil || !ok || network.Cluster.IsUnknown() || network.Cluster.Equal(old.Cluster) || !session.ReadHolding(ctx, req.Private, state.Claim, diags).Imported {
+func checkImported(ctx context.Context, p *owned.Plan[machineModel], network reference.Network) {
+	old, ok := reference.OfNetwork.Read(ctx, p.State.Network, p.Diags)
+	if !ok || network.Cluster.IsUnknown() || network.Cluster.Equal(old.Cluster) || !p.Holding.Imported {
 		return
 	}
-	diags.AddAttributeError(path.Root("network"), "Imported machine of another cluster",
+	p.Diags.AddAttributeError(path.Root("network"), "Imported machine of another cluster",
 		fmt.Sprintf("Instance %s is machine %s of cluster %s, and network is that of cluster %s. To replace it would terminate the other cluster's machine.\n\n"+
 			"Import an instance of this cluster instead. If this one is in the state already, remove it with `terraform state rm`.",
-			state.ID.ValueString(), state.Name.ValueString(), old.Cluster.ValueString(), network.Cluster.ValueString()))
+			p.State.ID.ValueString(), p.State.Name.ValueString(), old.Cluster.ValueString(), network.Cluster.ValueString()))
 }
 
 // planNew plans a machine that does not exist yet.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -41,14 +42,13 @@ func markReplacement(ctx context.Context, req resource.ModifyPlanRequest, resp *
 // takeSuccession returns what follows the machine m, which is deleted. What the configuration says of the
 // volume counts, and not whether it is mounted at this moment. If the deletion fails, the state keeps
 // its private state, now without the mark.
-func takeSuccession(ctx context.Context, m machineModel, req resource.DeleteRequest, resp *resource.DeleteResponse) maintenance.Succession {
-	replaced := tf.ReadPrivate[bool](ctx, req.Private, replacedKey, &resp.Diagnostics)
-	next := tf.ReadPrivate[string](ctx, req.Private, nextVolumeKey, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, replacedKey, false, &resp.Diagnostics)
+func takeSuccession(ctx context.Context, m machineModel, op *owned.Operation) maintenance.Succession {
+	replaced, next := owned.Kept[bool](ctx, op, replacedKey), owned.Kept[string](ctx, op, nextVolumeKey)
+	op.Keep(ctx, replacedKey, false)
 	switch {
 	case !replaced:
 		return maintenance.NoSuccessor
-	case next != "" && next == m.etcdVolume(ctx, &resp.Diagnostics):
+	case next != "" && next == m.etcdVolume(ctx, op.Diags):
 		return maintenance.WithItsData
 	}
 	return maintenance.WithoutItsData

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -21,50 +20,42 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-var (
-	_ resource.ResourceWithConfigure   = (*volumeResource)(nil)
-	_ resource.ResourceWithModifyPlan  = (*volumeResource)(nil)
-	_ resource.ResourceWithImportState = (*volumeResource)(nil)
-)
+type volumeResource struct {
+	owned.Resource[volumeModel, *volumeModel]
+}
 
-var volumeDeadlines = tf.Deadlines{Create: volumeTimeout, Read: argument.ReadTimeout, Update: volumeTimeout, Delete: volumeTimeout}
-
-type volumeResource struct{ session.Base }
-
-func NewVolume() resource.Resource { return &volumeResource{} }
+func NewVolume() resource.Resource {
+	r := &volumeResource{}
+	r.Resource = owned.Resource[volumeModel, *volumeModel]{
+		Kind: r, Name: "volume", What: "volume", By: "name",
+		WhenGone:  "The next apply makes another one, which is empty, and replaces the machine that has it.",
+		Deadlines: tf.Deadlines{Create: volumeTimeout, Read: argument.ReadTimeout, Update: volumeTimeout, Delete: volumeTimeout},
+	}
+	return r
+}
 
 type volumeModel struct {
-	ID               types.String   `tfsdk:"id"`
-	Name             types.String   `tfsdk:"name"`
-	Network          types.Object   `tfsdk:"network"`
-	SubnetID         types.String   `tfsdk:"subnet_id"`
-	Size             types.Int64    `tfsdk:"size"`
-	Type             types.String   `tfsdk:"type"`
-	IOPS             types.Int64    `tfsdk:"iops"`
-	Throughput       types.Int64    `tfsdk:"throughput"`
-	KMSKeyID         types.String   `tfsdk:"kms_key_id"`
-	Adopt            types.Bool     `tfsdk:"adopt"`
-	Protection       types.Bool     `tfsdk:"deletion_protection"`
-	Tags             types.Map      `tfsdk:"tags"`
-	TagsAll          types.Map      `tfsdk:"tags_all"`
-	AvailabilityZone types.String   `tfsdk:"availability_zone"`
-	Claim            types.String   `tfsdk:"claim"`
-	Drift            types.Map      `tfsdk:"drift"`
-	Timeouts         timeouts.Value `tfsdk:"timeouts"`
+	owned.Model
+	Name             types.String `tfsdk:"name"`
+	Network          types.Object `tfsdk:"network"`
+	SubnetID         types.String `tfsdk:"subnet_id"`
+	Size             types.Int64  `tfsdk:"size"`
+	Type             types.String `tfsdk:"type"`
+	IOPS             types.Int64  `tfsdk:"iops"`
+	Throughput       types.Int64  `tfsdk:"throughput"`
+	KMSKeyID         types.String `tfsdk:"kms_key_id"`
+	AvailabilityZone types.String `tfsdk:"availability_zone"`
 }
 
-func (r *volumeResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = "k8s_volume"
-}
-
+// Schema implements resource.Resource.
 func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
@@ -73,7 +64,7 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"**Destroying this resource deletes the volume with all data on it.** Set `prevent_destroy` in the `lifecycle` block, or `deletion_protection`, to keep it. The guide on data volumes shows " +
 			"how a controller with one is replaced.\n\n" +
 			"A volume that somebody has deleted is made again, empty, after a warning.",
-		Attributes: map[string]schema.Attribute{
+		Attributes: owned.With(map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<id>`, which is refused if the volume is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the volume, of which a cluster has only one. A change replaces the volume.",
@@ -115,15 +106,9 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 					}, otherKey, otherKey),
 				},
 			},
-			"adopt":             argument.AdoptAttribute(),
-			argument.Protection: argument.ProtectionAttribute(),
-			"tags":              argument.TagsAttribute(),
-			"tags_all":          argument.TagsAllAttribute(),
 			"availability_zone": schema.StringAttribute{Computed: true, MarkdownDescription: "Availability zone of the volume.", PlanModifiers: keep},
-			"claim":             argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
-			"drift":             tf.DriftAttribute(),
-		},
-		Blocks: map[string]schema.Block{"timeouts": volumeDeadlines.Block(ctx)},
+		}),
+		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 
@@ -148,36 +133,20 @@ func isAlias(s types.String) bool {
 	return strings.HasPrefix(s.ValueString(), "alias/") || strings.Contains(s.ValueString(), ":alias/")
 }
 
-// ModifyPlan implements resource.ResourceWithModifyPlan.
-func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	defer func() {
-		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "volume", "name", req.State, resp.Plan), req, resp)
-	}()
-	if req.Plan.Raw.IsNull() || r.Session == nil {
-		return
+// Plan implements owned.Kind.
+func (r *volumeResource) Plan(ctx context.Context, p *owned.Plan[volumeModel]) {
+	plan, state := &p.Plan, p.State
+	network, _ := reference.OfNetwork.Read(ctx, plan.Network, p.Diags)
+	if !p.New && p.Request.Private != nil && tf.ReadPrivate[bool](ctx, p.Request.Private, enlargedKey, p.Diags) {
+		plan.keepEnlarged(state, p.Diags)
 	}
-	var config, plan, state volumeModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	exists := !req.State.Raw.IsNull()
-	if exists {
-		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	}
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	network, _ := reference.OfNetwork.Read(ctx, plan.Network, &resp.Diagnostics)
-	plan.TagsAll = r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
-	if exists && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, enlargedKey, &resp.Diagnostics) {
-		plan.keepEnlarged(state, &resp.Diagnostics)
-	}
-	p := plan.performance()
-	errs := p.plan("", config.performance(), state.performance())
-	plan.IOPS, plan.Throughput = p.IOPS, p.Throughput
-	if ids, known := network.KnownSubnetIDs(ctx, &resp.Diagnostics); known && !plan.SubnetID.IsNull() && !plan.SubnetID.IsUnknown() && !slices.Contains(ids, plan.SubnetID.ValueString()) {
+	performance := plan.performance()
+	errs := performance.plan("", p.Config.performance(), state.performance())
+	plan.IOPS, plan.Throughput = performance.IOPS, performance.Throughput
+	if ids, known := network.KnownSubnetIDs(ctx, p.Diags); known && !plan.SubnetID.IsNull() && !plan.SubnetID.IsUnknown() && !slices.Contains(ids, plan.SubnetID.ValueString()) {
 		errs.Say("subnet_id", "Not a subnet of the network", "%s is none of the network's subnets: %s.", plan.SubnetID.ValueString(), strings.Join(ids, ", "))
 	}
-	if exists {
+	if !p.New {
 		if size := state.Size.ValueInt64(); !plan.Size.IsUnknown() && plan.Size.ValueInt64() < size {
 			errs.Say("size", "A volume cannot shrink", "Volume %s has %d GiB: set size to %d.", plan.Name.ValueString(), size, size)
 		}
@@ -185,18 +154,17 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 			errs.Say("kms_key_id", "An alias cannot be compared with a key", "The state has %s, and whether %s is the same key is not known to a plan: write it as in the state.",
 				state.KMSKeyID.ValueString(), plan.KMSKeyID.ValueString())
 		}
-		old, known := reference.OfNetwork.Read(ctx, state.Network, &resp.Diagnostics)
+		old, known := reference.OfNetwork.Read(ctx, state.Network, p.Diags)
 		if known && !network.Cluster.IsUnknown() && !network.Cluster.Equal(old.Cluster) {
-			if req.Private != nil && session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).Imported {
+			if p.Holding.Imported {
 				errs.Say("network", "Imported volume of another cluster", "Volume %s is that of cluster %s: to replace it would delete the other cluster's data. Remove it from this state with `terraform state rm`.",
 					state.ID.ValueString(), old.Cluster.ValueString())
 			}
-			resp.RequiresReplace.Append(path.Root("network"))
+			p.Response.RequiresReplace.Append(path.Root("network"))
 			plan.ID, plan.AvailabilityZone = types.StringUnknown(), types.StringUnknown()
 		}
 	}
-	session.AddFieldErrors(ctx, req.Plan, errs, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	session.AddFieldErrors(ctx, p.Request.Plan, errs, p.Diags)
 }
 
 // enlargedKey is the private-state entry which says that somebody else has made the volume larger than
@@ -218,45 +186,26 @@ func (m volumeModel) performance() performanceModel {
 	return performanceModel{m.Type, m.Size, m.IOPS, m.Throughput}
 }
 
-// ImportState implements resource.ResourceWithImportState.
-func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot import volume "+req.ID, err) }
-	client, err := r.Session.AWS(ctx)
-	if err != nil {
-		fail(err)
-		return
-	}
-	cluster, id, named := strings.Cut(req.ID, "/")
-	if !named {
-		cluster, id = "", req.ID
-	}
-	found, err := volume.Find(ctx, client, id)
+// Find implements owned.Kind.
+func (r *volumeResource) Find(ctx context.Context, op *owned.Operation, id string, m *volumeModel) error {
+	cluster, id, named := clusterAndID(id)
+	found, err := volume.Find(ctx, op.Client, id)
 	switch {
 	case err != nil:
+		return err
 	case found.Cluster == "" || found.Name == "":
-		err = fmt.Errorf("volume %s was not made by this provider: the tags %s, %s and %s say which volume of which cluster it is. To import another one, set them first, the second one to \"volume\"",
+		return fmt.Errorf("volume %s was not made by this provider: the tags %s, %s and %s say which volume of which cluster it is. To import another one, set them first, the second one to \"volume\"",
 			id, infraaws.TagCluster, infraaws.TagKind, infraaws.TagResource)
 	case named && found.Cluster != cluster:
-		err = fmt.Errorf("volume %s is volume %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
+		return fmt.Errorf("volume %s is volume %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
 	}
-	var h session.Holding
-	var ref types.Object
-	var network awsnetwork.Network
-	if err == nil {
-		h, err = r.Session.Imported(ctx, client, found.Claim)
-	}
-	if err == nil {
-		ref, network, err = reference.FindNetwork(ctx, client, found.Cluster)
-	}
+	ref, network, err := reference.FindNetwork(ctx, op.Client, found.Cluster)
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
-	var m volumeModel
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
-	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	op.Exists(found.Claim, found.Unsettled)
 	m.Name, m.Network, m.Type = types.StringValue(found.Name), ref, types.StringValue(found.Type)
-	m.KMSKeyID = tf.OptionalString(found.KMSKeyID)
+	m.KMSKeyID, m.Tags = tf.OptionalString(found.KMSKeyID), op.Tags(found.Tags)
 	for k, s := range network.Subnets {
 		if s.AvailabilityZone == found.AvailabilityZone {
 			if k > 0 { // the first one is the default
@@ -265,15 +214,8 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 			break
 		}
 	}
-	m.Tags = types.MapNull(types.StringType)
-	if own := client.OwnTags(found.Tags); own != nil {
-		m.Tags = tf.StringMapValue(own)
-	}
-	m.TagsAll = r.Session.TagsAll(m.Tags)
 	m.fill(found)
-	m.Claim = types.StringValue(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	return nil
 }
 
 // A volume is made and changed within seconds or a few minutes, and waits at most five minutes

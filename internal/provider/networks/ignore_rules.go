@@ -38,12 +38,6 @@ func ignoreRulesAttribute() schema.SingleNestedAttribute {
 	}
 }
 
-// noIgnoreRules returns `ignore_rules` as null.
-func noIgnoreRules() types.Object {
-	typ, _ := ignoreRulesAttribute().GetType().(types.ObjectType)
-	return types.ObjectNull(typ.AttrTypes)
-}
-
 // ignoreRulesFrom reads `ignore_rules`. If it is null, the filter matches nothing.
 func ignoreRulesFrom(o types.Object) awsnetwork.RuleFilter {
 	elements := func(name string) []string {

@@ -11,8 +11,8 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -31,32 +31,38 @@ type networkPrivate struct {
 }
 
 // remember keeps what is found. What is missing now stays known.
-func (p *networkPrivate) remember(n awsnetwork.Network) {
+func (p networkPrivate) remember(ctx context.Context, op *owned.Operation, n awsnetwork.Network) {
 	p.Connect.EndpointID = cmp.Or(n.Connect.EndpointID, p.Connect.EndpointID)
 	p.Connect.SecurityGroupID = cmp.Or(n.Connect.SecurityGroupID, p.Connect.SecurityGroupID)
-	if p.Adopts {
-		return
+	if !p.Adopts {
+		p.RouteTables, p.NATGateways = merged(p.RouteTables, n.RouteTables), merged(p.NATGateways, n.NATGateways)
 	}
-	tables, nats := maps.Clone(p.RouteTables), maps.Clone(p.NATGateways)
-	if tables == nil {
-		tables = map[string]string{}
-	}
-	if nats == nil {
-		nats = map[string]awsnetwork.NATGateway{}
-	}
-	maps.Copy(tables, n.RouteTables)
-	maps.Copy(nats, n.NATGateways)
-	p.RouteTables, p.NATGateways = tables, nats
+	op.Keep(ctx, networkKey, p)
 }
 
-// recovered returns the entry, also if the private state was lost: the VPC's tags say whether it
+// merged returns a map with the entries of both, of which the new ones win.
+func merged[V any](before, now map[string]V) map[string]V {
+	out := map[string]V{}
+	maps.Copy(out, before)
+	maps.Copy(out, now)
+	return out
+}
+
+// private returns the entry, also if the private state was lost: the VPC's tags say whether it
 // was made or adopted.
-func (p networkPrivate) recovered(ctx context.Context, client *infraaws.Client, h session.Holding, m networkModel) (networkPrivate, error) {
-	if !h.Lost() {
-		return p, nil
+func (m networkModel) private(ctx context.Context, op *owned.Operation) (networkPrivate, error) {
+	if !op.Holding.Lost() {
+		return owned.Kept[networkPrivate](ctx, op, networkKey), nil
 	}
-	made, err := awsnetwork.MadeVPC(ctx, client, m.Cluster.ValueString(), m.VPCID.ValueString())
+	made, err := awsnetwork.MadeVPC(ctx, op.Client, m.Cluster.ValueString(), m.VPCID.ValueString())
 	return networkPrivate{Adopts: !made}, err
+}
+
+// wanted returns the specification for an operation.
+func (m networkModel) wanted(op *owned.Operation, private networkPrivate) awsnetwork.Spec {
+	s := m.spec(private)
+	s.Claim, s.RemoveTags = op.Holding.Claim, op.RemoveTags
+	return s
 }
 
 func (m networkModel) spec(private networkPrivate) awsnetwork.Spec {

@@ -10,68 +10,50 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// ModifyPlan implements resource.ResourceWithModifyPlan.
-func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	defer func() {
-		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "network", "cluster", req.State, resp.Plan), req, resp)
-	}()
-	if req.Plan.Raw.IsNull() || r.Session == nil {
-		return
-	}
-	var config, plan networkModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	plan.ID, plan.TagsAll = plan.Cluster, r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
-	adopts := !config.VPCID.IsNull()
+// Plan implements owned.Kind.
+func (r *networkResource) Plan(ctx context.Context, p *owned.Plan[networkModel]) {
+	plan, state := &p.Plan, p.State
+	plan.ID = plan.Cluster
+	adopts := !p.Config.VPCID.IsNull()
 	if !adopts {
-		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
-		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
-		plan.planPublicCIDR(config)
+		planDefault(p.Config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
+		planDefault(p.Config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
+		plan.planPublicCIDR(p.Config)
 	}
-	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
-		if p.Bits() == 0 {
-			resp.Diagnostics.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
+	for _, open := range tf.Prefixes(plan.AdminCIDRs) {
+		if open.Bits() == 0 {
+			p.Diags.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
 				"0.0.0.0/0 lets everyone connect to SSH on every machine and to the API server. Prefer your own address as a /32.")
 		}
 	}
 	if role := plan.BastionRole.ValueString(); role == string(infraaws.RoleWorker) || role == string(infraaws.RoleController) && plan.ControllerPods.ValueBool() {
-		resp.Diagnostics.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
+		p.Diags.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
 			fmt.Sprintf("A security group cannot tell a %s from the pods on it. Prefer a bastion of the role lb, on which no pods run.", role))
 	}
-	var state networkModel // without values if there is no network yet
-	if !req.State.Raw.IsNull() {
-		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		if req.Private != nil {
-			session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", &resp.Diagnostics)
-		}
-	}
+	p.Holding.CheckImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", p.Diags)
 	if adopts {
 		plan.planAdopted(state)
 	} else {
-		if plan.planZones(config, state) {
-			resp.RequiresReplace.Append(path.Root("availability_zones"))
+		if plan.planZones(p.Config, state) {
+			p.Response.RequiresReplace.Append(path.Root("availability_zones"))
 		}
 		if !state.PublicCIDR.IsNull() && !plan.PublicCIDR.IsUnknown() && !plan.PublicCIDR.Equal(state.PublicCIDR) {
-			resp.RequiresReplace.Append(path.Root("public_cidr"))
+			p.Response.RequiresReplace.Append(path.Root("public_cidr"))
 		}
-		session.AddFieldErrors(ctx, req.Plan, awsnetwork.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
-		plan.planSubnets(ctx, state, &resp.Diagnostics)
+		session.AddFieldErrors(ctx, p.Request.Plan, awsnetwork.CheckSubnets(plan.spec(networkPrivate{})), p.Diags)
+		plan.planSubnets(ctx, state, p.Diags)
 	}
 	plan.SecurityGroupIDs = state.SecurityGroupIDs
 	if len(state.SecurityGroupIDs.Elements()) != len(infraaws.Roles()) {
@@ -84,7 +66,6 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		plan.InstanceConnectID = types.StringUnknown()
 	}
 	plan.Ref = plan.ref(ctx, plan.Subnets)
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
 // planPublicCIDR plans the network of the public subnets beside private ones.

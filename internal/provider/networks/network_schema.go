@@ -22,10 +22,12 @@ import (
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
+// Schema implements resource.Resource.
 func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	own := path.MatchRoot("vpc_id")
 	resp.Schema = schema.Schema{
@@ -33,7 +35,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"per role with only the rules that the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are created.\n\n" +
 			"Everything is tagged with the cluster's name and with whose it is. The next apply finds by these tags what an interrupted one has created. What another " +
 			"state has created under the same name is refused before anything is written; see `adopt`.",
-		Attributes: map[string]schema.Attribute{
+		Attributes: owned.With(map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
@@ -153,19 +155,13 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"ended, then the API servers and the etcd members stop, the leader last. Disks, private addresses, the Elastic IP and host keys stay. While a cluster is paused, the provider " +
 					"connects to none of its machines, and other arguments of its resources cannot be changed: see the guide on pausing. To stop one machine, set its `power_state`. Default: `false`.",
 			},
-			"adopt":             argument.AdoptAttribute(),
-			argument.Protection: argument.ProtectionAttribute(),
-			"tags":              argument.TagsAttribute(),
-			"tags_all":          argument.TagsAllAttribute(),
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `etcd`, `worker`.",
 			},
-			"ref":   reference.OfNetwork.Output("Reference: the value for `network` of `k8s_machine`."),
-			"claim": argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
-			"drift": tf.DriftAttribute(),
-		},
-		Blocks: map[string]schema.Block{"timeouts": networkDeadlines.Block(ctx)},
+			"ref": reference.OfNetwork.Output("Reference: the value for `network` of `k8s_machine`."),
+		}),
+		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -25,42 +24,37 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-var (
-	_ resource.ResourceWithConfigure   = (*nlbResource)(nil)
-	_ resource.ResourceWithModifyPlan  = (*nlbResource)(nil)
-	_ resource.ResourceWithImportState = (*nlbResource)(nil)
-)
-
-var nlbDeadlines = tf.Deadlines{Create: nlbTimeout, Read: argument.ReadTimeout, Update: nlbTimeout, Delete: nlbTimeout}
-
 // nlbResource is a Network Load Balancer for the cluster's machines, and one that faces the internet.
-type nlbResource struct{ session.Base }
+type nlbResource struct {
+	owned.Resource[nlbModel, *nlbModel]
+}
 
-func NewNLB() resource.Resource { return &nlbResource{} }
+func NewNLB() resource.Resource {
+	r := &nlbResource{}
+	r.Resource = owned.Resource[nlbModel, *nlbModel]{
+		Kind: r, Name: "nlb", What: "the network load balancer of cluster", By: "id",
+		Deadlines: tf.Deadlines{Create: nlbTimeout, Read: argument.ReadTimeout, Update: nlbTimeout, Delete: nlbTimeout},
+	}
+	return r
+}
 
 type nlbModel struct {
-	ID              types.String   `tfsdk:"id"`
-	Network         types.Object   `tfsdk:"network"`
-	Controllers     types.List     `tfsdk:"controllers"`
-	Zones           types.Set      `tfsdk:"availability_zones"`
-	Public          types.Bool     `tfsdk:"public"`
-	Adopt           types.Bool     `tfsdk:"adopt"`
-	Protection      types.Bool     `tfsdk:"deletion_protection"`
-	Tags            types.Map      `tfsdk:"tags"`
-	TagsAll         types.Map      `tfsdk:"tags_all"`
-	Internal        types.Object   `tfsdk:"internal"`
-	InternetFacing  types.Object   `tfsdk:"internet_facing"`
-	Endpoint        types.String   `tfsdk:"endpoint"`
-	PrivateEndpoint types.String   `tfsdk:"private_endpoint"`
-	Claim           types.String   `tfsdk:"claim"`
-	Drift           types.Map      `tfsdk:"drift"`
-	Ref             types.Object   `tfsdk:"ref"`
-	Timeouts        timeouts.Value `tfsdk:"timeouts"`
+	owned.Model
+	Network         types.Object `tfsdk:"network"`
+	Controllers     types.List   `tfsdk:"controllers"`
+	Zones           types.Set    `tfsdk:"availability_zones"`
+	Public          types.Bool   `tfsdk:"public"`
+	Internal        types.Object `tfsdk:"internal"`
+	InternetFacing  types.Object `tfsdk:"internet_facing"`
+	Endpoint        types.String `tfsdk:"endpoint"`
+	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
+	Ref             types.Object `tfsdk:"ref"`
 }
 
 // balancerModel is one of the load balancers.
@@ -76,17 +70,14 @@ var balancerRef = tf.NewReference[balancerModel](map[string]schema.Attribute{
 	"zone_id":  reference.Required("Hosted zone of `dns_name`, for an alias record in Route 53."),
 })
 
-func (r *nlbResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = "k8s_nlb"
-}
-
+// Schema implements resource.Resource.
 func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Network Load Balancers of AWS in front of the API servers, in place of `k8s_lb`: an endpoint that no single machine carries. An internal one is for the cluster's " +
 			"machines. With `public`, a second one faces the internet. Each has a node in every availability zone of the network, balances across zones, and sends connections only to controllers whose `/readyz` answers.\n\n" +
 			"They have the security group that `k8s_network` makes for load balancers, so `admin_cidrs` decides who reaches them. AWS charges each by the hour and by the traffic.\n\n" +
 			"The API servers see the load balancers' addresses as those of their clients. AWS forgets a connection after 350 seconds without a packet.",
-		Attributes: map[string]schema.Attribute{
+		Attributes: owned.With(map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
@@ -103,56 +94,30 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 				MarkdownDescription: "Whether a second load balancer faces the internet, as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through the provider's `ssh.bastion`, " +
 					"or runs where private addresses are reached. Changed in place: with `false` it is deleted, and kubeconfigs that name it no longer work. Default: `true`.",
 			},
-			"adopt":             argument.AdoptAttribute(),
-			argument.Protection: argument.ProtectionAttribute(),
-			"tags":              argument.TagsAttribute(),
-			"tags_all":          argument.TagsAllAttribute(),
-			"internal":          balancerRef.Output("Load balancer for the cluster's machines. Its name leads to private addresses."),
-			"internet_facing":   balancerRef.Output("Load balancer for people and Terraform. Null with `public = false`."),
-			"endpoint":          schema.StringAttribute{Computed: true, MarkdownDescription: reference.PublicEndpoint},
-			"private_endpoint":  schema.StringAttribute{Computed: true, MarkdownDescription: reference.PrivateEndpoint},
-			"claim":             argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
-			"drift":             tf.DriftAttribute(),
-			"ref":               reference.OfLB.Output("Reference: the value for `lb` of `k8s_control_plane`."),
-		},
-		Blocks: map[string]schema.Block{"timeouts": nlbDeadlines.Block(ctx)},
+			"internal":         balancerRef.Output("Load balancer for the cluster's machines. Its name leads to private addresses."),
+			"internet_facing":  balancerRef.Output("Load balancer for people and Terraform. Null with `public = false`."),
+			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: reference.PublicEndpoint},
+			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: reference.PrivateEndpoint},
+			"ref":              reference.OfLB.Output("Reference: the value for `lb` of `k8s_control_plane`."),
+		}),
+		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 
-// ModifyPlan implements resource.ResourceWithModifyPlan.
-func (r *nlbResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	defer func() {
-		argument.PlannedEnd(ctx, argument.ObjectName(ctx, "network load balancer", "id", req.State, resp.Plan), req, resp)
-	}()
-	if req.Plan.Raw.IsNull() || r.Session == nil {
-		return
+// Plan implements owned.Kind.
+func (r *nlbResource) Plan(ctx context.Context, p *owned.Plan[nlbModel]) {
+	plan, keeps := &p.Plan, !p.New
+	network, _ := reference.OfNetwork.Read(ctx, plan.Network, p.Diags)
+	plan.ID = network.Cluster
+	session.AddFieldErrors(ctx, p.Request.Plan, plan.check(ctx, network, p.Diags), p.Diags)
+	old, known := reference.OfNetwork.Read(ctx, p.State.Network, p.Diags)
+	if known && (!network.VPCID.Equal(old.VPCID) || !network.Cluster.Equal(old.Cluster)) {
+		p.Holding.CheckImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", p.Diags)
+		p.Response.RequiresReplace.Append(path.Root("network"))
+		keeps = false
 	}
-	var plan nlbModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	var state *nlbModel
-	if !req.State.Raw.IsNull() {
-		state = new(nlbModel)
-		resp.Diagnostics.Append(req.State.Get(ctx, state)...)
-	}
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	network, _ := reference.OfNetwork.Read(ctx, plan.Network, &resp.Diagnostics)
-	plan.ID, plan.TagsAll = network.Cluster, r.Session.PlanTags(plan.Tags, &resp.Diagnostics)
-	session.AddFieldErrors(ctx, req.Plan, plan.check(ctx, network, &resp.Diagnostics), &resp.Diagnostics)
-	if state != nil {
-		old, known := reference.OfNetwork.Read(ctx, state.Network, &resp.Diagnostics)
-		if known && (!network.VPCID.Equal(old.VPCID) || !network.Cluster.Equal(old.Cluster)) {
-			if req.Private != nil {
-				session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", &resp.Diagnostics)
-			}
-			resp.RequiresReplace.Append(path.Root("network"))
-			state = nil
-		}
-	}
-	plan.planBalancers(ctx, state, &resp.Diagnostics)
-	plan.outputs(ctx, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	plan.planBalancers(ctx, keeps, p.State, p.Diags)
+	plan.outputs(ctx, p.Diags)
 }
 
 // check validates what is known of the plan.
@@ -216,25 +181,22 @@ const lastBalancer = 5
 
 // planBalancers plans which load balancers there are. What exists stays as it is, and what is gone is made
 // again under another name.
-func (m *nlbModel) planBalancers(ctx context.Context, state *nlbModel, diags *diag.Diagnostics) {
-	keep := func(had *types.Object) types.Object {
-		if state == nil || had.IsNull() {
+func (m *nlbModel) planBalancers(ctx context.Context, keeps bool, state nlbModel, diags *diag.Diagnostics) {
+	keep := func(had types.Object) types.Object {
+		if !keeps || had.IsNull() {
 			return balancerRef.Unknown()
 		}
-		return *had
+		return had
 	}
-	if state == nil {
-		state = &nlbModel{Internal: types.ObjectNull(balancerRef.Type().AttrTypes), InternetFacing: types.ObjectNull(balancerRef.Type().AttrTypes)}
-	}
-	m.Internal = keep(&state.Internal)
+	m.Internal = keep(state.Internal)
 	switch {
 	case m.Public.IsUnknown():
 		m.InternetFacing = balancerRef.Unknown()
 	case m.Public.ValueBool():
-		m.InternetFacing = keep(&state.InternetFacing)
+		m.InternetFacing = keep(state.InternetFacing)
 	default:
 		m.InternetFacing = types.ObjectNull(balancerRef.Type().AttrTypes)
-		if had, ok := balancerRef.Read(ctx, state.InternetFacing, diags); ok {
+		if had, ok := balancerRef.Read(ctx, state.InternetFacing, diags); ok && keeps {
 			diags.AddAttributeWarning(path.Root("public"), "The load balancer "+had.DNSName.ValueString()+" is deleted",
 				"The API server of cluster "+m.ID.ValueString()+" can be reached at private addresses only then. Kubeconfigs that name this load balancer no longer work.")
 		}
@@ -264,15 +226,15 @@ func (m *nlbModel) outputs(ctx context.Context, diags *diag.Diagnostics) {
 }
 
 // wanted are the load balancers as specified, and where the model has each.
-func (m *nlbModel) wanted(ctx context.Context, h session.Holding, diags *diag.Diagnostics) []wantedBalancer {
-	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
-	subnets := m.inZones(network.KnownSubnets(ctx, diags))
+func (m *nlbModel) wanted(ctx context.Context, op *owned.Operation) []wantedBalancer {
+	network, _ := reference.OfNetwork.Read(ctx, m.Network, op.Diags)
+	subnets := m.inZones(network.KnownSubnets(ctx, op.Diags))
 	groups := tf.StringMap(network.SecurityGroupIDs)
 	spec := balancer.Spec{
 		Cluster: network.Cluster.ValueString(), VPCID: network.VPCID.ValueString(), GroupID: groups[string(infraaws.RoleLoadBalancer)],
-		Tags: tf.StringMap(m.Tags), Claim: h.Claim,
+		Tags: tf.StringMap(m.Tags), Claim: op.Holding.Claim, RemoveTags: op.RemoveTags,
 	}
-	hosts, _ := reference.HostsFrom(ctx, m.Controllers, diags)
+	hosts, _ := reference.HostsFrom(ctx, m.Controllers, op.Diags)
 	for _, host := range hosts {
 		spec.InstanceIDs = append(spec.InstanceIDs, host.InstanceID.ValueString())
 		if host.Off() {
@@ -293,8 +255,8 @@ type wantedBalancer struct {
 }
 
 // arn returns the ARN that the model has; empty if it has none.
-func (w wantedBalancer) arn(ctx context.Context, diags *diag.Diagnostics) string {
-	b, _ := balancerRef.Read(ctx, *w.value, diags)
+func (w wantedBalancer) arn(ctx context.Context, op *owned.Operation) string {
+	b, _ := balancerRef.Read(ctx, *w.value, op.Diags)
 	return b.ARN.ValueString()
 }
 

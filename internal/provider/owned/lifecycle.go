@@ -1,0 +1,193 @@
+package owned
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// within limits the time of an operation.
+func (r *Resource[M, P]) within(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
+	if r.Deadlines.Waits {
+		return argument.Patiently(ctx, get, fallback, diags)
+	}
+	return tf.WithTimeout(ctx, get, fallback, diags)
+}
+
+// Create implements resource.Resource. What was made before a failure goes into the state, because it costs money.
+func (r *Resource[M, P]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var m M
+	diags := &resp.Diagnostics
+	if diags.Append(req.Plan.Get(ctx, &m)...); diags.HasError() {
+		return
+	}
+	common := P(&m).owned()
+	ctx, cancel := r.within(ctx, common.Timeouts.Create, r.Deadlines.Create, diags)
+	defer cancel()
+	op := &Operation{Config: req.Config, Diags: diags, write: resp.Private}
+	var err error
+	if op.Client, err = r.Session.AWS(ctx); err == nil {
+		op.Holding, err = r.Session.NewHolding(ctx, op.Client)
+	}
+	if err == nil {
+		op.Holding.Adopt = common.Adopt.ValueBool()
+		err = r.Kind.Make(ctx, op, &m)
+	}
+	if err != nil {
+		session.AddError(diags, "Cannot make "+argument.ObjectName(ctx, r.What, r.By, resp.State, req.Plan), err)
+	}
+	if !op.exists {
+		return
+	}
+	if err == nil {
+		r.Session.Claims.Made(op.Holding.Claim, op.unsettled, nil)
+	}
+	common.Claim = types.StringValue(op.Holding.ID)
+	op.Keep(ctx, session.HoldingKey, op.Holding)
+	diags.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Read implements resource.Resource.
+func (r *Resource[M, P]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m M
+	diags := &resp.Diagnostics
+	if diags.Append(req.State.Get(ctx, &m)...); diags.HasError() {
+		return
+	}
+	common, name := P(&m).owned(), argument.ObjectName(ctx, r.What, r.By, req.State, tfsdk.Plan{})
+	ctx, cancel := r.within(ctx, common.Timeouts.Read, r.Deadlines.Read, diags)
+	defer cancel()
+	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh "+name, diags)
+	if !ok {
+		return
+	}
+	op := &Operation{Client: client, Holding: session.ReadHolding(ctx, req.Private, common.Claim, diags), Diags: diags, read: req.Private, write: resp.Private}
+	err := r.Session.Checked(ctx, client, op.Holding)
+	if err == nil {
+		err = r.Kind.Look(ctx, op, &m)
+	}
+	if err == nil && op.exists {
+		op.Holding, err = r.Session.Recovered(ctx, client, op.Holding, op.claim)
+	}
+	switch {
+	case errors.Is(err, infraaws.ErrNotFound):
+		// Terraform itself does not say why it creates something again.
+		diags.AddWarning(argument.Upper(name)+" is gone", err.Error()+"\n\n"+r.WhenGone)
+		resp.State.RemoveResource(ctx)
+		return
+	case err != nil:
+		session.AddError(diags, "Cannot refresh "+name, err)
+		return
+	}
+	r.Session.Settle(ctx, client, op.Holding, op.unsettled)
+	op.Keep(ctx, session.HoldingKey, op.Holding)
+	common.Claim, common.Drift = tf.OptionalString(op.Holding.ID), argument.DriftValue(op.Drift)
+	diags.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Update implements resource.Resource.
+func (r *Resource[M, P]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var m, state M
+	diags := &resp.Diagnostics
+	diags.Append(req.Plan.Get(ctx, &m)...)
+	if diags.Append(req.State.Get(ctx, &state)...); diags.HasError() {
+		return
+	}
+	if argument.OnlyProtection(req) {
+		diags.Append(resp.State.Set(ctx, &m)...)
+		return
+	}
+	common, before := P(&m).owned(), P(&state).owned()
+	if !r.TakesTurns {
+		var cancel context.CancelFunc
+		ctx, cancel = r.within(ctx, common.Timeouts.Update, r.Deadlines.Update, diags)
+		defer cancel()
+	}
+	op := &Operation{
+		Holding:    session.ReadHolding(ctx, req.Private, before.Claim, diags),
+		RemoveTags: argument.RemovedKeys(before.TagsAll, common.TagsAll),
+		Config:     req.Config, Diags: diags, read: req.Private, write: resp.Private,
+	}
+	var err error
+	if op.Client, err = r.Session.AWS(ctx); err == nil {
+		op.Holding, err = r.Session.ForUpdate(ctx, op.Client, op.Holding, common.Adopt)
+	}
+	if err == nil {
+		err = r.Kind.Change(ctx, op, &m, &state)
+		op.Keep(ctx, session.HoldingKey, op.Holding)
+		if op.exists {
+			r.Session.Settle(ctx, op.Client, op.Holding, op.unsettled)
+		}
+	}
+	if err != nil {
+		session.AddError(diags, "Cannot change "+argument.ObjectName(ctx, r.What, r.By, req.State, req.Plan), err)
+		if !op.exists {
+			return
+		}
+	}
+	diags.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Delete implements resource.Resource. What is another's by now is left alone.
+func (r *Resource[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var m M
+	diags := &resp.Diagnostics
+	diags.Append(req.State.Get(ctx, &m)...)
+	name := argument.ObjectName(ctx, r.What, r.By, req.State, tfsdk.Plan{})
+	if diags.HasError() || !argument.MayDelete(ctx, name, req.State, diags) {
+		return
+	}
+	common := P(&m).owned()
+	if !r.TakesTurns {
+		var cancel context.CancelFunc
+		ctx, cancel = r.within(ctx, common.Timeouts.Delete, r.Deadlines.Delete, diags)
+		defer cancel()
+	}
+	op := &Operation{Holding: session.ReadHolding(ctx, req.Private, common.Claim, diags), Diags: diags, read: req.Private, write: resp.Private}
+	var err error
+	if op.Client, err = r.Session.AWS(ctx); err == nil {
+		err = r.Session.Checked(ctx, op.Client, op.Holding)
+	}
+	if err == nil {
+		err = r.Kind.Remove(ctx, op, &m)
+	}
+	r.Session.Claims.Gone(op.Holding.Claim)
+	if err != nil && !session.AddKept(diags, argument.Upper(name), err) {
+		session.AddError(diags, "Cannot delete "+name, err)
+	}
+}
+
+// ImportState implements resource.ResourceWithImportState.
+func (r *Resource[M, P]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	var m M
+	diags := &resp.Diagnostics
+	diags.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
+	diags.Append(resp.State.Get(ctx, &m)...) // null, but of the right types
+	op := &Operation{Diags: diags, write: resp.Private}
+	var err error
+	if op.Client, err = r.Session.AWS(ctx); err == nil {
+		err = r.Kind.Find(ctx, op, req.ID, &m)
+	}
+	if err == nil {
+		op.Holding, err = r.Session.Imported(ctx, op.Client, op.claim)
+	}
+	if err != nil {
+		session.AddError(diags, "Cannot import "+r.What+" "+req.ID, err)
+		return
+	}
+	common := P(&m).owned()
+	common.TagsAll, common.Drift, common.Claim = r.Session.TagsAll(common.Tags), tf.NoDrift(), types.StringValue(op.Holding.ID)
+	op.Keep(ctx, session.HoldingKey, op.Holding)
+	diags.Append(resp.State.Set(ctx, &m)...)
+}
