@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
 )
 
 // A kubelet's reservations and eviction thresholds are strings in its configuration. It parses them
@@ -106,4 +108,124 @@ func checkGrace(v string) error {
 		return fmt.Errorf("%q is not a duration such as 1m30s", v)
 	}
 	return nil
+}
+
+// Files of a machine that say what it has. MemTotal and the processors that are online are what the kubelet
+// takes for the capacity of its node.
+const (
+	memInfo    = "/proc/meminfo"
+	onlineCPUs = "/sys/devices/system/cpu/online"
+)
+
+// reservation is what a kubelet takes from pods of one resource, and the fields that say so.
+type reservation struct {
+	amount resource.Quantity
+	fields []string
+}
+
+// add adds an amount unless it is empty or no quantity, which checkReservations reports.
+func (r *reservation) add(field, amount string) {
+	if q, err := resource.ParseQuantity(amount); amount != "" && err == nil {
+		r.amount.Add(q)
+		r.fields = append(r.fields, field+" "+amount)
+	}
+}
+
+func (r *reservation) String() string { return strings.Join(r.fields, ", ") }
+
+// reservedCPU returns the processors that a kubelet keeps from pods. reservedSystemCPUs replaces the two amounts.
+func reservedCPU(c *kubeletconfig.KubeletConfiguration) (r reservation) {
+	if c.ReservedSystemCPUs != "" {
+		if n, ok := cpusIn(c.ReservedSystemCPUs); ok {
+			r.amount, r.fields = *resource.NewQuantity(int64(n), resource.DecimalSI), []string{"reservedSystemCPUs " + c.ReservedSystemCPUs}
+		}
+		return r
+	}
+	r.add("kubeReserved", c.KubeReserved["cpu"])
+	r.add("systemReserved", c.SystemReserved["cpu"])
+	return r
+}
+
+// reservedMemory returns the memory that a kubelet keeps from pods on a machine with so much of it.
+func reservedMemory(c *kubeletconfig.KubeletConfiguration, capacity resource.Quantity) (r reservation) {
+	r.add("kubeReserved", c.KubeReserved["memory"])
+	r.add("systemReserved", c.SystemReserved["memory"])
+	const field = "evictionHard of memory.available"
+	threshold, set := c.EvictionHard["memory.available"]
+	if !set && (c.EvictionHard == nil || ptr.Deref(c.MergeDefaultEvictionSettings, false)) {
+		threshold = defaultEviction
+	}
+	if p, ok := percentage(threshold); ok && !slices.Contains(ignored, threshold) {
+		threshold = resource.NewQuantity(int64(float64(capacity.Value())*p/100), resource.BinarySI).String()
+	}
+	r.add(field, threshold)
+	return r
+}
+
+// defaultEviction is the kubelet's own threshold for memory.available (pkg/kubelet/eviction/defaults_linux.go).
+const defaultEviction = "100Mi"
+
+// checkPlacement reports policies that lack what they need in the same configuration. The kubelet finds that
+// out after containerd has answered, too late for a rehearsal (pkg/kubelet/cm).
+func checkPlacement(c *kubeletconfig.KubeletConfiguration) error {
+	var errs []error
+	if cpu := reservedCPU(c); c.CPUManagerPolicy == "static" && cpu.amount.Sign() <= 0 {
+		errs = append(errs, errors.New("cpuManagerPolicy: static needs a processor that no pod gets: reserve some cpu in kubeReserved or systemReserved"))
+	}
+	if _, relative := percentage(c.EvictionHard["memory.available"]); c.MemoryManagerPolicy == kubeletconfig.StaticMemoryManagerPolicy && !relative {
+		var given resource.Quantity
+		for _, r := range c.ReservedMemory {
+			given.Add(r.Limits[corev1.ResourceMemory])
+		}
+		if want := reservedMemory(c, resource.Quantity{}); given.Cmp(want.amount) != 0 {
+			errs = append(errs, fmt.Errorf("memoryManagerPolicy: Static needs reservedMemory of %s in all, as much as the kubelet reserves (%s), and finds %s",
+				&want.amount, &want, &given))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkCapacity reports reservations beyond what a machine has, with which a kubelet does not start.
+func checkCapacity(f Found, c *kubeletconfig.KubeletConfiguration) error {
+	var errs []error
+	compare := func(what string, r reservation, has resource.Quantity) {
+		if r.amount.Cmp(has) > 0 {
+			errs = append(errs, fmt.Errorf("the kubelet would keep %s of %s from pods (%s), and the machine has %s", &r.amount, what, &r, &has))
+		}
+	}
+	if memory, ok := totalMemory(f.Files[memInfo]); ok {
+		compare("memory", reservedMemory(c, memory), memory)
+	}
+	if n, ok := cpusIn(string(f.Files[onlineCPUs])); ok {
+		compare("cpu", reservedCPU(c), *resource.NewQuantity(int64(n), resource.DecimalSI))
+	}
+	return errors.Join(errs...)
+}
+
+// totalMemory reads "MemTotal:        2028784 kB".
+func totalMemory(text []byte) (resource.Quantity, bool) {
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "MemTotal:" {
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			return *resource.NewQuantity(kib*1024, resource.BinarySI), err == nil
+		}
+	}
+	return resource.Quantity{}, false
+}
+
+// cpusIn counts the processors in a list such as "0-3,8".
+func cpusIn(list string) (n int, ok bool) {
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || last < first {
+			return 0, false
+		}
+		n += last - first + 1
+	}
+	return n, true
 }
