@@ -47,6 +47,7 @@ func (s ContainerdSpec) check() (errs invalid.Fields) {
 		_, err := registryMirrorFile(registry, s.RegistryMirrors[registry])
 		errs.Add(fmt.Sprintf("registry_mirrors[%q]", registry), "Unusable registry mirror", err)
 	}
+	checkOwnedFields(&errs, "containerd_config", artifact.Containerd, s.Config)
 	return errs
 }
 

@@ -83,7 +83,7 @@ func TestCheckCapacity(t *testing.T) {
 		{"processors that nobody has counted", "kubeReserved: {cpu: 64}", "", ""},
 	} {
 		found := Found{Files: map[string][]byte{memInfo: []byte("MemTotal:        2000000 kB\nMemFree: 1 kB\n"), onlineCPUs: []byte(tt.cpus)}}
-		_, err := JudgeNode(found, desired.State{Files: []desired.File{{Path: KubeletConfigPath, Content: []byte(tt.config)}}})
+		_, _, err := found.JudgeNode(desired.State{Files: []desired.File{{Path: KubeletConfigPath, Content: []byte(tt.config)}}})
 		t.Run(tt.name, func(t *testing.T) { wantError(t, err, tt.want) })
 	}
 }

@@ -64,12 +64,12 @@ func TestJudgeNode(t *testing.T) {
 		{"a configuration that is no YAML", ": :", state("none"), none, nil},
 	} {
 		found := Found{Files: map[string][]byte{}}
-		for path, text := range map[string]string{KubeletConfigPath: tt.config, KubeletStateFiles[0]: tt.state} {
+		for path, text := range map[string]string{KubeletConfigPath: tt.config, kubeletStateFiles[0]: tt.state} {
 			if text != "" {
 				found.Files[path] = []byte(text)
 			}
 		}
-		got, err := JudgeNode(found, desired.State{Files: []desired.File{{Path: KubeletConfigPath, Content: []byte(tt.wants)}}})
+		got, _, err := found.JudgeNode(desired.State{Files: []desired.File{{Path: KubeletConfigPath, Content: []byte(tt.wants)}}})
 		if err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, %v; wanted %q", tt.name, got, err, tt.want)
 		}

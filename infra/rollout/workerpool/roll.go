@@ -71,22 +71,25 @@ func replacesKubelet(changes []host.Change) bool {
 // findOutgrown compares the new settings of the kubelets that will restart with what they have noted about
 // processors and memory, and with what their machines have. Another release may not read the notes of this one.
 func (o *operation) findOutgrown(ctx context.Context) error {
+	clear(o.outgrown)
+	clear(o.stale)
 	restarting := slices.DeleteFunc(o.Reachable(), func(m *rollout.Machine) bool { return !rollout.Restarts(m.Changes, component.KubeletUnit) })
 	return fleet.Each(ctx, restarting, func(ctx context.Context, m *rollout.Machine) error {
-		files, err := host.Read(ctx, m.Remote, component.NodeTraces, nil)
+		files, err := host.Read(ctx, m.Remote, o.want.Spec.NodeTraces().Files, nil)
 		if err != nil {
 			return err
 		}
-		why, err := component.JudgeNode(component.Found{Files: files}, m.State)
+		why, noted, err := component.Found{Files: files}.JudgeNode(m.State)
 		if err != nil {
 			return &fleet.StepError{Machine: m.Name(), Step: "compare the kubelet's settings with the machine", Err: err,
 				Next: "reserve less in kubelet_config, or choose a larger machine; nothing has been stopped or changed"}
 		}
-		noted := slices.ContainsFunc(component.KubeletStateFiles, func(path string) bool { return files[path] != nil })
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.outgrown[m.Name()] = len(why) > 0
-		o.stale[m.Name()] = noted && (len(why) > 0 || replacesKubelet(m.Changes))
+		if len(why) > 0 || replacesKubelet(m.Changes) {
+			o.stale[m.Name()] = noted
+		}
 		if len(why) > 0 && m.Running(component.KubeletUnit) {
 			m.Say("worker: to be drained, because pods have been placed with other settings: %s", fleet.List(why))
 		}
@@ -151,8 +154,8 @@ func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step
 				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.Name()}
 		}
 	}
-	if o.stale[m.Name()] && s.Action != actionReload {
-		if err := deed.Wipe(ctx, m.Remote, component.KubeletUnit, component.KubeletStateFiles...); err != nil {
+	if stale := o.stale[m.Name()]; len(stale) > 0 && s.Action != actionReload {
+		if err := deed.Wipe(ctx, m.Remote, component.KubeletUnit, stale...); err != nil {
 			return &fleet.StepError{Machine: m.Name(), Step: "remove what the kubelet has noted about processors and memory", Err: err}
 		}
 	}

@@ -148,7 +148,7 @@ func (d *deployment) pods() map[string]string {
 // does not start with the files of other policies.
 var pinned = map[string]any{
 	"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort",
-	"reservedMemory": []any{map[string]any{"numaNode": 0, "limits": map[string]any{"memory": "500Mi"}}},
+	"reservedMemory": []any{map[string]any{"numaNode": 0, "limits": map[string]any{"memory": "400Mi"}}}, // a local EC2 has no threshold of memory
 }
 
 // testKubeletSetting changes policies of the kubelets that need a drained node, and changes them back.
@@ -167,6 +167,16 @@ func (d *deployment) testKubeletSetting() {
 		d.t.Fatalf("pods = %v", pods)
 	}
 	plain := d.workers.Spec.Kubelet.Config
+	before, prior := d.starts(), *d
+	d.workers.Spec.Kubelet.Config = maps.Clone(plain)
+	d.workers.Spec.Kubelet.Config["systemReserved"] = map[string]any{"memory": "64Gi"}
+	if err := d.apply(d.t.Context(), &prior); err == nil || !strings.Contains(err.Error(), "systemReserved 64Gi") || !strings.Contains(err.Error(), "and the machine has") {
+		d.t.Errorf("more reserved than there is: %v", err)
+	}
+	if restarted := harness.Restarted(before, d.starts()); len(restarted) > 0 {
+		d.t.Errorf("restarted for a refusal: %q", restarted)
+	}
+	d.workers.Spec.Kubelet.Config = plain
 	for _, step := range []struct {
 		name, policies string
 		config         map[string]any
