@@ -270,7 +270,7 @@ func TestOutputIsDeterministic(t *testing.T) {
 		spec := workerSpec(t)
 		spec.Kubelet.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
 		spec.Containerd.RegistryMirrors = map[string]string{"docker.io": "http://m", "quay.io": "http://m", "*": "http://m"}
-		spec.Kubelet.Args = SingleArgs(map[string]string{"v": "2", "cert-dir": "/x", "root-dir": "/y"})
+		spec.Kubelet.Args = SingleArgs(map[string]string{"v": "2", "cert-dir": "/x", "runtime-cgroups": "/y"})
 		for _, m := range []Machine{must(t)(Workers(spec)(worker0)), must(t)(ControlPlane(controlPlaneSpec(t), controllers[1]))} {
 			for _, f := range m.State.Files {
 				fmt.Fprintf(&b, "%s\n%s\n", f.Path, f.Content)

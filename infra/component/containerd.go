@@ -47,6 +47,7 @@ func (s ContainerdSpec) check() (errs invalid.Fields) {
 		_, err := registryMirrorFile(registry, s.RegistryMirrors[registry])
 		errs.Add(fmt.Sprintf("registry_mirrors[%q]", registry), "Unusable registry mirror", err)
 	}
+	checkOwnedFields(&errs, "containerd_config", artifact.Containerd, s.Config)
 	return errs
 }
 
@@ -55,6 +56,9 @@ var (
 	containerdProgram = binPath(artifact.Containerd)
 	containerdFiles   = []string{ContainerdConfig, ContainerdHostsDir + "/*/hosts.toml"}
 )
+
+// runcRuntime is the type of the runtimes that are runc.
+const runcRuntime = "io.containerd.runc.v2"
 
 // The parts of containerd's configuration, version 3, that this project sets
 // (https://github.com/containerd/containerd/blob/main/docs/cri/config.md).
@@ -144,7 +148,7 @@ func (s WorkerSpec) containerdFile(kubelet *kubeletconfig.KubeletConfiguration) 
 	images.PinnedImages = map[string]string{"sandbox": s.Containerd.Sandbox()}
 	images.Registry.ConfigPath = ContainerdHostsDir
 	var runc criHandler
-	runc.RuntimeType = "io.containerd.runc.v2"
+	runc.RuntimeType = runcRuntime
 	runc.Options.BinaryName = runcPath
 	runc.Options.SystemdCgroup = kubelet.CgroupDriver == "systemd"
 	runtime := &c.Plugins.Runtime

@@ -1,6 +1,7 @@
 package component
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -39,7 +40,17 @@ type ControlPlaneSpec struct {
 // Check reports settings that the release would reject, and networks that no cluster can have.
 func (s ControlPlaneSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
-	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.ControllerManager.check(v), s.Scheduler.check(v))
+	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.ControllerManager.check(v), s.Scheduler.check(v), s.checkPairs())
+}
+
+// checkPairs reports a flag that two programs have and that must be the same for both.
+func (s ControlPlaneSpec) checkPairs() (errs invalid.Fields) {
+	const flag = "enable-garbage-collector"
+	server, manager := cmp.Or(s.APIServer.Args.last(flag), "true"), cmp.Or(s.ControllerManager.Args.last(flag), "true")
+	if server != manager {
+		errs.Say(ArgField(artifact.KubeControllerManager, flag), "Flags that differ", "kube-apiserver and kube-controller-manager need the same --%s, and have %s and %s.", flag, server, manager)
+	}
+	return errs
 }
 
 // User names in the control plane's own certificates.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (w *worker) addKubelet() error {
 	if err != nil {
 		return err
 	}
-	w.addFiles(configFile, kubeconfigFile)
+	w.addFiles(configFile, kubeconfigFile, kubeletStateAtBoot())
 	w.m.Certificates = append(w.m.Certificates,
 		slot(artifact.Kubelet, certPath(artifact.Kubelet), keyPath(artifact.Kubelet), pki.KubernetesCA, request))
 
@@ -116,7 +117,34 @@ func (w *worker) kubeletConfigOfNode(pool map[string]any) map[string]any {
 	if _, set := w.spec.Kubelet.Config["providerID"]; id != "" && !set {
 		m["providerID"] = id
 	}
+	if most := w.spec.podAddresses(w.node); most < defaultMaxPods && w.spec.Kubelet.Config["maxPods"] == nil {
+		m["maxPods"] = int64(most)
+	}
 	return m
+}
+
+// defaultMaxPods is the kubelet's own maxPods.
+const defaultMaxPods = 110
+
+// podAddresses returns how many pods of a node can have addresses. Of the node's pod network the first and the
+// last address are none, and the bridge has the second. Only the bridge network is known.
+func (s WorkerSpec) podAddresses(n Node) int {
+	if s.CNI.network() != CNIBridge || !n.PodCIDR.IsValid() {
+		return math.MaxInt
+	}
+	return 1<<(n.PodCIDR.Addr().BitLen()-n.PodCIDR.Bits()) - 3
+}
+
+// checkMaxPods reports a node with more pods than addresses. Further pods would wait for one for ever.
+func (s WorkerSpec) checkMaxPods(f *invalid.Fields, n Node) {
+	_, typed, err := overlayKubelet(nil, s.Kubelet.Config)
+	if err != nil {
+		return // reported by KubeletSpec.check
+	}
+	if most := s.podAddresses(n); int(typed.MaxPods) > most {
+		f.Say("kubelet_config", "More pods than addresses", "kubelet_config.maxPods: %d is more than the %d addresses for pods in pod_cidr %s of %s, and further pods would never start. "+
+			"Take it out, which gives each node as many pods as it has addresses and at most %d, or give the machine a larger pod_cidr.", typed.MaxPods, most, n.PodCIDR, n.Name, defaultMaxPods)
+	}
 }
 
 // kubeletConfig returns the configuration of every node with the user's settings, as a map and typed.

@@ -3,16 +3,20 @@ package component
 // Paths on a machine. Everything is owned by root; private keys have mode 0600. The paths of an
 // etcd member, a controller and a worker differ, so that one machine can be all three.
 const (
-	binDir       = "/usr/local/bin"
-	unitDir      = "/etc/systemd/system"
-	runcPath     = "/usr/local/sbin/runc"
-	cniBinDir    = "/opt/cni/bin"
-	cniConfDir   = "/etc/cni/net.d"
-	auditLogDir  = "/var/log/kubernetes/audit"
-	kubernetes   = "/etc/kubernetes"
-	pkiDir       = "/etc/kubernetes/pki"
-	etcdPKIDir   = "/etc/etcd/pki"
-	containerdCf = "/etc/containerd"
+	binDir      = "/usr/local/bin"
+	unitDir     = "/etc/systemd/system"
+	runcPath    = "/usr/local/sbin/runc"
+	cniBinDir   = "/opt/cni/bin"
+	cniConfDir  = "/etc/cni/net.d"
+	auditLogDir = "/var/log/kubernetes/audit"
+	kubernetes  = "/etc/kubernetes"
+	pkiDir      = "/etc/kubernetes/pki"
+	// kubeletDir is the default of --root-dir.
+	kubeletDir = "/var/lib/kubelet"
+	// kubeletTmpfiles says what of the kubelet is removed when the machine boots (tmpfiles.d(5)).
+	kubeletTmpfiles = "/etc/tmpfiles.d/kubelet.conf"
+	etcdPKIDir      = "/etc/etcd/pki"
+	containerdCf    = "/etc/containerd"
 	// podResolverPath is the script that makes PodResolvConf.
 	podResolverPath = "/usr/local/sbin/pod-resolver"
 	// spotInterruptionPath is the script that drains a Spot instance.

@@ -42,25 +42,56 @@ func TestRefusal(t *testing.T) {
 		{"containerd", 1, "containerd: toml: cannot decode TOML integer into struct field config.ImageConfig.Snapshotter of type string\n",
 			"toml: cannot decode TOML integer into struct field config.ImageConfig.Snapshotter of type string"},
 	} {
-		if got := Refusal(tt.status, tt.output); got != tt.want {
+		if got := complaintOf(tt.status, tt.output); got != tt.want {
 			t.Errorf("%s: refused for %q, wanted %q", tt.name, got, tt.want)
 		}
 	}
-	if got := Refusal(1, "Error: "+strings.Repeat("é", 1000)); len(got) > maxComplaint+4 || !strings.HasSuffix(got, "é ...") {
+	if got := complaintOf(1, "Error: "+strings.Repeat("é", 1000)); len(got) > maxComplaint+4 || !strings.HasSuffix(got, "é ...") {
 		t.Errorf("a long complaint is quoted as %q", got)
 	}
 }
 
+// TestIgnored uses what the programs really print. TestRehearsal of internal/e2e/flags runs them.
+func TestIgnored(t *testing.T) {
+	for _, tt := range []struct{ name, output, want string }{
+		{"everything is read", "I1126 22:55:00.008098    6608 server.go:257] \"Effective KubeletConfiguration\" config=<\n", ""},
+		{"the kubelet goes on without a field", `I1126 22:55:00.006595    6608 codec.go:102] "Using lenient decoding as strict decoding failed" err="strict decoding error: unknown field \"maxpods\""` + "\n" +
+			`E1121 16:26:18.388748   29208 run.go:72] "command failed" err="stat ` + missingPath + `: no such file or directory"`, `nothing reads a part of its configuration: strict decoding error: unknown field "maxpods"`},
+		{"kube-proxy too, in JSON", `{"ts":1,"msg":"Using lenient decoding as strict decoding failed","v":0,"err":"strict decoding error: unknown field \"mod\""}`,
+			`nothing reads a part of its configuration: Using lenient decoding as strict decoding failed strict decoding error: unknown field "mod"`},
+		{"containerd goes on without a key", `time="2026-11-26T22:54:59Z" level=warning msg="Ignoring unknown key in TOML" column=1 error="strict mode: fields in the document are missing in the target struct" file=c.toml key=oom_scor row=2`,
+			"nothing reads its key oom_scor"},
+		{"containerd goes on without a key of a plugin", `time="2026-11-26T22:54:59Z" level=warning msg="Ignoring unknown key in TOML for plugin" error="strict mode: fields in the document are missing in the target struct" key="registry config_pat" plugin=io.containerd.cri.v1.images`,
+			`nothing reads its key plugins."io.containerd.cri.v1.images".registry.config_pat`},
+		{"containerd has no such plugin", "version = 3\n[plugins]\n[plugins.'a.v1']\n[plugins.'a.v2']\nversion = 3\n[plugins]\ntime=\"2026\" level=info\n[plugins.'a.v1']\n", `nothing reads its table plugins."a.v2"`},
+		{"runc has no such option", "version = 3\n" + runtimes("b", "SystemCgroup") + "version = 3\n" + runtimes("runc", "SystemdCgroup"), "nothing reads the option SystemCgroup of its runtime b"},
+		{"what runc has", "version = 3\n" + runtimes("b", "SystemdCgroup") + "version = 3\n" + runtimes("runc", "SystemdCgroup"), ""},
+	} {
+		if got := ignoredIn(tt.output); got != tt.want {
+			t.Errorf("%s: %q, wanted %q", tt.name, got, tt.want)
+		}
+		if got := Refusal(0, tt.output); (got != "") != (tt.want != "") || !strings.HasSuffix(got, tt.want) {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+}
+
+// runtimes is a configuration of containerd with one runtime that is runc, with one option.
+func runtimes(name, option string) string {
+	const at = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes."
+	return "[" + at + name + "]\nruntime_type = 'io.containerd.runc.v2'\n[" + at + name + ".options]\n" + option + " = true\n"
+}
+
 func TestRehearsalArgs(t *testing.T) {
-	if _, ok := RehearsalArgs([]string{"/usr/sbin/nft"}); ok {
+	if runs := RehearsalArgs([]string{"/usr/sbin/nft"}); len(runs) > 0 {
 		t.Error("a program of which nothing is known is rehearsed")
 	}
-	args, ok := RehearsalArgs([]string{"/usr/local/bin/kube-proxy"})
-	if !ok || len(args) != 1 {
-		t.Errorf("kube-proxy is rehearsed by %q", args)
+	runs := RehearsalArgs([]string{"/usr/local/bin/kube-proxy"})
+	if len(runs) != 1 || len(runs[0]) != 1 {
+		t.Fatalf("kube-proxy is rehearsed by %q", runs)
 	}
-	args[0] = "changed"
-	if again, _ := RehearsalArgs([]string{"kube-proxy"}); again[0] == "changed" {
+	runs[0][0] = "changed"
+	if again := RehearsalArgs([]string{"kube-proxy"}); again[0][0] == "changed" {
 		t.Error("who is told the words can change them for all others")
 	}
 }

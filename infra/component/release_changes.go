@@ -101,6 +101,7 @@ func checkConfig(f *invalid.Fields, field, program string, v version.Version, co
 		err = nil
 	}
 	f.Add(field, problem, errors.Join(err, checkFields(program, v, config)))
+	checkOwnedFields(f, field, program, config)
 }
 
 // CheckFlags returns an error for flags, and values of flags, that a release of a program, such as
@@ -224,13 +225,9 @@ func KubeletChanges(old, now version.Version, config map[string]any, args Args) 
 	if err != nil {
 		return nil // reported by KubeletSpec.check
 	}
-	const limit = "Until 1.36 it meant five a second, the default of the Kubernetes client. Set the number you want; without the setting it is 50."
-	const unlimited = "%s lets kubelet %s report events without any limit, as its documentation says. %s"
-	switch flag := args["event-qps"]; { // a flag overrides the file
-	case slices.Equal(flag, []string{"0"}):
-		out = append(out, fmt.Sprintf(unlimited, "--event-qps=0", now, limit))
-	case len(flag) == 0 && typed.EventRecordQPS != nil && *typed.EventRecordQPS == 0:
-		out = append(out, fmt.Sprintf(unlimited, "eventRecordQPS: 0", now, limit))
+	if typed.EventRecordQPS != nil && *typed.EventRecordQPS == 0 {
+		out = append(out, fmt.Sprintf("eventRecordQPS: 0 lets kubelet %s report events without any limit, as its documentation says. "+
+			"Until 1.36 it meant five a second, the default of the Kubernetes client. Set the number you want; without the setting it is 50.", now))
 	}
 	gate, gated := typed.FeatureGates["MemoryQoS"]
 	for _, list := range args[featureGates] {

@@ -57,7 +57,7 @@ func TestKubeletOverrides(t *testing.T) {
 		"authentication": map[string]any{"webhook": map[string]any{"cacheTTL": "10s"}},
 		"syncFrequency":  "0s", // a zero set by the user stays
 	}
-	spec.Kubelet.Args = Args{"v": {"4"}, "root-dir": {"/data/kubelet"}}
+	spec.Kubelet.Args = Args{"v": {"4"}, "cert-dir": {"/data/kubelet"}}
 	spec.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
 	spec.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}, "nodePortAddresses": []any{"primary"}}
 	spec.Containerd.RegistryMirrors = map[string]string{

@@ -111,6 +111,11 @@ func TestControlPlaneRefuses(t *testing.T) {
 			s.Version, s.APIServer.Args = "1.37.1", Args{"disable-admission-plugins": {"PodGroupProtection,JobValidation"}}
 		}, `kube-apiserver 1.37.1 has no admission plugin JobValidation, which is gone since 1.37: take it out`},
 		{"scheduler configuration", func(s *ControlPlaneSpec) { s.Scheduler.Config = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
+		{"garbage collector of one program", func(s *ControlPlaneSpec) { s.APIServer.Args = Args{"enable-garbage-collector": {"false"}} },
+			`extra_args.kube_controller_manager["enable-garbage-collector"]: kube-apiserver and kube-controller-manager need the same --enable-garbage-collector, and have false and true.`},
+		{"scheduler without a leader", func(s *ControlPlaneSpec) {
+			s.Scheduler.Config = map[string]any{"leaderElection": map[string]any{"leaderElect": false}}
+		}, "scheduler_config.leaderElection.leaderElect: the provider sets it"},
 		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManager.Args = Args{"-v": {"2"}} }, `extra_args.kube_controller_manager["-v"]: `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,6 +147,19 @@ func TestWorkerRefuses(t *testing.T) {
 		{"no private address", func(_ *WorkerSpec, n *Node) { n.PrivateIP = netip.Addr{} }, "has no private address"},
 		{"unknown kubelet field", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"maxpods": 5} }, `kubelet_config: strict decoding error: unknown field "maxpods"`},
 		{"kubelet field of another type", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"maxPods": "many"} }, "kubelet_config"},
+		{"kubelet field of the provider", func(s *WorkerSpec, _ *Node) {
+			s.Kubelet.Config = map[string]any{"authentication": map[string]any{"x509": map[string]any{"clientCAFile": "/x"}}}
+		}, "kubelet_config.authentication.x509.clientCAFile: the provider sets it, and with another value the cluster would break: take it out."},
+		{"kubelet field with an argument", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"registerWithTaints": []any{}} },
+			"kubelet_config.registerWithTaints: it has its place elsewhere: use the argument taints instead."},
+		{"kubelet flag with a field", func(s *WorkerSpec, _ *Node) { s.Kubelet.Args = Args{"cpu-manager-policy": {"static"}} },
+			`extra_args.kubelet["cpu-manager-policy"]: it has its place elsewhere: use the argument kubelet_config instead.`},
+		{"kube-proxy flag that nothing reads", func(s *WorkerSpec, _ *Node) { s.KubeProxy.Args = Args{"proxy-mode": {"ipvs"}} },
+			`extra_args.kube_proxy["proxy-mode"]: it has its place elsewhere: use the argument kube_proxy_config instead.`},
+		{"containerd key of the provider", func(s *WorkerSpec, _ *Node) { s.Containerd.Config = map[string]any{"root": "/x"} }, "containerd_config.root: the provider sets it"},
+		{"containerd key with an argument", func(s *WorkerSpec, _ *Node) {
+			s.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.images": map[string]any{"registry": map[string]any{"config_path": "/x"}}}}
+		}, "containerd_config.plugins.io.containerd.cri.v1.images.registry.config_path: it has its place elsewhere: use the argument registry_mirrors instead."},
 		{"unknown cgroup driver", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"cgroupDriver": "cgroups"} }, `unknown cgroupDriver "cgroups"`},
 		{"eviction threshold", func(s *WorkerSpec, _ *Node) {
 			s.Kubelet.Config = map[string]any{"evictionHard": map[string]any{"memory.available": "some"}}
@@ -259,10 +277,8 @@ func TestKubeletChanges(t *testing.T) {
 		told     string
 	}{
 		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 0}, nil, "eventRecordQPS: 0 lets kubelet 1.37.1"},
-		{"1.36.4", "1.37.1", nil, Args{"event-qps": {"0"}}, "--event-qps=0 lets kubelet 1.37.1"},
 		{"1.36.4", "1.37.1", map[string]any{"memoryThrottlingFactor": 0.8}, nil, "memoryThrottlingFactor had no effect until 1.36"},
-		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 5}, Args{"event-qps": {"5"}}, ""},
-		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 0}, Args{"event-qps": {"5"}}, ""},
+		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 5}, nil, ""},
 		{"1.36.4", "1.37.1", map[string]any{"featureGates": map[string]any{"MemoryQoS": true}}, nil, "The feature gate MemoryQoS slowed"},
 		{"1.36.4", "1.37.1", map[string]any{"featureGates": map[string]any{"MemoryQoS": true}, "memoryThrottlingFactor": 0.8}, nil, ""},
 		{"1.36.4", "1.37.1", nil, nil, ""},

@@ -37,7 +37,11 @@ type WorkerSpec struct {
 // Check reports settings that the release would reject.
 func (s WorkerSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
-	return slices.Concat(s.Kubelet.check(v), s.KubeProxy.check(v), s.Containerd.check())
+	errs := slices.Concat(s.Kubelet.check(v), s.KubeProxy.check(v), s.Containerd.check())
+	if _, typed, err := s.kubeletConfig(); err == nil { // else it is reported already
+		errs.Add("kubelet_config", "Unusable configuration", checkPlacement(typed))
+	}
+	return errs
 }
 
 // worker builds the Machine of one worker.

@@ -105,8 +105,8 @@ func newTrial(state desired.State, changes []host.Change, name string) (*deed.Tr
 		switch {
 		case opt.Section == "Service" && opt.Name == "ExecStart":
 			words := strings.Fields(opt.Value)
-			args, known := component.RehearsalArgs(words)
-			if !known {
+			runs := component.RehearsalArgs(words)
+			if len(runs) == 0 {
 				return nil, nil
 			}
 			t.Program = words[0]
@@ -114,7 +114,9 @@ func newTrial(state desired.State, changes []host.Change, name string) (*deed.Tr
 				t.Program, t.Archive, t.Member = host.PrefetchedProgram(state, t.Program, name)
 			}
 			line := t.Program + strings.TrimPrefix(opt.Value, words[0])
-			t.Options = append(t.Options, unit.NewUnitOption("Service", "ExecStart", strings.Join(append([]string{line}, args...), " ")))
+			for _, args := range runs {
+				t.Options = append(t.Options, unit.NewUnitOption("Service", "ExecStart", strings.Join(append([]string{line}, args...), " ")))
+			}
 		case opt.Section == "Service" && strings.HasPrefix(opt.Name, "Environment"):
 			t.Options = append(t.Options, opt)
 		}
@@ -147,11 +149,12 @@ func (o *Operation) rehearseOn(ctx context.Context, m *Machine, trials []deed.Tr
 	return nil
 }
 
-// refusalIn finds the first refusal among the answers of a rehearsal; empty for none.
+// refusalIn finds the first refusal among the answers of a rehearsal; empty for none. A setting that nothing reads
+// is refused as well.
 func refusalIn(answers []deed.Rehearsed) string {
 	for _, a := range answers {
-		if complaint := component.Refusal(a.Code, a.Output); complaint != "" {
-			return a.Unit + " would not start: " + complaint
+		if refused := component.Refusal(a.Code, a.Output); refused != "" {
+			return a.Unit + " " + refused
 		}
 	}
 	return ""

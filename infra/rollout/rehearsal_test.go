@@ -73,7 +73,7 @@ func TestTrial(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args, _ := component.RehearsalArgs([]string{apiServer})
+		args := component.RehearsalArgs([]string{apiServer})[0]
 		want := "[Service]\nEnvironmentFile=/etc/x.env\n" +
 			"ExecStart=" + tt.program + " \\\n  \"--a=b c\" \\\n  --z=1 " + strings.Join(args, " ") + "\n"
 		if string(file) != want || got.Unit != apiServerUnit || got.Archive != "" {

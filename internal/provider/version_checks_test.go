@@ -61,18 +61,8 @@ func TestChangedMeaning(t *testing.T) {
 		from, to string
 		warnings int
 	}{{"1.36.4", "1.36.4", 0}, {"1.36.4", "1.37.1", 1}, {"1.37.0", "1.37.1", 0}} {
-		i.State = tftypes.NewValue(i.Schema.ValueType(), nil)
 		config["version"] = test.from
-		was, err := tftypes.Transform(i.Plan(config).Planned, func(_ *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
-			if !v.IsKnown() {
-				return tftypes.NewValue(v.Type(), nil), nil
-			}
-			return v, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		i.State = was
+		settle(t, i, config)
 		config["version"] = test.to
 		said := i.Plan(config)
 		if len(said.Warnings) != test.warnings || said.Failure() != "" {
@@ -81,6 +71,50 @@ func TestChangedMeaning(t *testing.T) {
 		for _, w := range said.Warnings {
 			if !strings.HasPrefix(w.Detail, "eventRecordQPS: 0 lets kubelet 1.37.1 report events without any limit") || !strings.Contains(fmt.Sprint(w.Attribute), `"version"`) {
 				t.Errorf("%s to %s: %v: %s", test.from, test.to, w.Attribute, w.Detail)
+			}
+		}
+	}
+}
+
+// settle makes the state of an instance what a plan of a creation says, with null for what is not known.
+func settle(t *testing.T, i *providertest.Instance, config providertest.Values) {
+	t.Helper()
+	i.State = tftypes.NewValue(i.Schema.ValueType(), nil)
+	was, err := tftypes.Transform(i.Plan(config).Planned, func(_ *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
+		if !v.IsKnown() {
+			return tftypes.NewValue(v.Type(), nil), nil
+		}
+		return v, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.State = was
+}
+
+// TestDrainIsPlanned checks that a plan warns of a setting of the kubelet for which nodes are drained.
+func TestDrainIsPlanned(t *testing.T) {
+	t.Parallel()
+	i := providertest.OfflineCore(t).Instance("k8s_worker_pool")
+	config := maps.Clone(newPool)
+	static := providertest.Values{"cpuManagerPolicy": "static"}
+	for _, test := range []struct {
+		from, to any
+		warns    bool
+	}{
+		{nil, static, true}, {static, nil, true}, {static, static, false}, {nil, providertest.Values{"maxPods": 50}, false},
+		{static, providertest.Values{"cpuManagerPolicy": providertest.Unknown}, false},
+	} {
+		config["kubelet_config"] = test.from
+		settle(t, i, config)
+		config["kubelet_config"] = test.to
+		said := i.Plan(config)
+		if said.Failure() != "" || (len(said.Warnings) == 1) != test.warns {
+			t.Fatalf("%v to %v: %s%v", test.from, test.to, said.Failure(), said.Warnings)
+		}
+		for _, w := range said.Warnings {
+			if !strings.Contains(w.Detail, "places pods by cpuManagerPolicy,") || !strings.Contains(fmt.Sprint(w.Attribute), `"kubelet_config"`) {
+				t.Errorf("%v to %v: %v: %s", test.from, test.to, w.Attribute, w.Detail)
 			}
 		}
 	}

@@ -24,6 +24,10 @@ type operation struct {
 	// ready are the machines whose node was Ready when the operation began, and unproven those on which
 	// no pod is known to have started since their units started.
 	ready, unproven map[string]bool
+	// outgrown are the machines on which the kubelet's new settings do not fit what it has given to pods. stale
+	// are the files in which a kubelet has noted that, and with which it may not start.
+	outgrown map[string]bool
+	stale    map[string][]string
 }
 
 // operate makes o an operation on this worker pool. It fetches a key from the store for the API
@@ -33,7 +37,8 @@ func (x Pool) operate(ctx context.Context, o *rollout.Operation) (*operation, er
 	if err != nil {
 		return nil, err
 	}
-	return &operation{Operation: o, want: x, api: c, ready: map[string]bool{}, unproven: map[string]bool{}}, nil
+	return &operation{Operation: o, want: x, api: c, ready: map[string]bool{}, unproven: map[string]bool{},
+		outgrown: map[string]bool{}, stale: map[string][]string{}}, nil
 }
 
 // nodeSpec returns the wanted state of a worker's Node object.

@@ -78,10 +78,10 @@ func nodeDrift(ctx context.Context, a *fleet.Access, want Pool, r *rollout.Repor
 // Apply implements Role. It waits until the nodes are Ready and a pod has started on each node that was changed or
 // started.
 //
-// A change that restarts containerd or replaces the kubelet's binary drains the node first. Any
-// other restart of the kubelet or kube-proxy, a repaired file or a renewed certificate does not:
-// running pods are not affected. A node whose kubelet does not run is repaired without draining,
-// because it cannot end pods gracefully.
+// A change that restarts containerd, replaces the kubelet's binary, or changes how the kubelet places
+// pods on processors, memory and cgroups, drains the node first. Any other restart of the kubelet or
+// kube-proxy, a repaired file or a renewed certificate does not: running pods are not affected. A node
+// whose kubelet does not run is repaired without draining, because it cannot end pods gracefully.
 func (x Pool) Apply(ctx context.Context, base *rollout.Operation, prior rollout.Role) error {
 	o, err := x.operate(ctx, base)
 	if err != nil {
@@ -139,12 +139,15 @@ func (o *operation) converge(ctx context.Context) error {
 	if err := o.findUnproven(ctx); err != nil {
 		return err
 	}
+	if err := o.findOutgrown(ctx); err != nil {
+		return err
+	}
 	var facts []workerFacts
 	for _, m := range o.Machines {
 		reloads, rest := splitReloads(m.State.Units, m.Changes)
 		facts = append(facts, workerFacts{
 			name: m.Name(), reachable: m.Gone == nil, running: m.Running(component.KubeletUnit), unproven: o.unproven[m.Name()],
-			reloads: len(reloads) > 0, changes: len(rest) > 0, rolls: rollsNode(rest), drain: disturbsPods(rest),
+			reloads: len(reloads) > 0, changes: len(rest) > 0, rolls: rollsNode(rest), drain: disturbsPods(rest) || o.outgrown[m.Name()],
 		})
 	}
 	plan := planWorkers(facts)

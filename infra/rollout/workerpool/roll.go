@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -55,11 +56,44 @@ func restartsAny(changes []host.Change) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
 }
 
-// disturbsPods reports whether changes need a drained node: containerd restarts, or the kubelet's
-// program is replaced.
+// disturbsPods reports whether changes need a drained node, whatever is on it: containerd restarts, or the
+// kubelet's program is replaced.
 func disturbsPods(changes []host.Change) bool {
-	return rollout.Restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
+	return rollout.Restarts(changes, component.ContainerdUnit) || replacesKubelet(changes)
+}
+
+func replacesKubelet(changes []host.Change) bool {
+	return slices.ContainsFunc(changes, func(c host.Change) bool {
 		return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.KubeletUnit)
+	})
+}
+
+// findOutgrown compares the new settings of the kubelets that will restart with what they have noted about
+// processors and memory, and with what their machines have. Another release may not read the notes of this one.
+func (o *operation) findOutgrown(ctx context.Context) error {
+	clear(o.outgrown)
+	clear(o.stale)
+	restarting := slices.DeleteFunc(o.Reachable(), func(m *rollout.Machine) bool { return !rollout.Restarts(m.Changes, component.KubeletUnit) })
+	return fleet.Each(ctx, restarting, func(ctx context.Context, m *rollout.Machine) error {
+		files, err := host.Read(ctx, m.Remote, o.want.Spec.NodeTraces().Files, nil)
+		if err != nil {
+			return err
+		}
+		why, noted, err := component.Found{Files: files}.JudgeNode(m.State)
+		if err != nil {
+			return &fleet.StepError{Machine: m.Name(), Step: "compare the kubelet's settings with the machine", Err: err,
+				Next: "reserve less in kubelet_config, or choose a larger machine; nothing has been stopped or changed"}
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.outgrown[m.Name()] = len(why) > 0
+		if len(why) > 0 || replacesKubelet(m.Changes) {
+			o.stale[m.Name()] = noted
+		}
+		if len(why) > 0 && m.Running(component.KubeletUnit) {
+			m.Say("worker: to be drained, because pods have been placed with other settings: %s", fleet.List(why))
+		}
+		return nil
 	})
 }
 
@@ -118,6 +152,11 @@ func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step
 			o.uncordonNode(ctx, m.Name())
 			return &fleet.StepError{Machine: m.Name(), Step: "drain", Err: err,
 				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.Name()}
+		}
+	}
+	if stale := o.stale[m.Name()]; len(stale) > 0 && s.Action != actionReload {
+		if err := deed.Wipe(ctx, m.Remote, component.KubeletUnit, stale...); err != nil {
+			return &fleet.StepError{Machine: m.Name(), Step: "remove what the kubelet has noted about processors and memory", Err: err}
 		}
 	}
 	if s.Action == rollout.ActionInstall {

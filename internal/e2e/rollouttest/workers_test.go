@@ -3,6 +3,7 @@ package rollouttest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -143,8 +144,14 @@ func (d *deployment) pods() map[string]string {
 	return out
 }
 
-// testKubeletSetting changes the kubelet's configuration. Both kubelets restart, one after the
-// other, and no pod is affected.
+// pinned are fields of a kubelet with which it keeps in files which processors and which memory pods have. It
+// does not start with the files of other policies.
+var pinned = map[string]any{
+	"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort",
+	"reservedMemory": []any{map[string]any{"numaNode": 0, "limits": map[string]any{"memory": "400Mi"}}}, // a local EC2 has no threshold of memory
+}
+
+// testKubeletSetting changes policies of the kubelets that need a drained node, and changes them back.
 func (d *deployment) testKubeletSetting() {
 	var objects []*unstructured.Unstructured
 	for doc := range strings.SplitSeq(harness.Web, "\n---\n") {
@@ -156,17 +163,40 @@ func (d *deployment) testKubeletSetting() {
 	_, err := c.Apply(d.t.Context(), objects)
 	d.must(err)
 	d.must(c.WaitWorkloads(d.t.Context(), objects, nil))
-	pods := d.pods()
-	if len(pods) != 2 {
+	if pods := d.pods(); len(pods) != 2 {
 		d.t.Fatalf("pods = %v", pods)
 	}
-	before := d.starts()
-	prior := *d
-	d.workers.Spec.Kubelet.Config["maxPods"] = 50
-	d.stage("roll kubelets", func() error { return d.apply(d.t.Context(), &prior) })
-	d.repair(before, "worker-0/kubelet", "worker-1/kubelet")
-	if now := d.pods(); fmt.Sprint(now) != fmt.Sprint(pods) {
-		d.t.Errorf("pods were %v, are %v", pods, now)
+	plain := d.workers.Spec.Kubelet.Config
+	before, prior := d.starts(), *d
+	d.workers.Spec.Kubelet.Config = maps.Clone(plain)
+	d.workers.Spec.Kubelet.Config["systemReserved"] = map[string]any{"memory": "64Gi"}
+	if err := d.apply(d.t.Context(), &prior); err == nil || !strings.Contains(err.Error(), "systemReserved 64Gi") || !strings.Contains(err.Error(), "and the machine has") {
+		d.t.Errorf("more reserved than there is: %v", err)
+	}
+	if restarted := harness.Restarted(before, d.starts()); len(restarted) > 0 {
+		d.t.Errorf("restarted for a refusal: %q", restarted)
+	}
+	d.workers.Spec.Kubelet.Config = plain
+	for _, step := range []struct {
+		name, policies string
+		config         map[string]any
+	}{
+		{"pin pods to processors and memory", "Static static", pinned},
+		{"pin pods no more", "None none", nil},
+	} {
+		before, prior, said := d.starts(), *d, len(d.progress)
+		d.workers.Spec.Kubelet.Config = maps.Clone(plain)
+		maps.Copy(d.workers.Spec.Kubelet.Config, step.config)
+		d.stage(step.name, func() error { return d.apply(d.t.Context(), &prior) })
+		d.repair(before, "worker-0/kubelet", "worker-1/kubelet")
+		for _, t := range d.workers.Targets {
+			if found := d.shell(t, `cd /var/lib/kubelet; sed -n 's/.*"policyName":"\([a-zA-Z]*\)".*/\1/p' memory_manager_state cpu_manager_state`); strings.Join(strings.Fields(found), " ") != step.policies {
+				d.t.Errorf("%s: %s: the policies are %q", step.name, t.Node.Name, found)
+			}
+			if log := strings.Join(d.progress[said:], "\n"); !strings.Contains(log, t.Node.Name+": worker: draining") {
+				d.t.Errorf("%s: %s was not drained", step.name, t.Node.Name)
+			}
+		}
 	}
 }
 

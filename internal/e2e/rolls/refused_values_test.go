@@ -26,6 +26,10 @@ func (w *world) testRefusedValues(t *testing.T) {
 			[]string{"audit_policy", `wanted kind Policy of audit.k8s.io/v1, found "ConfigMap" of "v1"`}},
 		{"eviction threshold", "k8s_worker_pool", "kubelet_config", `{ evictionHard = { "memory.available" = "some" } }`,
 			[]string{"kubelet_config", `evictionHard: memory.available: "some" is neither a quantity such as 500Mi nor a percentage`}},
+		{"more pods than addresses", "k8s_worker_pool", "kubelet_config", `merge(var.kubelet_config, { maxPods = 300 })`,
+			[]string{"kubelet_config", "maxPods: 300 is more than the 253 addresses for pods in pod_cidr"}},
+		{"a flag that nothing reads", "k8s_worker_pool", "extra_args", `{ kube_proxy = { proxy-mode = "ipvs" } }`,
+			[]string{"extra_args", "use the argument kube_proxy_config instead"}},
 	} {
 		t.Run("plan: "+tt.name, func(t *testing.T) {
 			w.with(t, tt, func() {
@@ -51,6 +55,8 @@ func (w *world) testRefusedValues(t *testing.T) {
 		{"containerd", "k8s_worker_pool", "containerd_config",
 			`{ plugins = { "io.containerd.cri.v1.images" = { snapshotter = 3 } } }`,
 			[]string{"machine worker-", "containerd.service would not start:", "cannot decode TOML integer into struct field config.ImageConfig.Snapshotter"}},
+		{"a key that nothing reads", "k8s_worker_pool", "containerd_config", `{ plugins = { "io.containerd.cri.v1.images" = { snapshoter = "native" } } }`,
+			[]string{"machine worker-", `containerd.service would start, but nothing reads its key plugins."io.containerd.cri.v1.images".snapshoter`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w.with(t, tt, func() {

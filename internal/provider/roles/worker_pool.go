@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -93,7 +94,7 @@ func NewWorkerPool() resource.Resource {
 		title: "worker pool",
 		keys:  true,
 		description: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
-			"The first installation runs on all hosts in parallel. A change that disturbs running pods (in containerd, or another kubelet release) goes through " +
+			"The first installation runs on all hosts in parallel. A change that disturbs running pods (in containerd, another kubelet release, or how kubelets place pods) goes through " +
 			"the nodes, `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they affect. A " +
 			"node counts as installed or rolled once a pod has started on it: after a change, or a start of its programs, the provider starts a pod in " +
 			"`kube-system` and deletes it again. A host that is no longer listed is drained and its node is deleted. If its machine no longer exists, its pods are " +
@@ -204,7 +205,8 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. The provider's reserve 100m CPU and 400 MiB of memory for the "+
 				"machine itself (`kubeReserved`, `systemReserved`), which fits a machine with 2 GiB, and give pods 30 seconds when the machine shuts down (`shutdownGracePeriod`). Without `resolvConf`, pods use the DNS servers "+
 				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. A change restarts the kubelets one at a time; pods keep "+
-				"running. Default: none."),
+				"running. A change of how pods are placed, such as `cpuManagerPolicy` or `memoryManagerPolicy`, drains the nodes, and the plan says so. Without `maxPods` a node "+
+				"takes as many pods as its `pod_cidr` has addresses, and at most 110. Default: none."),
 			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {
 				return &m.KubeletConfig, &s.Spec.Kubelet.Config
 			}),
@@ -252,6 +254,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s worker
 	if prior != nil {
 		before = prior.Version
 		warnOfChangedSettings(prior.Version, plan.Version, s.Spec.Kubelet, diags)
+		warnOfDrain(ctx, plan, prior, s, diags)
 	}
 	warnOfUnknownRelease(before, plan.Version, version.NotKnown, diags)
 	errs := append(s.Spec.Check(), component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
@@ -285,6 +288,20 @@ func warnOfChangedSettings(from, to types.String, kubelet component.KubeletSpec,
 	}
 	for _, words := range component.KubeletChanges(old, now, kubelet.Config, kubelet.Args) {
 		diags.AddAttributeWarning(path.Root("version"), "A setting changes its meaning", words)
+	}
+}
+
+// warnOfDrain warns of settings of the kubelet for which nodes are drained, unlike for others.
+func warnOfDrain(ctx context.Context, plan, prior *workerPoolModel, s workerpool.Pool, diags *diag.Diagnostics) {
+	if !tf.AllKnown(plan.KubeletConfig) {
+		return
+	}
+	var before workerpool.Pool
+	workerPoolSettings().toSpec(ctx, prior, &before)
+	if fields := s.Spec.EmptyNodeFields(before.Spec); len(fields) > 0 {
+		diags.AddAttributeWarning(path.Root("kubelet_config"), "Nodes are drained",
+			fmt.Sprintf("A kubelet places pods by %s, and the pods on a node have been placed by the former values. So the nodes are drained, max_unavailable at a time, "+
+				"and their kubelets start without the notes about processors and memory that they have kept.", strings.Join(fields, ", ")))
 	}
 }
 
