@@ -150,7 +150,7 @@ func (o *Operation) rehearseOn(ctx context.Context, m *Machine, trials []deed.Tr
 // refusalIn finds the first refusal among the answers of a rehearsal; empty for none.
 func refusalIn(answers []deed.Rehearsed) string {
 	for _, a := range answers {
-		if complaint := component.Refusal(a.Code, a.Output); complaint != "" {
+		if complaint := component.Refusal(a.Code, host.Complaint(a.Output)); complaint != "" {
 			return a.Unit + " would not start: " + complaint
 		}
 	}

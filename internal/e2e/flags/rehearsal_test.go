@@ -14,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -285,7 +286,7 @@ func rehearse(t *testing.T, root, program, name string) string {
 	if ctx.Err() != nil {
 		t.Fatalf("%s did not end:\n%s", name, out)
 	}
-	refused := component.Refusal(cmd.ProcessState.ExitCode(), string(out))
+	refused := component.Refusal(cmd.ProcessState.ExitCode(), host.Complaint(string(out)))
 	t.Logf("%v; refused for %q\n%s", err, refused, out[max(0, len(out)-1000):])
 	return refused
 }
