@@ -112,25 +112,24 @@ func (o *operation) converge(ctx context.Context) error {
 	if err := o.Survey(ctx); err != nil {
 		return err
 	}
+	plan, held := planControlPlane(o.facts())
+	// A first installation waits for etcd. Whether its programs accept their settings is found out before.
+	first := !plan.Disturbs()
+	if first && plan.Starts() {
+		if err := o.Prepare(ctx, plan); err != nil {
+			return err
+		}
+	}
 	if err := o.CheckReach(ctx, func(*rollout.Machine) *rollout.Need { return rollout.OneOf("etcd", o.want.Spec.EtcdEndpoints...) }); err != nil {
 		return err
-	}
-	var facts []controllerFacts
-	for _, m := range o.Machines {
-		managers, rest := splitManagers(m.Changes)
-		facts = append(facts, controllerFacts{
-			name: m.Name(), reachable: m.Gone == nil, serving: m.Running(component.APIServerUnit),
-			changes: len(rest) > 0, restarts: rollout.Restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
-		})
 	}
 	if err := o.guard(ctx); err != nil {
 		return err
 	}
-	plan, held := planControlPlane(facts)
 	if err := o.etcdServes(ctx, plan, o.want.Spec.EtcdEndpoints); err != nil {
 		return errors.Join(err, held, o.Skipped())
 	}
-	if plan.Disturbs() {
+	if !first {
 		if err := o.Prepare(ctx, plan); err != nil {
 			return err
 		}
@@ -147,6 +146,18 @@ func (o *operation) converge(ctx context.Context) error {
 		err = o.seal(ctx)
 	}
 	return errors.Join(err, held, o.Skipped())
+}
+
+func (o *operation) facts() []controllerFacts {
+	var facts []controllerFacts
+	for _, m := range o.Machines {
+		managers, rest := splitManagers(m.Changes)
+		facts = append(facts, controllerFacts{
+			name: m.Name(), reachable: m.Gone == nil, serving: m.Running(component.APIServerUnit),
+			changes: len(rest) > 0, restarts: rollout.Restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
+		})
+	}
+	return facts
 }
 
 // guard refuses changes that would break the control plane. It checks the release first, because
