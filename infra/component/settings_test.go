@@ -71,6 +71,39 @@ func TestKubeletOverrides(t *testing.T) {
 	}
 }
 
+// TestProtectedKernel: a kubelet that only compares the kernel's settings finds them as it wants them, also
+// after the next boot, and no other kubelet has the machine set them.
+func TestProtectedKernel(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		config   map[string]any
+		args     Args
+		protects bool
+	}{
+		{"by default", nil, nil, false},
+		{"off", map[string]any{"protectKernelDefaults": false}, nil, false},
+		{"on", map[string]any{"protectKernelDefaults": true}, nil, true},
+		{"flag", nil, Args{"protect-kernel-defaults": {"true"}}, true},
+		{"flag over the file", map[string]any{"protectKernelDefaults": true}, Args{"protect-kernel-defaults": {"true", "false"}}, false},
+		{"flag taken out", map[string]any{"protectKernelDefaults": true}, Args{"protect-kernel-defaults": {}}, true},
+	} {
+		spec := workerSpec(t)
+		spec.Kubelet.Config, spec.Kubelet.Args = tt.config, tt.args
+		got := must(t)(Workers(spec)(worker0)).State.Sysctls
+		for key, want := range map[string]string{
+			"vm.overcommit_memory": "1", "vm.panic_on_oom": "0", "kernel.panic": "10", "kernel.panic_on_oops": "1",
+			"kernel.keys.root_maxkeys": "1000000", "kernel.keys.root_maxbytes": "25000000",
+		} {
+			if found, set := got[key]; set != tt.protects || set && found != want {
+				t.Errorf("%s: sysctl %s is %q", tt.name, key, found)
+			}
+		}
+		if got["net.ipv4.ip_forward"] != "1" {
+			t.Errorf("%s: the others are %v", tt.name, got)
+		}
+	}
+}
+
 func TestControlPlaneOverrides(t *testing.T) {
 	spec := controlPlaneSpec(t)
 	spec.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")

@@ -96,7 +96,7 @@ func (w *world) testSettings(t *testing.T) {
 		"extra_args": "{ " + schedulerArgs + ", " + managerArgs + " }",
 	})
 	maps.Copy(w.arguments["k8s_worker_pool"], arguments{
-		"kubelet_config": `merge(var.kubelet_config, { maxPods = 50 })`,
+		"kubelet_config": `merge(var.kubelet_config, { maxPods = 50, protectKernelDefaults = true })`,
 		"extra_args":     "{ " + proxyArgs + " }",
 	})
 	changed := func(machines []string, paths ...string) (out []string) {
@@ -127,6 +127,11 @@ func (w *world) testSettings(t *testing.T) {
 	}
 	if closed := traffic.Cordoned; !slices.Equal(closed, []string{""}) {
 		t.Errorf("nodes were closed to new pods: %q", closed)
+	}
+	for _, m := range workers { // what the kubelet compares is there at the next boot too
+		if set := w.Sh(t, m, "cat /etc/sysctl.d/*vm.overcommit_memory* /etc/sysctl.d/*kernel.panic.conf"); !strings.Contains(set, "vm.overcommit_memory = 1") || !strings.Contains(set, "kernel.panic = 10") {
+			t.Errorf("%s has at the next boot:\n%s", m, set)
+		}
 	}
 	w.NoChanges(t)
 }
