@@ -104,6 +104,33 @@ func TestProtectedKernel(t *testing.T) {
 	}
 }
 
+// TestCheckAnonymous has the forms in which anonymous requests can be refused that a plan can know.
+func TestCheckAnonymous(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		args     Args
+		balanced bool
+		want     string
+	}{
+		{"nothing", nil, true, ""},
+		{"both reported flags", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, true, "would take every API server for dead"},
+		{"a file of the user's", Args{"authentication-config": {"/etc/mine.yaml"}, "anonymous-auth": {"0"}}, true, "would take every API server for dead"},
+		{"the last value counts", Args{"authentication-config": {}, "anonymous-auth": {"false", "true"}}, true, ""},
+		{"taken out", Args{"anonymous-auth": {}}, true, ""},
+		{"no load balancer", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, false, ""},
+		{"beside the provider's file", Args{"anonymous-auth": {"false"}}, false, "does not start with both"},
+		{"allowed, beside the provider's file", Args{"anonymous-auth": {"true"}}, true, "does not start with both"},
+	} {
+		errs := APIServerSpec{Args: tt.args}.CheckAnonymous(tt.balanced)
+		if len(errs) == 0 && tt.want == "" {
+			continue
+		}
+		if len(errs) != 1 || tt.want == "" || !strings.Contains(errs[0].Error(), tt.want) || errs[0].Field != `extra_args.kube_apiserver["anonymous-auth"]` {
+			t.Errorf("%s: %v", tt.name, errs)
+		}
+	}
+}
+
 func TestControlPlaneOverrides(t *testing.T) {
 	spec := controlPlaneSpec(t)
 	spec.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
@@ -267,13 +294,13 @@ func TestEncryptionConfig(t *testing.T) {
 		"encryption-config.yaml":          {[]int{1}, [][]byte{old}},
 		"encryption-config-rotating.yaml": {[]int{2, 1}, [][]byte{fresh, old}},
 	} {
-		b, err := EncryptionConfig(test.generations)(test.keys)
+		b, err := encryptionConfig(test.generations)(test.keys)
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, b)
 	}
-	render := EncryptionConfig([]int{1})
+	render := encryptionConfig([]int{1})
 	if _, err := render([][]byte{old, fresh}); err == nil {
 		t.Error("two keys for one generation")
 	}

@@ -26,6 +26,8 @@ import (
 type ControlPlane struct {
 	Spec    component.ControlPlaneSpec
 	Targets []fleet.Target
+	// Balancer is the load balancer as clients reach it, https://<host>:6443; empty if there is none.
+	Balancer string
 }
 
 // Definition implements Role.
@@ -155,6 +157,7 @@ func (o *operation) facts() []controllerFacts {
 		facts = append(facts, controllerFacts{
 			name: m.Name(), reachable: m.Gone == nil, serving: m.Running(component.APIServerUnit),
 			changes: len(rest) > 0, restarts: rollout.Restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
+			unproven: m.Record.Unproven && o.want.Balancer != "",
 		})
 	}
 	return facts
@@ -220,8 +223,12 @@ func (o *operation) carryOut(ctx context.Context, plan rollout.Plan) error {
 			return err
 		}
 		managers, rest := splitManagers(m.Changes)
+		if s.Then == fleet.GateSelf && o.want.Balancer != "" {
+			o.noteUnproven(m.Name(), true)
+		}
 		var err error
 		switch s.Action {
+		case actionProve: // the gate is all
 		case rollout.ActionInstall:
 			err = o.Apply(ctx, m, m.Changes) // downloads too; systemd bounds the starts
 		case actionRollManagers:
@@ -240,6 +247,9 @@ func (o *operation) carryOut(ctx context.Context, plan rollout.Plan) error {
 			return nil
 		}
 		if err := o.waitReady(ctx, m.Machine); err != nil {
+			return err
+		}
+		if err := o.balanced(ctx, m.Machine); err != nil {
 			return err
 		}
 		return waitManagers(ctx, m)
