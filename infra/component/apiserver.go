@@ -75,7 +75,7 @@ func (c *controller) addAPIServer() error {
 		Secret{Path: ServiceAccountKeyPath, Mode: 0o600,
 			Sources: []string{pki.SecretName(pki.KindServiceAccount, generations.Issuing(pki.KindServiceAccount))}},
 		Secret{Path: EncryptionConfigPath, Mode: 0o600, Sources: generations.SecretNames(pki.KindEncryption),
-			Render: EncryptionConfig(generations.Of(pki.KindEncryption)), Rendering: "secretbox"},
+			Render: encryptionConfig(generations.Of(pki.KindEncryption)), Rendering: "secretbox"},
 	)
 
 	// Not listed, because the API server reloads them by itself: its serving certificate, the front

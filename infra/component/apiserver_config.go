@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -16,12 +18,36 @@ import (
 	auditvalidation "k8s.io/apiserver/pkg/apis/audit/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // healthPaths are the only paths that the API server serves without authentication.
 var healthPaths = []string{"/livez", "/readyz", "/healthz"}
+
+// CheckAnonymous reports flags of kube-apiserver with which it would not start, or would refuse the health
+// checks of a load balancer, which ask /readyz without credentials: the load balancer would take every API
+// server for dead. What a file says that the user has put on the machines cannot be known here.
+func (s APIServerSpec) CheckAnonymous(balanced bool) (errs invalid.Fields) {
+	const flag = "anonymous-auth"
+	extra := s.Args
+	if len(extra[flag]) == 0 {
+		return nil
+	}
+	field := ArgField(artifact.KubeAPIServer, flag)
+	if _, replaced := extra["authentication-config"]; !replaced {
+		errs.Say(field, "Decided by the provider's file", "the provider's authentication-config already refuses anonymous requests, except those of the paths for health checks (%s), "+
+			"and the API server does not start with both: take it out.", strings.Join(healthPaths, ", "))
+		return errs
+	}
+	if allowed, err := strconv.ParseBool(extra.last(flag)); err == nil && !allowed && balanced {
+		errs.Say(field, "Health checks refused", "the load balancer's health checks ask /readyz without credentials. With this, it would take every API server for dead, and nobody would reach the cluster: "+
+			"take it out. The provider's own authentication-config, which applies if you take that flag out too, refuses all other anonymous requests.")
+	}
+	return errs
+}
 
 func authenticationFile() (desired.File, error) {
 	config := &apiserver.AuthenticationConfiguration{
@@ -34,10 +60,10 @@ func authenticationFile() (desired.File, error) {
 	return yamlFile(AuthenticationPath, config)
 }
 
-// EncryptionConfig returns a function that renders the EncryptionConfiguration from the stored keys
+// encryptionConfig returns a function that renders the EncryptionConfiguration from the stored keys
 // (base64) of the given generations. Secrets are encrypted with the first; values encrypted with
 // any of them can be read, and so can unencrypted values. The result is secret.
-func EncryptionConfig(generations []int) func([][]byte) ([]byte, error) {
+func encryptionConfig(generations []int) func([][]byte) ([]byte, error) {
 	return func(keys [][]byte) ([]byte, error) {
 		if len(keys) != len(generations) {
 			return nil, fmt.Errorf("%d encryption keys for %d generations", len(keys), len(generations))

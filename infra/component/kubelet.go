@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,7 +58,32 @@ var (
 	systemReserved = map[string]string{"cpu": "40m", "memory": "150Mi"}
 )
 
+// kernelDefaults are the kernel settings that every kubelet sets at its start. One that protects the kernel's
+// defaults only compares them and exits at a difference. On a running node that shows after the next boot
+// (kubernetes pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables).
+var kernelDefaults = map[string]string{
+	"vm.overcommit_memory":      "1",
+	"vm.panic_on_oom":           "0",
+	"kernel.panic":              "10",
+	"kernel.panic_on_oops":      "1",
+	"kernel.keys.root_maxkeys":  "1000000",
+	"kernel.keys.root_maxbytes": "25000000",
+}
+
+// protectsKernel reports whether the kubelet wants the kernelDefaults and does not set them. A flag counts
+// more than the file.
+func (w *worker) protectsKernel() bool {
+	if flag := w.spec.Kubelet.Args["protect-kernel-defaults"]; len(flag) > 0 {
+		protects, err := strconv.ParseBool(flag[len(flag)-1])
+		return protects && err == nil
+	}
+	return w.configs.kubeletTyped.ProtectKernelDefaults
+}
+
 func (w *worker) addKubelet() error {
+	if w.protectsKernel() {
+		maps.Copy(w.m.State.Sysctls, kernelDefaults)
+	}
 	configFile, err := yamlFile(KubeletConfigPath, w.kubeletConfigOfNode(w.configs.kubelet))
 	if err != nil {
 		return err

@@ -50,6 +50,9 @@ func (s LoadBalancerSpec) EffectiveCheckInterval() time.Duration {
 	return cmp.Or(s.CheckInterval, DefaultCheckInterval)
 }
 
+// HealthCheckName is the name in the API servers' certificates that HAProxy's checks ask for.
+const HealthCheckName = "kubernetes"
+
 // noticeChecks is in how many intervals HAProxy has noticed that an API server is not ready: the longest wait for a
 // check, and its connection and answer.
 const noticeChecks = 3
@@ -220,9 +223,9 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 	lines := []string{
 		"balance leastconn",
 		"option httpchk",
-		"http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host kubernetes hdr Connection close",
+		"http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host " + HealthCheckName + " hdr Connection close",
 		"http-check expect status 200 error-status L7OKC",
-		"default-server check check-ssl verify required ca-file " + HAProxyCAPath + " check-sni kubernetes verifyhost kubernetes" +
+		"default-server check check-ssl verify required ca-file " + HAProxyCAPath + " check-sni " + HealthCheckName + " verifyhost " + HealthCheckName +
 			" inter " + haproxyTime(every) + " fastinter " + haproxyTime(every/4) + " downinter " + haproxyTime(every/2) +
 			" fall 2 rise 1 on-marked-down shutdown-sessions",
 	}

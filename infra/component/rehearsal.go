@@ -71,27 +71,26 @@ var sandboxComplaints = regexp.MustCompile(`(?i)read-only file system|permission
 	`address family not supported|cannot assign requested address|address already in use|connection refused|network is unreachable|` +
 	`no route to host|no default routes|no such host|i/o timeout|deadline exceeded|no space left|cannot allocate memory|runtime error`)
 
-// Refusal returns in one line why a rehearsed program would not do what it is told, by its exit status and all its
-// output: "would not start: ...", or "would start, but nothing reads ...". It is empty if the program accepts
-// everything or the output is unclear.
-func Refusal(status int, output string) string {
+// Refusal returns in one line why a rehearsed program would not do what it is told: "would not start: ...", or "would
+// start, but nothing reads ...". It takes the exit status, all the output, and the complaint in it. It is empty if the
+// program accepts everything or the complaint is unclear.
+func Refusal(status int, output, complaint string) string {
 	if ignored := ignoredIn(output); ignored != "" {
 		return "would start, but " + ignored
 	}
-	if complaint := complaintOf(status, output); complaint != "" {
-		return "would not start: " + complaint
+	if refused := refusedFor(status, complaint); refused != "" {
+		return "would not start: " + refused
 	}
 	return ""
 }
 
-// complaintOf returns what a program does not accept; empty if it accepts everything or the output is unclear.
-func complaintOf(status int, output string) string {
+// refusedFor returns what a program does not accept; empty if it accepts everything or the complaint is unclear.
+func refusedFor(status int, complaint string) string {
 	switch status {
 	case 1, 2, 255: // an error, a flag or a panic, klog.Fatal
 	default:
 		return ""
 	}
-	complaint := complaintIn(strings.Split(output, "\n"))
 	if strings.Contains(complaint, missingPath) || strings.Contains(complaint, peerGate) || sandboxComplaints.MatchString(complaint) {
 		return ""
 	}
@@ -103,65 +102,10 @@ func complaintOf(status int, output string) string {
 	return complaint
 }
 
-var (
-	klogLine  = regexp.MustCompile(`^[EF]\d{4} [^\]]*\] (.*)$`)
-	klogError = regexp.MustCompile(` err=("(?:[^"\\]|\\.)*"|<$)`)
-	plainLine = regexp.MustCompile(`^(?:Error: |panic: |containerd: )(.*)$|^((?:flag provided but not defined|invalid value|invalid boolean value).*)$`)
-)
-
-// complaintIn returns the last line in which a program says why it exits.
-func complaintIn(lines []string) string {
-	for i, line := range slices.Backward(lines) {
-		if m := plainLine.FindStringSubmatch(line); m != nil {
-			return m[1] + m[2]
-		}
-		if m := klogLine.FindStringSubmatch(line); m != nil {
-			return klogComplaint(m[1], lines[i+1:])
-		}
-		if strings.HasPrefix(line, "{") {
-			if c := jsonComplaint(line); c != "" {
-				return c
-			}
-		}
-	}
-	return ""
-}
-
-// klogComplaint returns the error in klog's text format. One of several lines is between < and >.
-func klogComplaint(message string, below []string) string {
-	m := klogError.FindStringSubmatch(message)
-	if m == nil {
-		return message
-	}
-	if m[1] == "<" {
-		end := slices.Index(below, " >")
-		return strings.Join(below[:max(end, 0)], "\n")
-	}
-	text, err := strconv.Unquote(m[1])
-	if err != nil {
-		return message
-	}
-	return text
-}
-
-// jsonComplaint returns the error in a line of klog's or zap's JSON format.
-func jsonComplaint(line string) string {
-	var entry struct{ Level, Msg, Err, Error string }
-	if json.Unmarshal([]byte(line), &entry) != nil {
-		return ""
-	}
-	switch text := entry.Err + entry.Error; {
-	case text != "":
-		return text
-	case entry.Level == "fatal" || entry.Level == "":
-		return entry.Msg
-	}
-	return ""
-}
-
 // Programs that start although nothing reads a part of their configuration say so only in their log: kubelet and
 // kube-proxy (cmd/kubelet, "lenient decoding"), kube-apiserver of its audit policy, and containerd.
 var (
+	klogError  = regexp.MustCompile(` err=("(?:[^"\\]|\\.)*")`)
 	lenient    = regexp.MustCompile(`lenient decoding`)
 	unknownKey = regexp.MustCompile(`msg="Ignoring unknown key in TOML.*\bkey=("(?:[^"\\]|\\.)*"|\S+)(?: plugin=(\S+))?`)
 	tomlStart  = regexp.MustCompile(`(?m)^version = \d+$`)

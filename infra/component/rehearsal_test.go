@@ -3,6 +3,8 @@ package component
 import (
 	"strings"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
 // TestRefusal uses what the programs really print. TestRehearsal of internal/e2e/flags runs them.
@@ -42,11 +44,11 @@ func TestRefusal(t *testing.T) {
 		{"containerd", 1, "containerd: toml: cannot decode TOML integer into struct field config.ImageConfig.Snapshotter of type string\n",
 			"toml: cannot decode TOML integer into struct field config.ImageConfig.Snapshotter of type string"},
 	} {
-		if got := complaintOf(tt.status, tt.output); got != tt.want {
+		if got := refusedFor(tt.status, host.Complaint(tt.output)); got != tt.want {
 			t.Errorf("%s: refused for %q, wanted %q", tt.name, got, tt.want)
 		}
 	}
-	if got := complaintOf(1, "Error: "+strings.Repeat("é", 1000)); len(got) > maxComplaint+4 || !strings.HasSuffix(got, "é ...") {
+	if got := refusedFor(1, strings.Repeat("é", 1000)); len(got) > maxComplaint+4 || !strings.HasSuffix(got, "é ...") {
 		t.Errorf("a long complaint is quoted as %q", got)
 	}
 }
@@ -70,7 +72,7 @@ func TestIgnored(t *testing.T) {
 		if got := ignoredIn(tt.output); got != tt.want {
 			t.Errorf("%s: %q, wanted %q", tt.name, got, tt.want)
 		}
-		if got := Refusal(0, tt.output); (got != "") != (tt.want != "") || !strings.HasSuffix(got, tt.want) {
+		if got := Refusal(0, tt.output, ""); (got != "") != (tt.want != "") || !strings.HasSuffix(got, tt.want) {
 			t.Errorf("%s: %q", tt.name, got)
 		}
 	}

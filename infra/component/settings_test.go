@@ -71,6 +71,66 @@ func TestKubeletOverrides(t *testing.T) {
 	}
 }
 
+// TestProtectedKernel: a kubelet that only compares the kernel's settings finds them as it wants them, also
+// after the next boot, and no other kubelet has the machine set them.
+func TestProtectedKernel(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		config   map[string]any
+		args     Args
+		protects bool
+	}{
+		{"by default", nil, nil, false},
+		{"off", map[string]any{"protectKernelDefaults": false}, nil, false},
+		{"on", map[string]any{"protectKernelDefaults": true}, nil, true},
+		{"flag", nil, Args{"protect-kernel-defaults": {"true"}}, true},
+		{"flag over the file", map[string]any{"protectKernelDefaults": true}, Args{"protect-kernel-defaults": {"true", "false"}}, false},
+		{"flag taken out", map[string]any{"protectKernelDefaults": true}, Args{"protect-kernel-defaults": {}}, true},
+	} {
+		spec := workerSpec(t)
+		spec.Kubelet.Config, spec.Kubelet.Args = tt.config, tt.args
+		got := must(t)(Workers(spec)(worker0)).State.Sysctls
+		for key, want := range map[string]string{
+			"vm.overcommit_memory": "1", "vm.panic_on_oom": "0", "kernel.panic": "10", "kernel.panic_on_oops": "1",
+			"kernel.keys.root_maxkeys": "1000000", "kernel.keys.root_maxbytes": "25000000",
+		} {
+			if found, set := got[key]; set != tt.protects || set && found != want {
+				t.Errorf("%s: sysctl %s is %q", tt.name, key, found)
+			}
+		}
+		if got["net.ipv4.ip_forward"] != "1" {
+			t.Errorf("%s: the others are %v", tt.name, got)
+		}
+	}
+}
+
+// TestCheckAnonymous has the forms in which anonymous requests can be refused that a plan can know.
+func TestCheckAnonymous(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		args     Args
+		balanced bool
+		want     string
+	}{
+		{"nothing", nil, true, ""},
+		{"both reported flags", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, true, "would take every API server for dead"},
+		{"a file of the user's", Args{"authentication-config": {"/etc/mine.yaml"}, "anonymous-auth": {"0"}}, true, "would take every API server for dead"},
+		{"the last value counts", Args{"authentication-config": {}, "anonymous-auth": {"false", "true"}}, true, ""},
+		{"taken out", Args{"anonymous-auth": {}}, true, ""},
+		{"no load balancer", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, false, ""},
+		{"beside the provider's file", Args{"anonymous-auth": {"false"}}, false, "does not start with both"},
+		{"allowed, beside the provider's file", Args{"anonymous-auth": {"true"}}, true, "does not start with both"},
+	} {
+		errs := APIServerSpec{Args: tt.args}.CheckAnonymous(tt.balanced)
+		if len(errs) == 0 && tt.want == "" {
+			continue
+		}
+		if len(errs) != 1 || tt.want == "" || !strings.Contains(errs[0].Error(), tt.want) || errs[0].Field != `extra_args.kube_apiserver["anonymous-auth"]` {
+			t.Errorf("%s: %v", tt.name, errs)
+		}
+	}
+}
+
 func TestControlPlaneOverrides(t *testing.T) {
 	spec := controlPlaneSpec(t)
 	spec.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
@@ -234,13 +294,13 @@ func TestEncryptionConfig(t *testing.T) {
 		"encryption-config.yaml":          {[]int{1}, [][]byte{old}},
 		"encryption-config-rotating.yaml": {[]int{2, 1}, [][]byte{fresh, old}},
 	} {
-		b, err := EncryptionConfig(test.generations)(test.keys)
+		b, err := encryptionConfig(test.generations)(test.keys)
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, b)
 	}
-	render := EncryptionConfig([]int{1})
+	render := encryptionConfig([]int{1})
 	if _, err := render([][]byte{old, fresh}); err == nil {
 		t.Error("two keys for one generation")
 	}

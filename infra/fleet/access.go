@@ -37,6 +37,9 @@ func (f *Fleet) Access(ref pki.Ref) *Access {
 	return &Access{Keys: f.Keys(ref), dial: dial, timing: f.Timing, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
 }
 
+// onMachine is the endpoint of the API server on a machine, as seen from there.
+var onMachine = fmt.Sprintf("https://127.0.0.1:%d", component.APIServerPort)
+
 // errAccessClosed is the error of a request for a client after Close.
 var errAccessClosed = errors.New("the access to the cluster is closed")
 
@@ -62,8 +65,7 @@ func (a *Access) API(ctx context.Context, endpoint string) (*kube.Client, error)
 
 // APIServer returns the client of the API server on a machine, reached through SSH.
 func (a *Access) APIServer(ctx context.Context, m *Machine) (*kube.Client, error) {
-	endpoint := fmt.Sprintf("https://127.0.0.1:%d", component.APIServerPort)
-	return a.server(ctx, m.Name(), endpoint, kube.DialFunc(m.Remote.Dialer(ctx)))
+	return a.server(ctx, m.Name(), onMachine, kube.DialFunc(m.Remote.Dialer(ctx)))
 }
 
 func (a *Access) server(ctx context.Context, key, endpoint string, dial kube.DialFunc) (*kube.Client, error) {
@@ -84,12 +86,32 @@ func (a *Access) server(ctx context.Context, key, endpoint string, dial kube.Dia
 
 // connect makes a client that the caller closes.
 func (a *Access) connect(ctx context.Context, endpoint string, dial kube.DialFunc) (*kube.Client, error) {
-	pair, err := a.Keys.Admin(ctx, pki.KubernetesCA)
+	to, err := a.asAdmin(ctx, endpoint, dial)
 	if err != nil {
 		return nil, err
 	}
-	return kube.New(kube.Access{Endpoint: endpoint, CA: []byte(a.Keys.Ref.KubernetesCA),
-		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: dial, Timing: a.timing})
+	return kube.New(to)
+}
+
+func (a *Access) asAdmin(ctx context.Context, endpoint string, dial kube.DialFunc) (kube.Access, error) {
+	pair, err := a.Keys.Admin(ctx, pki.KubernetesCA)
+	return kube.Access{Endpoint: endpoint, CA: []byte(a.Keys.Ref.KubernetesCA), Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: dial, Timing: a.timing}, err
+}
+
+// CheckHealth asks the API server on a machine whether it is ready, as load balancers do: without
+// credentials. The caller closes the answer.
+func (a *Access) CheckHealth(ctx context.Context, m *Machine) (kube.Answer, error) {
+	return kube.NewConnection(ctx, kube.Access{Endpoint: onMachine, CA: []byte(a.Keys.Ref.KubernetesCA), Dial: kube.DialFunc(m.Remote.Dialer(ctx)), Timing: a.timing}, component.HealthCheckName)
+}
+
+// AskBehind asks whichever API server a load balancer chooses for one more client. The caller closes the
+// answer.
+func (a *Access) AskBehind(ctx context.Context, endpoint string) (kube.Answer, error) {
+	to, err := a.asAdmin(ctx, endpoint, a.dial)
+	if err != nil {
+		return kube.Answer{}, err
+	}
+	return kube.NewConnection(ctx, to, "")
 }
 
 // Member returns the client of the etcd member on a machine, reached through SSH.

@@ -18,6 +18,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
+// The units of each kind of machine, as far as all machines of the kind have them.
+var (
+	ControllerUnits = []string{component.APIServerUnit, component.ControllerManagerUnit, component.SchedulerUnit}
+	MemberUnits     = []string{component.EtcdUnit}
+	WorkerUnits     = []string{component.ContainerdUnit, component.KubeletUnit, component.KubeProxyUnit}
+)
+
 // errCrashed marks the end of a wait for a unit that has failed.
 var errCrashed = errors.New("unit is not coming up")
 

@@ -136,10 +136,14 @@ func activity(want desired.Unit, got Unit) (found, cause string, wrong bool) {
 	}
 }
 
-// cause is why the unit last exited; empty if it has not, or exited as it should.
+// cause is why the unit last exited, with its last error if that is known; empty if it has not exited, or
+// exited as it should.
 func (u Unit) cause() string {
-	if u.Result == "success" {
+	switch {
+	case u.Result == "success":
 		return ""
+	case u.Said != "":
+		return u.Result + ": " + u.Said
 	}
 	return u.Result
 }

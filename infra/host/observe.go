@@ -79,6 +79,8 @@ type Unit struct {
 	Restarts         int    // automatic restarts since the last start that was not automatic
 	Again            int    // automatic restarts during Observe
 	MainPID          int
+	// Said is the last error of a unit that fails, in one line, redacted.
+	Said string
 	// Unsettled is set when Observe ended before it was clear whether the unit keeps running.
 	Unsettled bool
 	// ActiveEnter is when the unit last became active, in microseconds since boot.
@@ -100,7 +102,8 @@ func (o Observation) Content(path string) ([]byte, bool) {
 
 // Observe observes everything that want names, in one round trip, and changes nothing. It does not
 // hash programs again whose size, time and inode are those of rec. It observes units that are just
-// starting or restarting for up to ten more seconds, until it is clear whether they keep running.
+// starting or restarting for up to ten more seconds, until it is clear whether they keep running, and
+// reads the journal of those that fail.
 // If that fails or ctx ends, it returns the last observation, with such units marked as Unsettled.
 // The errors are those of [remote.Machine.Run].
 func Observe(ctx context.Context, r Runner, want desired.State, rec Record) (Observation, error) {
@@ -120,7 +123,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	if err != nil {
 		return Observation{}, fmt.Errorf("machine %s: observe: %w", r.Name(), err)
 	}
-	return l.await(ctx, r, want, obs), nil
+	return l.await(ctx, r, want, obs).withErrors(ctx, r, want), nil
 }
 
 // preamble sets the variables that the functions of every script use.

@@ -18,15 +18,21 @@ type watched struct {
 	start time.Time
 	looks int
 	// at returns the unit's state at a time after the first observation.
-	at  func(time.Duration) Unit
-	err error // of the second observation
+	at      func(time.Duration) Unit
+	err     error    // of the second observation
+	journal string   // what the unit's processes have said
+	asked   []string // scripts that asked for that
 }
 
 func (m *watched) Name() string { return "worker-0" }
 
 const bootedFor = 1000 * time.Second // at the first observation
 
-func (m *watched) Run(context.Context, remote.Command) (remote.Output, error) {
+func (m *watched) Run(_ context.Context, c remote.Command) (remote.Output, error) {
+	if strings.Contains(c.Script, "journalctl") {
+		m.asked = append(m.asked, c.Script)
+		return remote.Output{Stdout: []byte(m.journal + "\x00")}, nil
+	}
 	m.looks++
 	if m.looks == 2 && m.err != nil {
 		return remote.Output{}, m.err
@@ -125,6 +131,90 @@ func TestAwait(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLastErrors checks that a finding about a unit that fails quotes the last error of its journal, as programs
+// really write it, and that the journals of others are not asked for.
+func TestLastErrors(t *testing.T) {
+	want := desired.State{Units: []desired.Unit{{Name: "a.service", Enabled: true, Active: true}}}
+	failed := func(result string) func(time.Duration) Unit {
+		return func(time.Duration) Unit { return Unit{ActiveState: "failed", SubState: "failed", Result: result} }
+	}
+	const kubelet = "I1126 22:01:07.100000    4711 server.go:530] \"Kubelet version\" kubeletVersion=\"v1.36.4\"\n" +
+		`E1126 22:01:08.200000    4711 kubelet.go:1760] "Failed to start ContainerManager" err="[invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0, invalid kernel flag: kernel/panic, expected value: 10, actual value: 0]"` + "\n"
+	for _, tt := range []struct {
+		name, journal string
+		at            func(time.Duration) Unit
+		words         string
+		unasked       bool
+	}{
+		{"kubelet, again and again", kubelet, loop(100 * time.Millisecond),
+			"failing again and again (exit-code: [invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0, invalid kernel flag: kernel/panic, expected value: 10, actual value: 0]), wanted running", false},
+		{"no form that is known", "Traceback (most recent call last):\n  File \"x.py\", line 1\nValueError: no such thing\n", failed("exit-code"),
+			"failed (exit-code: ValueError: no such thing), wanted running", false},
+		{"HAProxy", "[ALERT]    (42) : config : parsing [/etc/haproxy/haproxy.cfg:31] : unknown keyword 'srever' in 'backend' section\n" +
+			"[ALERT]    (42) : config : Fatal errors found in configuration.\n", failed("exit-code"),
+			"failed (exit-code: config : parsing [/etc/haproxy/haproxy.cfg:31] : unknown keyword 'srever' in 'backend' section), wanted running", false},
+		{"nft", "/etc/k8s/firewall.nft:3:9-14: Error: syntax error, unexpected string\n        tpc dport 6443 accept\n        ^^^^^^\n", failed("exit-code"),
+			"failed (exit-code: /etc/k8s/firewall.nft:3:9-14: Error: syntax error, unexpected string), wanted running", false},
+		{"etcd", `{"level":"info","msg":"Running: "}` + "\n" + `{"level":"fatal","msg":"discovery failed","error":"wal: crc mismatch"}` + "\n", failed("exit-code"),
+			"failed (exit-code: wal: crc mismatch), wanted running", false},
+		{"containerd's panic", "panic: no such snapshotter\n\ngoroutine 1 [running]:\nmain.main()\n\tx.go:1 +0x1\n", failed("exit-code"),
+			"failed (exit-code: no such snapshotter), wanted running", false},
+		{"control characters", "Error: \x1b[31mred\x1b[0m \u202ebackwards\a\xff\r\n", failed("exit-code"),
+			"failed (exit-code: [31mred [0m backwards ?), wanted running", false},
+		{"a key", "Error: bad token: abcdefghijklmnop\n", failed("exit-code"), "failed (exit-code: bad token: [redacted]), wanted running", false},
+		{"long", "Error: " + strings.Repeat("é", 1000), failed("exit-code"), "failed (exit-code: " + strings.Repeat("é", maxSaid/2) + " ...), wanted running", false},
+		{"silent", "", failed("exit-code"), "failed (exit-code), wanted running", false},
+		{"killed by somebody", kubelet, failed("signal"), "failed (signal), wanted running", true},
+		{"runs", kubelet, func(time.Duration) Unit { return up(-time.Hour, 0) }, "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &watched{start: time.Now(), at: tt.at, journal: tt.journal}
+				obs, err := Observe(t.Context(), m, want, Record{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				words := tt.words
+				if words != "" {
+					words = "unit a.service: " + words
+				}
+				if got := Words(Diff(want, obs, Record{})); got != words {
+					t.Errorf("%q, want %q", got, words)
+				}
+				if asked := len(m.asked) > 0; asked == tt.unasked {
+					t.Errorf("asked for journals: %q", m.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestFailingUnits checks that only units that fail are told of, whether they are enabled or not.
+func TestFailingUnits(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		unit Unit
+		want string
+	}{
+		{"runs", up(-time.Hour, 0), ""},
+		{"stopped", Unit{ActiveState: "inactive", SubState: "dead", Result: "success"}, ""},
+		{"failed", Unit{ActiveState: "failed", SubState: "failed", Result: "exit-code"}, "unit a.service: failed (exit-code: no such flag), wanted running"},
+	} {
+		m := &watched{start: time.Now(), at: func(time.Duration) Unit { return tt.unit }, journal: "Error: no such flag\n"}
+		found, err := FailingUnits(t.Context(), m, "a.service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range found {
+			got = append(got, f.String())
+		}
+		if strings.Join(got, "; ") != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -70,21 +70,16 @@ type Client struct {
 
 // New returns a client. It does no I/O. An error is about the certificates.
 func New(a Access) (*Client, error) {
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(a.CA) {
-		return nil, fmt.Errorf("connecting to %s: the CA bundle holds no certificate", a.Endpoint)
+	config, err := a.clientTLS()
+	if err == nil && len(config.Certificates) == 0 {
+		err = fmt.Errorf("connecting to %s: %w", a.Endpoint, errNoCertificate)
 	}
-	pair, err := tls.X509KeyPair(a.Cert, a.Key)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: client certificate: %w", a.Endpoint, err)
-	}
-	dial := a.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
+		return nil, err
 	}
 	transport := &http.Transport{
-		DialContext:         dial,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		DialContext:         a.dialer(),
+		TLSClientConfig:     config,
 		TLSHandshakeTimeout: requestTimeout,
 		ForceAttemptHTTP2:   true,
 		// Without pings, a connection to a machine that lost power would be used until the kernel
@@ -93,17 +88,17 @@ func New(a Access) (*Client, error) {
 	}
 	trips := &counted{transport, a.Timing}
 	httpClient := &http.Client{Transport: trips}
-	config := &rest.Config{Host: a.Endpoint, QPS: -1, UserAgent: "k8s-from-scratch"}
+	settings := &rest.Config{Host: a.Endpoint, QPS: -1, UserAgent: "k8s-from-scratch"}
 	c := &Client{endpoint: a.Endpoint, transport: transport}
-	if c.typed, err = kubernetes.NewForConfigAndClient(config, httpClient); err != nil {
+	if c.typed, err = kubernetes.NewForConfigAndClient(settings, httpClient); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
 	}
-	if c.dynamic, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
+	if c.dynamic, err = dynamic.NewForConfigAndClient(settings, httpClient); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
 	}
 	// Discovery takes no context: without a timeout of its own it would wait forever for a server
 	// that hangs.
-	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(config, &http.Client{Transport: trips, Timeout: requestTimeout})
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(settings, &http.Client{Transport: trips, Timeout: requestTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
 	}

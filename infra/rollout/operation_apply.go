@@ -143,26 +143,29 @@ func (o *Operation) Stages(ctx context.Context, plan Plan, step func(context.Con
 	return nil
 }
 
-// Prepare does what can be done before anything is stopped: it downloads, and rehearses units with
-// their new settings.
+// Prepare does what can be done before anything is stopped, and before any deadline starts: machines install
+// packages and download what they will need, and the first of the plan rehearses units with their new settings
+// as soon as it has its programs.
 func (o *Operation) Prepare(ctx context.Context, plan Plan) error {
-	if err := o.prefetch(ctx); err != nil {
+	trials, err := o.trials(plan)
+	if err != nil {
 		return err
 	}
-	return o.rehearse(ctx, plan)
-}
-
-// prefetch downloads what machines will need and installs packages, before anything is stopped and
-// before any deadline starts.
-func (o *Operation) prefetch(ctx context.Context) error {
 	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
-		if err := o.InstallPackages(ctx, m); err != nil {
+		if err := o.prefetch(ctx, m); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(m.Changes, func(c host.Change) bool { return c.Kind == finding.Binary }) {
-			return nil
-		}
-		m.Say("%s: downloading ahead", o.role.Name)
-		return withAdvice(m.Target, host.Prefetch(ctx, m.Remote, m.State, m.known()))
+		return o.rehearse(ctx, m, trials[m.Name()])
 	})
+}
+
+func (o *Operation) prefetch(ctx context.Context, m *Machine) error {
+	if err := o.InstallPackages(ctx, m); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(m.Changes, func(c host.Change) bool { return c.Kind == finding.Binary }) {
+		return nil
+	}
+	m.Say("%s: downloading ahead", o.role.Name)
+	return withAdvice(m.Target, host.Prefetch(ctx, m.Remote, m.State, m.known()))
 }

@@ -86,13 +86,20 @@ func (p Plan) Serial(steps ...Step) Plan {
 	return p
 }
 
-// Disturbs reports whether a step of the plan stops something that runs. If none does, downloading
-// ahead would only verify everything twice.
+// Disturbs reports whether a step of the plan stops something that runs.
 func (p Plan) Disturbs() bool {
-	return slices.ContainsFunc(p, func(stage Stage) bool {
-		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action.Disturbs })
-	})
+	return p.has(func(s Step) bool { return s.Action.Disturbs })
 }
+
+// Starts reports whether a step of the plan starts or restarts something, so that it should be prepared. If none
+// does, downloading ahead would only verify everything twice.
+func (p Plan) Starts() bool { return p.has(Step.starts) }
+
+func (p Plan) has(is func(Step) bool) bool {
+	return slices.ContainsFunc(p, func(stage Stage) bool { return slices.ContainsFunc(stage, is) })
+}
+
+func (s Step) starts() bool { return s.Action.Disturbs || s.Action == ActionInstall }
 
 // Machines returns the machine of each step.
 func (s Stage) Machines() []string {

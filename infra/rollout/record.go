@@ -60,6 +60,9 @@ type MachineRecord struct {
 	Certificates map[string]PairRecord `json:"certificates,omitempty"`
 	// Secrets are the files last rendered from the key store, by path.
 	Secrets map[string]SecretRecord `json:"secrets,omitempty"`
+	// Unproven is set while nobody knows whether the load balancer sends clients to an API server that
+	// was changed.
+	Unproven bool `json:"unproven,omitempty"`
 }
 
 // PairRecord identifies a certificate and its key by hex SHA-256 of their files.

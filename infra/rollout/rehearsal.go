@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -22,30 +21,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// rehearse finds out, before anything is stopped, whether programs accept their new settings. It
-// starts the wanted units under other names, beside those that run, with the new programs and
-// configuration files, in a sandbox where they can neither write nor connect.
-// component.RehearsalArgs makes them exit after checking their settings.
+// rehearse finds out, before anything is stopped or started for good, whether programs accept their
+// settings. It starts the wanted units under other names, beside those that run, with the new programs and
+// configuration files, in a sandbox where they can neither write nor connect. component.RehearsalArgs makes
+// them exit after checking their settings. So it needs nothing but the machine: no etcd, no API server.
 //
-// Each unit is rehearsed only on the first machine on which it will restart, since the others get
+// Each unit is rehearsed only on the first machine on which it will start or restart, since the others get
 // the same settings. An unclear result does not refuse the roll-out.
-func (o *Operation) rehearse(ctx context.Context, plan Plan) error {
-	trials, err := o.trials(plan)
-	if err != nil {
-		return err
+func (o *Operation) rehearse(ctx context.Context, m *Machine, trials []deed.Trial) error {
+	if len(trials) == 0 {
+		return nil
 	}
-	var machines []*Machine
-	for _, name := range slices.Sorted(maps.Keys(trials)) {
-		machines = append(machines, o.ByName(name))
-	}
-	errs := fleet.EachAll(ctx, machines, func(ctx context.Context, m *Machine) error {
-		m.Say("%s: rehearsing %s", o.role.Name, fleet.List(unitsOf(trials[m.Name()])))
-		return o.rehearseOn(ctx, m, trials[m.Name()])
-	})
-	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		return errs[name] // one error is enough; the user corrects one at a time
-	}
-	return nil
+	m.Say("%s: rehearsing %s", o.role.Name, fleet.List(unitsOf(trials)))
+	return o.rehearseOn(ctx, m, trials)
 }
 
 func unitsOf(trials []deed.Trial) []string {
@@ -57,13 +45,13 @@ func unitsOf(trials []deed.Trial) []string {
 }
 
 // trials returns the units to rehearse by machine: each on the first machine on which the plan
-// restarts it with another program, unit file or configuration.
+// starts or restarts it with another program, unit file or configuration.
 func (o *Operation) trials(plan Plan) (map[string][]deed.Trial, error) {
 	out, taken := map[string][]deed.Trial{}, map[string]bool{}
 	for _, stage := range plan {
 		for _, s := range stage {
 			m := o.ByName(s.Machine)
-			if m == nil || !s.Action.Disturbs {
+			if m == nil || !s.starts() {
 				continue
 			}
 			for _, u := range m.State.Units {
@@ -153,7 +141,7 @@ func (o *Operation) rehearseOn(ctx context.Context, m *Machine, trials []deed.Tr
 // is refused as well.
 func refusalIn(answers []deed.Rehearsed) string {
 	for _, a := range answers {
-		if refused := component.Refusal(a.Code, a.Output); refused != "" {
+		if refused := component.Refusal(a.Code, a.Output, host.Complaint(a.Output)); refused != "" {
 			return a.Unit + " " + refused
 		}
 	}

@@ -92,7 +92,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestTrials checks that a unit is rehearsed only on the first machine on which it restarts.
+// TestTrials checks that a unit is rehearsed only on the first machine on which it starts or restarts.
 func TestTrials(t *testing.T) {
 	named := func(name string, changes ...host.Change) *Machine {
 		return &Machine{Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: name}}}, State: controllerState(), Changes: changes}
@@ -106,7 +106,8 @@ func TestTrials(t *testing.T) {
 	}{
 		{Plan{}.Parallel(step("a", ActionQuiet)).Serial(step("b", ActionRoll), step("c", ActionRoll), step("b", Action{Name: "apply to managers", Disturbs: true})), map[string][]string{"b": {apiServerUnit}}},
 		{Plan{}.Serial(step("c", ActionRoll), step("b", ActionRoll)), map[string][]string{"c": {apiServerUnit}}},
-		{Plan{}.Parallel(step("b", ActionInstall), step("c", ActionQuiet)), map[string][]string{}},
+		{Plan{}.Parallel(step("b", ActionQuiet), step("c", ActionQuiet)), map[string][]string{}},
+		{Plan{}.Parallel(step("a", ActionInstall), step("b", ActionInstall), step("c", ActionInstall)), map[string][]string{"b": {apiServerUnit}}},
 		{Plan{}.Serial(step("gone", Action{Name: "leave"})), map[string][]string{}},
 	} {
 		trials, err := o.trials(tt.plan)

@@ -26,6 +26,8 @@ import (
 type ControlPlane struct {
 	Spec    component.ControlPlaneSpec
 	Targets []fleet.Target
+	// Balancer is the load balancer as clients reach it, https://<host>:6443; empty if there is none.
+	Balancer string
 }
 
 // Definition implements Role.
@@ -112,25 +114,24 @@ func (o *operation) converge(ctx context.Context) error {
 	if err := o.Survey(ctx); err != nil {
 		return err
 	}
+	plan, held := planControlPlane(o.facts())
+	// A first installation waits for etcd. Whether its programs accept their settings is found out before.
+	first := !plan.Disturbs()
+	if first && plan.Starts() {
+		if err := o.Prepare(ctx, plan); err != nil {
+			return err
+		}
+	}
 	if err := o.CheckReach(ctx, func(*rollout.Machine) *rollout.Need { return rollout.OneOf("etcd", o.want.Spec.EtcdEndpoints...) }); err != nil {
 		return err
-	}
-	var facts []controllerFacts
-	for _, m := range o.Machines {
-		managers, rest := splitManagers(m.Changes)
-		facts = append(facts, controllerFacts{
-			name: m.Name(), reachable: m.Gone == nil, serving: m.Running(component.APIServerUnit),
-			changes: len(rest) > 0, restarts: rollout.Restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
-		})
 	}
 	if err := o.guard(ctx); err != nil {
 		return err
 	}
-	plan, held := planControlPlane(facts)
 	if err := o.etcdServes(ctx, plan, o.want.Spec.EtcdEndpoints); err != nil {
 		return errors.Join(err, held, o.Skipped())
 	}
-	if plan.Disturbs() {
+	if !first {
 		if err := o.Prepare(ctx, plan); err != nil {
 			return err
 		}
@@ -147,6 +148,19 @@ func (o *operation) converge(ctx context.Context) error {
 		err = o.seal(ctx)
 	}
 	return errors.Join(err, held, o.Skipped())
+}
+
+func (o *operation) facts() []controllerFacts {
+	var facts []controllerFacts
+	for _, m := range o.Machines {
+		managers, rest := splitManagers(m.Changes)
+		facts = append(facts, controllerFacts{
+			name: m.Name(), reachable: m.Gone == nil, serving: m.Running(component.APIServerUnit),
+			changes: len(rest) > 0, restarts: rollout.Restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
+			unproven: m.Record.Unproven && o.want.Balancer != "",
+		})
+	}
+	return facts
 }
 
 // guard refuses changes that would break the control plane. It checks the release first, because
@@ -209,8 +223,12 @@ func (o *operation) carryOut(ctx context.Context, plan rollout.Plan) error {
 			return err
 		}
 		managers, rest := splitManagers(m.Changes)
+		if s.Then == fleet.GateSelf && o.want.Balancer != "" {
+			o.noteUnproven(m.Name(), true)
+		}
 		var err error
 		switch s.Action {
+		case actionProve: // the gate is all
 		case rollout.ActionInstall:
 			err = o.Apply(ctx, m, m.Changes) // downloads too; systemd bounds the starts
 		case actionRollManagers:
@@ -229,6 +247,9 @@ func (o *operation) carryOut(ctx context.Context, plan rollout.Plan) error {
 			return nil
 		}
 		if err := o.waitReady(ctx, m.Machine); err != nil {
+			return err
+		}
+		if err := o.balanced(ctx, m.Machine); err != nil {
 			return err
 		}
 		return waitManagers(ctx, m)

@@ -35,6 +35,9 @@ func guardKubernetes(wanted version.Version, serving []version.Version, silent [
 // scheduler.
 var actionRollManagers = rollout.Action{Name: "apply to managers", Disturbs: true}
 
+// actionProve changes nothing: only the gate after it counts.
+var actionProve = rollout.Action{Name: "ask again"}
+
 // controllerFacts is everything that decides a controller's place in a roll-out.
 type controllerFacts struct {
 	name      string
@@ -43,6 +46,7 @@ type controllerFacts struct {
 	changes   bool // something differs that does not concern only the managers
 	restarts  bool // ... and repairing it restarts the API server
 	managers  bool // something differs that concerns only the controller manager or the scheduler
+	unproven  bool // nobody knows whether the load balancer sends clients to it since it was changed
 }
 
 // planControlPlane orders the work on the controllers. If no API server runs, all are installed at
@@ -50,6 +54,9 @@ type controllerFacts struct {
 // interrupts nothing and shows whether the change works. Then come the other API servers, one at a
 // time. The controller managers and schedulers come last, one at a time, because they may be older
 // than the API servers but never newer.
+//
+// A roll that stopped because the load balancer does not send clients to a changed API server stops there
+// again: that one is repaired first, or else asked again before the others are changed.
 //
 // If it returns both a plan and an error, the error is about changes that the plan leaves out.
 func planControlPlane(controllers []controllerFacts) (rollout.Plan, error) {
@@ -59,7 +66,7 @@ func planControlPlane(controllers []controllerFacts) (rollout.Plan, error) {
 			serving++
 		}
 	}
-	var first, quiet, rolls, managers []rollout.Step
+	var first, quiet, prove, repairs, rolls, managers []rollout.Step
 	var gone []string
 	for _, c := range controllers {
 		switch {
@@ -73,16 +80,22 @@ func planControlPlane(controllers []controllerFacts) (rollout.Plan, error) {
 			first = append(first, rollout.Step{Machine: c.name, Action: rollout.ActionInstall, Why: why, Then: fleet.GateSelf})
 		default:
 			switch {
+			case c.restarts && c.unproven:
+				repairs = append(repairs, roll(c.name))
 			case c.restarts:
-				rolls = append(rolls, rollout.Step{Machine: c.name, Action: rollout.ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateSelf})
+				rolls = append(rolls, roll(c.name))
 			case c.changes:
 				quiet = append(quiet, rollout.Step{Machine: c.name, Action: rollout.ActionQuiet})
+			}
+			if c.unproven && !c.restarts {
+				prove = append(prove, rollout.Step{Machine: c.name, Action: actionProve, Why: "changed before, and not known to be behind the load balancer", Then: fleet.GateSelf})
 			}
 			if c.managers {
 				managers = append(managers, rollout.Step{Machine: c.name, Action: actionRollManagers})
 			}
 		}
 	}
+	rolls = slices.Concat(repairs, rolls)
 	var held error
 	if len(gone) > 0 && len(rolls) > 0 && serving < 2 {
 		held = &fleet.GuardError{Refused: "restart the API server on " + fleet.List(rollout.Stage(rolls).Machines()),
@@ -90,5 +103,9 @@ func planControlPlane(controllers []controllerFacts) (rollout.Plan, error) {
 			Advice: "apply again when they answer"}
 		rolls, managers = nil, nil
 	}
-	return rollout.Plan{}.Parallel(first...).Parallel(quiet...).Serial(rolls...).Serial(managers...), held
+	return rollout.Plan{}.Parallel(first...).Parallel(quiet...).Parallel(prove...).Serial(rolls...).Serial(managers...), held
+}
+
+func roll(machine string) rollout.Step {
+	return rollout.Step{Machine: machine, Action: rollout.ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateSelf}
 }

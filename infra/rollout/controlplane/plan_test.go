@@ -93,6 +93,22 @@ func TestPlanControlPlane(t *testing.T) {
 		}, `
 1. a: apply with restart, when all others healthy, then wait: healthy
 `},
+		{"a roll that stopped because the load balancer left out the first", []controllerFacts{
+			{name: "a", reachable: true, serving: true, unproven: true},
+			{name: "b", reachable: true, serving: true, changes: true, restarts: true},
+			{name: "c", reachable: true, serving: true, changes: true, restarts: true},
+		}, `
+1. a: ask again (changed before, and not known to be behind the load balancer), then wait: healthy
+2. b: apply with restart, when all others healthy, then wait: healthy
+3. c: apply with restart, when all others healthy, then wait: healthy
+`},
+		{"its cause is removed: the one that is left out first", []controllerFacts{
+			{name: "a", reachable: true, serving: true, changes: true, restarts: true},
+			{name: "b", reachable: true, serving: true, changes: true, restarts: true, unproven: true},
+		}, `
+1. b: apply with restart, when all others healthy, then wait: healthy
+2. a: apply with restart, when all others healthy, then wait: healthy
+`},
 		{"the only one that serves", []controllerFacts{
 			{name: "a", reachable: true, serving: true, changes: true, restarts: true, managers: true},
 			{name: "b"},

@@ -26,14 +26,14 @@ type Query struct {
 	API         fleet.API
 	Controllers []fleet.Target // machines of the API servers
 	Etcd        []fleet.Target // machines of the etcd members
-	Workers     []fleet.Target // machines of the workers, only for their certificates
+	Workers     []fleet.Target // machines of the workers, for their units and certificates
 }
 
 // Cluster is the state of a cluster as seen at one moment.
 type Cluster struct {
 	// Healthy is true when everything answered, every API server is ready, every etcd member
-	// healthy, no alarm of etcd active, every node Ready, no certificate expired, and no member has
-	// failed to take a snapshot.
+	// healthy, no alarm of etcd active, every node Ready, no unit fails, no certificate expired, and no
+	// member has failed to take a snapshot.
 	Healthy      bool                `json:"healthy"`
 	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.4"
 	Nodes        []kube.Node         `json:"nodes"`
@@ -45,7 +45,7 @@ type Cluster struct {
 	// Snapshot is the newest snapshot of etcd that the machines of the members know of, nil if none
 	// of them keeps any or none knows.
 	Snapshot *snapshot.Description `json:"snapshot"`
-	// Problems say what could not be asked and why, one sentence each.
+	// Problems say which units fail and why, and what could not be asked and why, one sentence each.
 	Problems []string `json:"problems"`
 }
 
@@ -127,6 +127,15 @@ func Of(ctx context.Context, f *fleet.Fleet, q Query) Cluster {
 	for _, t := range q.Etcd {
 		wait.Go(func() { b.member(ctx, t) })
 		wait.Go(func() { b.snapshots(ctx, t) })
+	}
+	for _, t := range q.Controllers {
+		wait.Go(func() { b.units(ctx, t, fleet.ControllerUnits) })
+	}
+	for _, t := range q.Etcd {
+		wait.Go(func() { b.units(ctx, t, fleet.MemberUnits) })
+	}
+	for _, t := range q.Workers {
+		wait.Go(func() { b.units(ctx, t, fleet.WorkerUnits) })
 	}
 	for _, t := range distinct(q.Controllers, q.Etcd, q.Workers) {
 		wait.Go(func() { b.certificates(ctx, t) })
@@ -247,6 +256,18 @@ func (b *builder) snapshots(ctx context.Context, t fleet.Target) {
 		b.problem("snapshots on "+t.Node.Name, errors.New("the last run of etcd-backup failed: "+k.Failed))
 	}
 	b.add(func(s *Cluster) { s.Snapshot = snapshot.Newer(s.Snapshot, k.Newest) })
+}
+
+// units tells of the units of a machine that fail, with their last errors. That a machine cannot be reached
+// is told of elsewhere.
+func (b *builder) units(ctx context.Context, t fleet.Target, names []string) {
+	failing, err := host.FailingUnits(ctx, b.fleet.Machine(t).Remote, names...)
+	if err != nil && !fleet.Unreachable(err) {
+		b.problem("units on "+t.Node.Name, err)
+	}
+	for _, f := range failing {
+		b.problem(t.Node.Name, errors.New(f.String()))
+	}
 }
 
 // certificateFiles are the certificates that this project puts on machines.

@@ -151,10 +151,12 @@ func (o *operation) converge(ctx context.Context) error {
 		})
 	}
 	plan := planWorkers(facts)
-	if plan.Disturbs() {
+	if plan.Starts() {
 		if err := o.Prepare(ctx, plan); err != nil {
 			return err
 		}
+	}
+	if plan.Disturbs() {
 		if err := o.proveOthers(ctx); err != nil {
 			return err
 		}

@@ -125,6 +125,15 @@ systemctl kill -s KILL $u
 until systemctl is-failed -q $u; do sleep .05; done
 rm -r $d && systemctl daemon-reload`, `failed \(signal\), wanted running`, "kube-proxy"),
 		{
+			name: "fails at every start", resource: controlPlane, thing: "controller-2",
+			hurt: on("controller-2", "echo 'nonsense: true' >> /etc/kubernetes/kube-scheduler.yaml && systemctl restart kube-scheduler"), look: file("controller-2", "/etc/kubernetes/kube-scheduler.yaml"),
+			says: []string{
+				"file /etc/kubernetes/kube-scheduler.yaml: " + content,
+				`unit kube-scheduler.service: failing again and again \(exit-code: .*unknown field "nonsense".*\), wanted running`,
+			},
+			restarts: []string{"controller-2/kube-scheduler"},
+		},
+		{
 			name: "stopped and masked over its file", resource: workerPool, thing: "worker-0",
 			hurt: on("worker-0", "systemctl stop kube-proxy && ln -sf /dev/null /etc/systemd/system/kube-proxy.service && systemctl daemon-reload"), look: unit("worker-0", "kube-proxy"),
 			says: []string{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -299,7 +300,7 @@ func rehearse(t *testing.T, root, program, name string) string {
 			break // systemd ends a unit there
 		}
 	}
-	refused := component.Refusal(status, string(said))
+	refused := component.Refusal(status, string(said), host.Complaint(string(said)))
 	t.Logf("%d; refused for %q\n%s", status, refused, said[max(0, len(said)-1000):])
 	return refused
 }

@@ -79,6 +79,8 @@ func (w *world) edit(t *testing.T, before, after string, n int) {
 
 func (w *world) testInstall(t *testing.T) {
 	w.unusual(t)
+	// A kubelet that only compares the kernel's settings starts again after each boot below.
+	w.edit(t, "= var.kubelet_config", "= merge(var.kubelet_config, { protectKernelDefaults = true })", 1)
 	if err := w.WS.WriteFile("data.auto.tfvars", "data_volume_size = 10\n"); err != nil {
 		t.Fatal(err)
 	}

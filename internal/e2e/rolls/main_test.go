@@ -87,6 +87,7 @@ func TestRolls(t *testing.T) {
 		{"etcd: upgrade", w.testEtcdUpgrade},
 		{"audit policy: fails on the second machine", w.testFailsOnSecond},
 		{"audit policy: resumed", w.testResumed},
+		{"load balancer that would lose its servers", w.testUnbalanced},
 		{"settings", w.testSettings},
 		{"unknown flag", w.testUnknownFlag},
 		{"refused values", w.testRefusedValues},

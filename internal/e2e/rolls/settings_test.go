@@ -79,6 +79,30 @@ func (w *world) testResumed(t *testing.T) {
 	}
 }
 
+// testUnbalanced has the API servers read a file with which they refuse health checks. The roll stops at the first
+// one, and again in the next apply. The others serve. testSettings repairs it.
+func (w *world) testUnbalanced(t *testing.T) {
+	const file = "/etc/kubernetes/authentication-by-hand.yaml"
+	for _, c := range controllers {
+		w.Sh(t, c, "printf 'anonymous: {enabled: false}\napiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n' >"+file)
+	}
+	w.arguments["k8s_control_plane"]["extra_args"] = `{ kube_apiserver = { authentication-config = "` + file + `" } }`
+	w.write(t)
+	was := suite.Units(t, machines...)
+	traffic := w.Traffic(t, w.Kubeconfig)
+	for _, spared := range []string{controllers[1] + ", " + controllers[2], ""} {
+		_, err := w.WS.Apply(t.Context())
+		want := []string{"machine " + controllers[0], "ask the API server as the load balancer's health checks do", "GET /readyz without credentials: 401 Unauthorized"}
+		if spared != "" {
+			want = append(want, "not touched: "+spared)
+		}
+		harness.Refused(t, err, want...)
+		wantRestarted(t, was, controllers[0]+"/kube-apiserver")
+	}
+	traffic.Unbroken(t)
+	delete(w.arguments["k8s_control_plane"], "extra_args") // the next step applies
+}
+
 // Flags that testSettings sets, each program's in extra_args.
 const (
 	schedulerArgs = `kube_scheduler = { v = "1" }`
@@ -96,7 +120,7 @@ func (w *world) testSettings(t *testing.T) {
 		"extra_args": "{ " + schedulerArgs + ", " + managerArgs + " }",
 	})
 	maps.Copy(w.arguments["k8s_worker_pool"], arguments{
-		"kubelet_config": `merge(var.kubelet_config, { maxPods = 50 })`,
+		"kubelet_config": `merge(var.kubelet_config, { maxPods = 50, protectKernelDefaults = true })`,
 		"extra_args":     "{ " + proxyArgs + " }",
 	})
 	changed := func(machines []string, paths ...string) (out []string) {
@@ -127,6 +151,11 @@ func (w *world) testSettings(t *testing.T) {
 	}
 	if closed := traffic.Cordoned; !slices.Equal(closed, []string{""}) {
 		t.Errorf("nodes were closed to new pods: %q", closed)
+	}
+	for _, m := range workers { // what the kubelet compares is there at the next boot too
+		if set := w.Sh(t, m, "cat /etc/sysctl.d/*vm.overcommit_memory* /etc/sysctl.d/*kernel.panic.conf"); !strings.Contains(set, "vm.overcommit_memory = 1") || !strings.Contains(set, "kernel.panic = 10") {
+			t.Errorf("%s has at the next boot:\n%s", m, set)
+		}
 	}
 	w.NoChanges(t)
 }

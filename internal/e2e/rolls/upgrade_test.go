@@ -10,6 +10,7 @@ import (
 )
 
 func (w *world) testInstall(t *testing.T) {
+	w.testImpossible(t)
 	w.apply(t)
 	w.Learn(t)
 	if _, err := suite.Kubectl(t.Context(), w.Kubeconfig, strings.NewReader(harness.Web), "apply", "-f", "-"); err != nil {
@@ -18,6 +19,22 @@ func (w *world) testInstall(t *testing.T) {
 	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=180s")
 	w.wantEtcd(t, etcdBefore)
 	w.NoChanges(t)
+}
+
+// testImpossible installs with a flag that the API server does not have. One controller says so before the
+// control plane starts anything.
+func (w *world) testImpossible(t *testing.T) {
+	t.Helper()
+	w.arguments["k8s_control_plane"]["extra_args"] = `{ kube_apiserver = { no-such-flag = "1" } }`
+	w.write(t)
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, "machine controller-", "rehearse the new configuration", "kube-apiserver.service would not start: unknown flag: --no-such-flag", "nothing has been stopped or changed")
+	for _, c := range controllers {
+		if found := suite.Console(t, c, "ls /etc/systemd/system | grep kube- || :"); found != "" {
+			t.Errorf("%s has units of the control plane: %s", c, found)
+		}
+	}
+	w.plain()
 }
 
 // wantEtcd checks that every member is a voter of a release.
@@ -70,6 +87,8 @@ func (w *world) testRefused(t *testing.T) {
 			[]string{controlPlane, "admission_plugins", `kube-apiserver 1.36.4 has no admission plugin "PodSecurtiy"`}},
 		{"unknown admission plugin in a flag", "k8s_control_plane", "extra_args", `{ kube_apiserver = { enable-admission-plugins = "NodeRestriction,podsecurity" } }`,
 			[]string{controlPlane, "extra_args", `no admission plugin "podsecurity": did you mean PodSecurity?`}},
+		{"health checks refused", "k8s_control_plane", "extra_args", `{ kube_apiserver = { authentication-config = null, anonymous-auth = "false" } }`,
+			[]string{controlPlane, "extra_args", "the load balancer's health checks ask /readyz without credentials", "would take every API server for dead"}},
 		{"unknown field of the scheduler", "k8s_control_plane", "scheduler_config", `{ leaderElect = true }`,
 			[]string{controlPlane, "scheduler_config", `unknown field "leaderElect"`}},
 		{"unknown field of the kubelet", "k8s_worker_pool", "kubelet_config", `{ maxpods = 50 }`,

@@ -221,6 +221,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s co
 		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
 	}
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
+	errs = append(errs, s.Spec.APIServer.CheckAnonymous(!plan.LB.IsNull())...)
 	if prior != nil {
 		warnOfLostNames(ctx, plan, prior, diags)
 	}
@@ -340,7 +341,7 @@ func controlPlaneSpec(ctx context.Context, d *session.Session, m *controlPlaneMo
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	lb := m.balancer(ctx, diags)
 	etcd, _ := reference.OfEtcd.Read(ctx, m.Etcd, diags)
-	return controlplane.ControlPlane{
+	out := controlplane.ControlPlane{
 		Spec: component.ControlPlaneSpec{
 			Cluster:       component.Cluster{Name: ref.Cluster, PKI: ref},
 			EndpointNames: tf.Strings(lb.Names.Elements()),
@@ -349,4 +350,8 @@ func controlPlaneSpec(ctx context.Context, d *session.Session, m *controlPlaneMo
 		},
 		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
 	}
+	if !m.LB.IsNull() {
+		out.Balancer = lb.Endpoint.ValueString()
+	}
+	return out
 }

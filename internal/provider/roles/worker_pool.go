@@ -204,7 +204,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 		"kubelet_config": newSetting(
 			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. The provider's reserve 100m CPU and 400 MiB of memory for the "+
 				"machine itself (`kubeReserved`, `systemReserved`), which fits a machine with 2 GiB, and give pods 30 seconds when the machine shuts down (`shutdownGracePeriod`). Without `resolvConf`, pods use the DNS servers "+
-				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. A change restarts the kubelets one at a time; pods keep "+
+				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. With `protectKernelDefaults` the machines get the kernel settings that the kubelet then only compares, also for the next boot. A change restarts the kubelets one at a time; pods keep "+
 				"running. A change of how pods are placed, such as `cpuManagerPolicy` or `memoryManagerPolicy`, drains the nodes, and the plan says so. Without `maxPods` a node "+
 				"takes as many pods as its `pod_cidr` has addresses, and at most 110. Default: none."),
 			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {

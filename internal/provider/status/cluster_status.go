@@ -130,8 +130,8 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfControlPlane.Type().AttrTypes, MarkdownDescription: reference.ControlPlaneDescription},
 			"controllers":   hosts("Machines of the API servers, which are asked directly. Default: none."),
 			"etcd_hosts":    hosts("Machines of the etcd members, which are asked directly. Default: `controllers`."),
-			"workers":       hosts("Machines of the workers, whose certificates are read. Default: none."),
-			"healthy":       boolean("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy, etcd has no alarm, and no member has failed to take a snapshot."),
+			"workers":       hosts("Machines of the workers, whose units and certificates are looked at. Default: none."),
+			"healthy":       boolean("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy, no unit of theirs fails, etcd has no alarm, and no member has failed to take a snapshot."),
 			"version":       text("Kubernetes release of the API server behind the public endpoint."),
 			"nodes": list("Nodes, by name.", map[string]schema.Attribute{
 				"name":          text("Name of the node."),
@@ -191,7 +191,7 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			}),
 			"newest_snapshot": schema.ObjectAttribute{Computed: true, AttributeTypes: reference.OfSnapshot.Type().AttrTypes,
 				MarkdownDescription: "The newest good snapshot of etcd, with the attributes of `newest` of `k8s_etcd_backup`. Null if the members keep none, or none of them knows."},
-			"problems": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What is unhealthy or could not be asked, and why, one sentence each."},
+			"problems": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What is unhealthy or could not be asked, and why, one sentence each. A unit that fails is named with the last error in its journal."},
 		},
 	}
 }

@@ -1,0 +1,136 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// An API server can be ready for its administrator, on its own machine, while the load balancer takes it for
+// dead. A roll that asks only the machines would then end with a cluster that nobody reaches. So a changed API
+// server passes two more questions before the next one is changed: it answers as health checks want, and the
+// load balancer sends a client to it.
+
+const (
+	// balancerPoll is the pause between two connections to the load balancer.
+	balancerPoll = 500 * time.Millisecond
+	// heldConnections is how many connections to other API servers stay open meanwhile, so that a load
+	// balancer that prefers the server with the fewest gets to the one that is waited for.
+	heldConnections = 32
+)
+
+// balanced waits until the load balancer, if there is one, sends clients to the API server of a machine. Until
+// then the record says that it is not known to do so. Where the load balancer is not reached from here at all,
+// only the API server's answer to health checks counts.
+func (o *operation) balanced(ctx context.Context, m *fleet.Machine) error {
+	if o.want.Balancer == "" {
+		return nil
+	}
+	q := balancing{operation: o, machine: m, began: time.Now()}
+	defer q.close()
+	err := fleet.Within(ctx, fleet.APIBudget, "a connection through the load balancer", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, balancerPoll, true, q.ask)
+	})
+	switch {
+	case err != nil:
+		return q.failed(err)
+	case q.unreachable:
+		m.Say("API server: the load balancer cannot be asked from here: %v", q.last)
+	default:
+		m.Say("API server: the load balancer sends clients to it")
+	}
+	o.noteUnproven(m.Name(), false)
+	return nil
+}
+
+// balancing is the wait for a load balancer.
+type balancing struct {
+	*operation
+	machine *fleet.Machine
+	began   time.Time
+
+	connected   bool // the load balancer took a connection
+	unreachable bool // it has not, for long enough to say so
+	healthy     bool // the API server answers as health checks want
+	last        error
+	held        []kube.Answer
+}
+
+// ask asks the API server and the load balancer once. Its error is final.
+func (q *balancing) ask(ctx context.Context) (done bool, err error) {
+	own, err := q.Access.CheckHealth(ctx, q.machine)
+	own.Close()
+	q.healthy = err == nil && own.Status == http.StatusOK
+	switch {
+	case err != nil:
+		q.last = err
+		return false, nil
+	case own.Status == http.StatusUnauthorized || own.Status == http.StatusForbidden: // it stays so
+		q.last = nil
+		return false, refusal(own)
+	case !q.healthy:
+		q.last = refusal(own)
+		return false, nil
+	}
+	behind, err := q.Access.AskBehind(ctx, q.want.Balancer)
+	q.connected = q.connected || behind.Connected
+	if err != nil || behind.Certificate == own.Certificate || len(q.held) >= heldConnections {
+		behind.Close()
+	} else {
+		q.held = append(q.held, behind)
+	}
+	switch {
+	case err == nil && behind.Certificate == own.Certificate && behind.Status == http.StatusOK:
+		return true, nil
+	case err == nil:
+		err = fmt.Errorf("%s leads to other API servers only", q.want.Balancer)
+	}
+	q.last = err
+	q.unreachable = !q.connected && time.Since(q.began) >= fleet.ReachBudget
+	return q.unreachable, nil
+}
+
+func refusal(a kube.Answer) error {
+	return fmt.Errorf("GET /readyz without credentials: %d %s", a.Status, http.StatusText(a.Status))
+}
+
+func (q *balancing) close() {
+	for _, a := range q.held {
+		a.Close()
+	}
+}
+
+// failed says what the wait ended with, and what to look at.
+func (q *balancing) failed(err error) error {
+	if q.last != nil {
+		err = fmt.Errorf("%w (last: %w)", err, q.last)
+	}
+	failed := &fleet.StepError{Machine: q.machine.Name(), Err: err, Unit: component.APIServerUnit,
+		Step: "ask the API server as the load balancer's health checks do",
+		Next: "correct which of its flags and files refuse anonymous requests of /readyz (anonymous-auth, authentication-config, authorization-config), and apply again: the load balancer sends nobody to this API server"}
+	if q.healthy {
+		failed.Step = "wait until the load balancer sends clients to the API server"
+		failed.Next = "find out why the load balancer takes this API server for dead, although it is ready and answers health checks on its machine: see the load balancer's log, or the health of its targets"
+	}
+	return failed
+}
+
+// noteUnproven records whether it is unknown that the load balancer sends clients to the API server of a machine.
+func (o *operation) noteUnproven(name string, unproven bool) {
+	if m := o.ByName(name); m != nil {
+		m.Record.Unproven = unproven
+	}
+	o.Note(func(r *rollout.Record) {
+		rec := r.Machines[name]
+		rec.Unproven = unproven
+		r.Machines[name] = rec
+	})
+}
