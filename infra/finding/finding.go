@@ -27,14 +27,15 @@ type Finding struct {
 	Wanted string `json:"wanted,omitempty"`
 	// Process and Unit are those that use a resource, such as a port. Size is a wanted or total
 	// size, and Device is the device of a file system. Since is the day from which on something is due.
-	// Away are machines that cannot be reached and that a repair waits for. They are empty for other
-	// problems.
+	// Away are machines that cannot be reached and that a repair waits for. Manager is the field
+	// manager that has set what was found. They are empty for other problems.
 	Process string `json:"process,omitempty"`
 	Unit    string `json:"unit,omitempty"`
 	Size    string `json:"size,omitempty"`
 	Device  string `json:"device,omitempty"`
 	Since   string `json:"since,omitempty"`
 	Away    string `json:"away,omitempty"`
+	Manager string `json:"manager,omitempty"`
 	// Cause is what a program reported: systemd's result, the output of a check, the error of an
 	// API. It is only quoted.
 	Cause string `json:"cause,omitempty"`

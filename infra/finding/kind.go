@@ -137,7 +137,7 @@ const (
 	ReloadPending  Problem = "reload pending"
 	CheckFailed    Problem = "check failed" // its own check; the cause is the check's output
 	Overridden     Problem = "overridden"   // by a drop-in
-	Replaced       Problem = "replaced"     // by another unit file
+	Replaced       Problem = "replaced"     // by another unit file; an object, because it cannot change
 )
 
 // Problems of certificates.
@@ -178,7 +178,7 @@ const (
 	NoPublicIP  Problem = "no public address"
 	PublicIP    Problem = "public address"
 	TooSmall    Problem = "too small"
-	Taken       Problem = "taken"
+	Taken       Problem = "taken" // a field, by another manager that applies it
 	Full        Problem = "full"
 	NotRecord   Problem = "not on record"
 	Generation  Problem = "generation" // it belongs to a generation that is not wanted

@@ -179,9 +179,11 @@ var vocabulary = map[Kind]words{
 		Missing:   "missing",
 		NotWanted: "exists, not wanted any more",
 		Refused:   "{cause}",
+		Replaced:  "{target} cannot be changed: an apply deletes the object and makes it anew",
 	}},
 	Field: {head: "{target}", how: map[Problem]string{
-		Value: "found {found:field}, wanted {wanted:field}",
+		Value: "found {found:field}{ (set by manager)}, wanted {wanted:field}",
+		Taken: "found {found:field}, wanted {wanted:field}: conflict with {manager:q}, which applies this field too",
 		Order: "order is {found}, wanted {wanted}",
 	}},
 	SystemObjects: {how: map[Problem]string{
@@ -390,21 +392,22 @@ func (f Finding) parts() (head, rest string) {
 		return strings.TrimSpace(string(f.Kind) + " " + f.Target), string(f.Problem)
 	}
 	fill := strings.NewReplacer(
-		"{target}", f.Target, "{cause}", f.Cause, "{ (cause)}", parenthesized(f.Cause), "{secrets}", secrets(f.Target),
+		"{target}", f.Target, "{cause}", f.Cause, "{ (cause)}", parenthesized("", f.Cause), "{secrets}", secrets(f.Target),
 		"{found}", f.Found, "{found:q}", strconv.Quote(f.Found), "{found:digest}", digest(f.Found), "{found:field}", field(f.Found),
 		"{found:list}", list(f.Found), "{found:state}", state(f.Found),
 		"{wanted}", f.Wanted, "{wanted:q}", strconv.Quote(f.Wanted), "{wanted:digest}", digest(f.Wanted), "{wanted:field}", field(f.Wanted),
 		"{wanted:list}", list(f.Wanted), "{wanted:state}", state(f.Wanted),
 		"{process}", f.Process, "{unit}", f.Unit, "{size}", f.Size, "{device}", f.Device, "{since}", f.Since, "{away}", f.Away,
+		"{manager:q}", strconv.Quote(f.Manager), "{ (set by manager)}", parenthesized("set by ", f.Manager),
 	)
 	return strings.TrimSpace(fill.Replace(w.head)), fill.Replace(how)
 }
 
-func parenthesized(s string) string {
+func parenthesized(intro, s string) string {
 	if s == "" {
 		return ""
 	}
-	return " (" + s + ")"
+	return " (" + intro + s + ")"
 }
 
 // digest abbreviates a SHA-256 digest.

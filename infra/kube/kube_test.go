@@ -36,10 +36,11 @@ func TestDifferences(t *testing.T) {
 		{"keys with dots", "{kind: A, m: {example.com/a: x}}", "{kind: A, m: {example.com/a: z}}",
 			[]string{`m["example.com/a"]: found "x", wanted "z"`}},
 		{"lists by name", "{kind: A, l: [{name: a, v: 1}, {name: b, v: 2}]}", "{kind: A, l: [{name: a, v: 1}, {name: b, v: 3}, {name: c}]}",
-			[]string{"l[b].v: found 2, wanted 3", "l[c]: found nothing, wanted map[name:c]"}},
+			[]string{"l[b].v: found 2, wanted 3", "l[c]: found nothing, wanted {\"name\":\"c\"}"}},
 		{"order", "{kind: A, l: [{name: b}, {name: a}]}", "{kind: A, l: [{name: a}, {name: b}]}", []string{"l: order is b, a, wanted a, b"}},
 		{"lists by position", "{kind: A, l: [1, 2]}", "{kind: A, l: [1, 3, 4]}", []string{"l[1]: found 2, wanted 3", "l[2]: found nothing, wanted 4"}},
-		{"another type", "{kind: A, a: {b: 1}}", "{kind: A, a: x}", []string{`a: found map[b:1], wanted "x"`}},
+		{"another type", "{kind: A, a: {b: 1}}", "{kind: A, a: x}", []string{`a: found {"b":1}, wanted "x"`}},
+		{"whole lists", "{kind: A, rules: [{verbs: [get], resources: [a<b]}]}", "{kind: A}", []string{`rules: found [{"resources":["a<b"],"verbs":["get"]}], wanted nothing`}},
 		{"long values", "{kind: A, a: x}", "{kind: A, a: x123456789012345678901234567890123456789012345678901234567890123456789}",
 			[]string{`a: found "x", wanted "x1234567890123456789012345678901234567890123456789012345678...`}},
 		{"secrets", "{kind: Secret, type: a, data: {p: eA==}, metadata: {labels: {l: x}}}", "{kind: Secret, type: a, data: {p: eQ==}, metadata: {labels: {l: z}}}",
@@ -47,7 +48,7 @@ func TestDifferences(t *testing.T) {
 		{"a whole secret", "{kind: Secret}", "{kind: Secret, data: {p: eQ==}}", []string{"data: found nothing, wanted a value (hidden)"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, want := finding.Words(differences(object(t, tt.live), object(t, tt.applied))), strings.Join(tt.want, "; ")
+			got, want := finding.Words(differences(object(t, tt.live), object(t, tt.applied), false)), strings.Join(tt.want, "; ")
 			if got != want {
 				t.Errorf("\n got %q\nwant %q", got, want)
 			}

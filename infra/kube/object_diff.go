@@ -1,16 +1,15 @@
 package kube
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube/field"
 )
 
 // bookkeeping are the fields that the API server sets by itself.
@@ -23,9 +22,9 @@ var bookkeeping = [][]string{
 	{"status"},
 }
 
-// differences compares the live object with what applying would make of it. It shows no values of a
-// Secret.
-func differences(live, applied *unstructured.Unstructured) []finding.Finding {
+// differences compares the live object with what applying would make of it. It names the manager
+// that has written what differs. It shows no values of a Secret. force is that of [Terms].
+func differences(live, applied *unstructured.Unstructured, force bool) []finding.Finding {
 	strip := func(o *unstructured.Unstructured) map[string]any {
 		o = o.DeepCopy()
 		for _, field := range bookkeeping {
@@ -33,11 +32,11 @@ func differences(live, applied *unstructured.Unstructured) []finding.Finding {
 		}
 		return o.Object
 	}
-	d := differ{secret: live.GetKind() == "Secret"}
+	d := differ{secret: live.GetKind() == "Secret", force: force, live: live, owners: field.Owners(live, fieldManager)}
 	found, wanted := strip(live), strip(applied)
 	for _, k := range keysOf(found, wanted) {
 		d.metadata = k == "metadata"
-		d.compare(join("", k), found[k], wanted[k])
+		d.compare(field.Path(nil).Key(k), found[k], wanted[k])
 	}
 	return d.findings
 }
@@ -45,14 +44,24 @@ func differences(live, applied *unstructured.Unstructured) []finding.Finding {
 type differ struct {
 	secret   bool
 	metadata bool // the fields being compared are metadata
+	force    bool
+	live     *unstructured.Unstructured
+	owners   []field.Owner
 	findings []finding.Finding
 }
 
-func (d *differ) add(path string, problem finding.Problem, found, wanted string) {
-	d.findings = append(d.findings, finding.Finding{Kind: finding.Field, Target: path, Problem: problem, Found: found, Wanted: wanted})
+func (d *differ) add(path field.Path, problem finding.Problem, found, wanted string) {
+	f := finding.Finding{Kind: finding.Field, Target: path.String(), Problem: problem, Found: found, Wanted: wanted}
+	if o := field.Holder(d.owners, d.live, path); o != nil && problem == finding.Value {
+		f.Manager = o.Manager
+		if o.Applies && !d.force {
+			f.Problem = finding.Taken
+		}
+	}
+	d.findings = append(d.findings, f)
 }
 
-func (d *differ) compare(path string, found, wanted any) {
+func (d *differ) compare(path field.Path, found, wanted any) {
 	if reflect.DeepEqual(found, wanted) {
 		return
 	}
@@ -60,7 +69,7 @@ func (d *differ) compare(path string, found, wanted any) {
 	case map[string]any:
 		if f, ok := found.(map[string]any); ok {
 			for _, k := range keysOf(f, w) {
-				d.compare(join(path, k), f[k], w[k])
+				d.compare(path.Key(k), f[k], w[k])
 			}
 			return
 		}
@@ -81,12 +90,12 @@ func keysOf(a, b map[string]any) []string {
 }
 
 // lists pairs the elements by name when they have one, by position otherwise.
-func (d *differ) lists(path string, found, wanted []any) {
+func (d *differ) lists(path field.Path, found, wanted []any) {
 	f, fNames := byName(found)
 	w, wNames := byName(wanted)
 	if f != nil && w != nil {
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(append(fNames, wNames...)))) {
-			d.compare(fmt.Sprintf("%s[%s]", path, name), f[name], w[name])
+			d.compare(path.Named(name), f[name], w[name])
 		}
 		if slices.Equal(slices.Sorted(slices.Values(fNames)), slices.Sorted(slices.Values(wNames))) && !slices.Equal(fNames, wNames) {
 			d.add(path, finding.Order, strings.Join(fNames, ", "), strings.Join(wNames, ", "))
@@ -94,7 +103,7 @@ func (d *differ) lists(path string, found, wanted []any) {
 		return
 	}
 	for i := range max(len(found), len(wanted)) {
-		d.compare(fmt.Sprintf("%s[%d]", path, i), at(found, i), at(wanted, i))
+		d.compare(path.At(i), at(found, i), at(wanted, i))
 	}
 }
 
@@ -124,33 +133,19 @@ func at(list []any, i int) any {
 	return nil
 }
 
-// join writes a path; keys that hold dots are quoted so that it stays readable.
-func join(path, key string) string {
-	switch {
-	case strings.ContainsAny(key, "./"):
-		return fmt.Sprintf("%s[%q]", path, key)
-	case path == "":
-		return key
-	}
-	return path + "." + key
-}
-
-// value writes a field's value; empty for a field that is not there.
+// value writes a field's value as JSON; empty for a field that is not there.
 func (d *differ) value(v any) string {
-	switch v := v.(type) {
+	switch v.(type) {
 	case nil:
 		return ""
 	case map[string]any, []any:
 		if d.secret {
 			return finding.Hidden
 		}
-		return fmt.Sprint(v)
 	case string:
 		if d.secret && !d.metadata {
 			return finding.Hidden
 		}
-		return strconv.Quote(v)
-	default:
-		return fmt.Sprint(v)
 	}
+	return field.JSON(v)
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,11 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // fieldManager is this project's name in server-side apply.
@@ -84,84 +80,6 @@ func RefsOf(objects []*unstructured.Unstructured) []ObjectRef {
 		out[i] = RefOf(o)
 	}
 	return out
-}
-
-// Apply applies objects server-side, taking over fields from other managers. Namespaces and custom
-// resource definitions go first, webhook configurations last, the rest in parallel in between. It
-// returns references to the applied objects, also with an error.
-func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]ObjectRef, error) {
-	var refs []ObjectRef
-	for _, wave := range waves(objects) {
-		applied := make([]*ObjectRef, len(wave))
-		group, gctx := errgroup.WithContext(ctx)
-		group.SetLimit(parallelRequests)
-		for i, o := range wave {
-			group.Go(func() error {
-				live, err := c.patch(gctx, o, false)
-				if err != nil {
-					return err
-				}
-				ref := RefOf(live)
-				applied[i] = &ref
-				return nil
-			})
-		}
-		err := group.Wait()
-		for _, ref := range applied {
-			if ref != nil {
-				refs = append(refs, *ref)
-			}
-		}
-		if err != nil {
-			return refs, err
-		}
-	}
-	return refs, nil
-}
-
-// waves sorts objects into those that must exist first, the others, and those that could block the
-// others.
-func waves(objects []*unstructured.Unstructured) [][]*unstructured.Unstructured {
-	out := make([][]*unstructured.Unstructured, 3)
-	for _, o := range objects {
-		wave := 1
-		switch o.GetKind() {
-		case "Namespace", "CustomResourceDefinition", "PriorityClass":
-			wave = 0
-		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-			wave = 2
-		}
-		out[wave] = append(out[wave], o)
-	}
-	return out
-}
-
-func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
-	ref := RefOf(o)
-	resource, namespace, err := c.resource(ctx, ref, !dryRun)
-	if err != nil {
-		return nil, fmt.Errorf("applying %s: %w", ref, err)
-	}
-	if namespace != o.GetNamespace() {
-		o = o.DeepCopy()
-		o.SetNamespace(namespace)
-	}
-	body, err := json.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("applying %s: %w", ref, err)
-	}
-	force := true
-	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
-	if dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	live, err := resource.Patch(ctx, ref.Name, types.ApplyPatchType, body, options)
-	if err != nil {
-		return nil, fmt.Errorf("applying %s: %w", ref, err)
-	}
-	return live, nil
 }
 
 // resource finds the API resource of an object and its namespace. With patience it waits for an
@@ -233,47 +151,6 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 	return o, nil
 }
 
-// Drift compares objects with what is wanted. It asks the API server in a dry run what a
-// server-side apply would change, so that the server decides about defaults, conversions and other
-// managers' fields. Nothing is changed. The subject of a finding is its object, as
-// [ObjectRef.String] writes it.
-func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]finding.Finding, error) {
-	found := make([][]finding.Finding, len(objects))
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelRequests)
-	for i, o := range objects {
-		group.Go(func() error {
-			drift, err := c.drift(gctx, o)
-			found[i] = finding.About(RefOf(o).String(), drift)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return slices.Concat(found...), nil
-}
-
-func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]finding.Finding, error) {
-	live, err := c.Get(ctx, RefOf(want))
-	if err != nil {
-		return nil, err
-	}
-	if live == nil {
-		return []finding.Finding{{Kind: finding.Object, Problem: finding.Missing}}, nil
-	}
-	applied, err := c.patch(ctx, want, true)
-	switch {
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		// The live object cannot become the wanted one, or admission refuses it. A person has to
-		// read the reason.
-		return []finding.Finding{{Kind: finding.Object, Problem: finding.Refused, Cause: err.Error()}}, nil
-	case err != nil:
-		return nil, err
-	}
-	return differences(live, applied), nil
-}
-
 // Prune deletes the objects of an inventory that are not in keep, and waits until they are gone. It
 // returns those that are not gone yet, with the reason.
 func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]ObjectRef, error) {
@@ -288,7 +165,7 @@ func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]Obje
 	group.SetLimit(parallelRequests)
 	for i, ref := range doomed {
 		group.Go(func() error {
-			errs[i] = c.delete(ctx, ref)
+			errs[i] = c.delete(ctx, ref, metav1.DeletePropagationBackground)
 			return nil
 		})
 	}
@@ -302,7 +179,8 @@ func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]Obje
 	return left, errors.Join(errs...)
 }
 
-func (c *Client) delete(ctx context.Context, ref ObjectRef) error {
+// delete deletes an object and waits until it is gone.
+func (c *Client) delete(ctx context.Context, ref ObjectRef, what metav1.DeletionPropagation) error {
 	resource, _, err := c.resource(ctx, ref, false)
 	if meta.IsNoMatchError(err) {
 		return nil
@@ -310,8 +188,7 @@ func (c *Client) delete(ctx context.Context, ref ObjectRef) error {
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", ref, err)
 	}
-	background := metav1.DeletePropagationBackground
-	err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &background})
+	err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &what})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -15,32 +15,51 @@ import (
 
 // WaitWorkloads waits until every Deployment, DaemonSet and StatefulSet among the objects has
 // rolled out, as "kubectl rollout status" defines it, and until pods without a readiness probe have
-// stayed up for a moment. It ends early if a Deployment has exceeded its progress deadline, and
-// with a *PodError if a pod of a workload, or of a Job among the objects, has been failing for
-// failGrace. progress, if not nil, is called once per workload when it becomes available, and with
-// what keeps pods from running.
-func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unstructured, progress func(string)) error {
+// stayed up for a moment. Of the Jobs it waits for the runs that are removed once they have
+// finished, and returns all runs as they are then. It ends early if a Deployment has exceeded its
+// progress deadline, if such a Job has failed, and with a *PodError if a pod of a workload, or of a
+// Job among the objects, has been failing for failGrace. progress, if not nil, is called once per
+// workload when it becomes available, and with what keeps pods from running.
+func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unstructured, runs []JobRun, progress func(string)) ([]JobRun, error) {
 	w := workloadWait{client: c, progress: progress}
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	followers := make([]*follower, len(runs))
+	for i, run := range runs {
+		if run.removed && !run.Finished {
+			followers[i] = c.follow(following, run)
+			w.pending = append(w.pending, &workload{ref: run.Ref, job: followers[i], status: "not checked yet"})
+		}
+	}
 	for _, o := range objects {
+		ref := RefOf(o)
 		if _, err := polymorphichelpers.StatusViewerFor(o.GroupVersionKind().GroupKind()); err == nil {
-			w.pending = append(w.pending, &workload{ref: RefOf(o), status: "not checked yet"})
-		} else if o.GetKind() == "Job" {
-			w.jobs = append(w.jobs, &workload{ref: RefOf(o)})
+			w.pending = append(w.pending, &workload{ref: ref, status: "not checked yet"})
+		} else if isJob(o) && !slices.ContainsFunc(w.pending, func(x *workload) bool { return x.ref.Same(ref) }) {
+			w.jobs = append(w.jobs, &workload{ref: ref})
 		}
 	}
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, w.look)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("waiting for workloads: %w (last: %s)", context.Cause(ctx), strings.Join(w.words(), "; "))
+	out := slices.Clone(runs)
+	for i, f := range followers {
+		if f != nil {
+			f.mu.Lock()
+			out[i] = f.run
+			f.mu.Unlock()
+		}
 	}
-	return err
+	if err != nil && ctx.Err() != nil {
+		return out, fmt.Errorf("waiting for workloads: %w (last: %s)", context.Cause(ctx), strings.Join(w.words(), "; "))
+	}
+	return out, err
 }
 
 // workloadWait is one wait for workloads.
 type workloadWait struct {
 	client   *Client
 	progress func(string)
-	// pending are the workloads that are not available yet. jobs are never waited for, but the
-	// workloads may depend on them.
+	// pending are the workloads that are not available yet, and Jobs that are waited for. The other
+	// jobs are not waited for, but workloads may depend on them.
 	pending, jobs []*workload
 	patience      podPatience
 	looked        time.Time // when pods were last observed
@@ -49,6 +68,7 @@ type workloadWait struct {
 // workload is an object that pods are made for.
 type workload struct {
 	ref      ObjectRef
+	job      *follower // of a Job that is waited for
 	status   string    // of the workload itself
 	troubles []Trouble // of its pods
 	reported string    // what progress was last called with
@@ -65,8 +85,8 @@ func (w *workload) String() string {
 func (w *workloadWait) look(ctx context.Context) (bool, error) {
 	var failed error
 	w.pending = slices.DeleteFunc(w.pending, func(x *workload) bool {
-		status, done, err := w.client.rolledOut(ctx, x.ref)
-		if done && err == nil {
+		status, done, err := w.status(ctx, x)
+		if done && err == nil && x.job == nil {
 			if done = w.client.stayedUp(ctx, x.ref); !done {
 				status = "its pods have not been up long enough yet"
 			}
@@ -77,7 +97,11 @@ func (w *workloadWait) look(ctx context.Context) (bool, error) {
 		if err != nil && failed == nil {
 			failed = fmt.Errorf("%w%s", err, troubleWords(x.troubles))
 		}
-		if done && err == nil {
+		switch {
+		case !done || err != nil:
+		case x.job != nil:
+			w.tell(x.ref.String() + " has completed")
+		default:
 			w.tell(x.ref.String() + " is available")
 		}
 		return done && err == nil
@@ -90,6 +114,14 @@ func (w *workloadWait) look(ctx context.Context) (bool, error) {
 	}
 	w.looked = time.Now()
 	return false, w.lookAtPods(ctx)
+}
+
+// status returns how a workload is, whether it is as wanted, and an error if waiting cannot help.
+func (w *workloadWait) status(ctx context.Context, x *workload) (message string, done bool, err error) {
+	if x.job != nil {
+		return x.job.status()
+	}
+	return w.client.rolledOut(ctx, x.ref)
 }
 
 // lookAtPods finds out what keeps pods from running, and returns an error if a pod has failed for

@@ -85,6 +85,8 @@ func TestRefusedOnNewCluster(t *testing.T) {
 		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_scheduler": providertest.Values{"config": "/x"}}, "use the argument scheduler_config"},
 		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_controller_manager": providertest.Values{"root-ca-file": "/x"}}, "the provider sets it"},
 		{"k8s_addon", addon, "manifests", []any{object, "kind: ["}, "document 1"},
+		{"k8s_addon", providertest.With(addon, providertest.Values{"manifests": []any{object}}), "ignore_fields", providertest.Values{"ConfigMap": []any{"data["}}, "is not the path of a field"},
+		{"k8s_addon", providertest.With(addon, providertest.Values{"manifests": []any{object}}), "ignore_fields", providertest.Values{"ConfigMap": []any{"metadata.name"}}, "cannot be left to others"},
 		{"k8s_addon", addon, "manifests", []any{object, object}, "ConfigMap a is given twice"},
 		{"k8s_addon", addon, "manifests", []any{`{"apiVersion": "v1", "kind": "List", "items": [{"kind": "ConfigMap"}]}`}, "required"},
 	} {
@@ -103,6 +105,7 @@ func TestRefusedAmongResources(t *testing.T) {
 	}
 	lb := providertest.Values{"cluster": "demo", "host": host(c.Pool, providertest.Values{"name": "lb-0", "pod_cidr": nil})[0], "controllers": c.ControlPlane["hosts"], "pki": c.Pool["pki"]}
 	addon := providertest.Values{"name": "coredns", "pki": c.Pool["pki"], "control_plane": c.Pool["control_plane"]}
+	own := providertest.With(addon, providertest.Values{"name": "own", "manifests": []any{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: y}}"}})
 	balancer := func(more providertest.Values) providertest.Values {
 		return providertest.With(c.ControlPlane["lb"].(providertest.Values), more)
 	}
@@ -118,6 +121,8 @@ func TestRefusedAmongResources(t *testing.T) {
 		{"k8s_control_plane", c.ControlPlane, "pki", other.Get("ref"), "cluster other"},
 		{"k8s_worker_pool", c.Pool, "pki", other.Get("ref"), "cluster other"},
 		{"k8s_addon", addon, "pki", other.Get("ref"), "cluster other"},
+		{"k8s_addon", own, "ignore_fields", providertest.Values{"ConfigMap b": []any{"data.x"}}, "They are: ConfigMap a."},
+		{"k8s_addon", own, "ignore_fields", providertest.Values{"ConfigMap a": []any{"data.z"}}, "has no field data.z"},
 	} {
 		r.try(t, c.Core)
 	}

@@ -93,7 +93,7 @@ var parts = []part{
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest", "harness"}, env: []string{"K8S_E2E_LONG=1", "K8S_E2E_DEBIAN=13"}}}},
 	{name: "load-2", shows: "the other half", load: true,
 		reads: []string{"GNUmakefile", "scripts/install.sh", "scripts/lib.sh"},
-		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_E2E_LONG=1", "K8S_E2E_DEBIAN=13", "K8S_CLIENT_ROUNDS=2"}}}},
+		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "addontest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_E2E_LONG=1", "K8S_E2E_DEBIAN=13", "K8S_CLIENT_ROUNDS=2"}}}},
 }
 
 func kills(n string) []step {

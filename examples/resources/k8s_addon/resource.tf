@@ -27,12 +27,35 @@ resource "k8s_addon" "quota" {
   depends_on = [k8s_worker_pool.this]
 }
 
+# Fields that others set are left to them.
+resource "k8s_addon" "settings" {
+  name          = "settings"
+  pki           = k8s_pki.this.ref
+  control_plane = k8s_control_plane.this.ref
+  manifests     = [local.settings]
+
+  ignore_fields = {
+    "ConfigMap default/settings" = ["data.colour"]
+  }
+
+  depends_on = [k8s_worker_pool.this]
+}
+
 locals {
   quota = yamlencode({
     apiVersion = "v1"
     kind       = "ResourceQuota"
     metadata   = { name = "pods", namespace = "default" }
     spec       = { hard = { pods = "20" } }
+  })
+}
+
+locals {
+  settings = yamlencode({
+    apiVersion = "v1"
+    kind       = "ConfigMap"
+    metadata   = { name = "settings", namespace = "default" }
+    data       = { colour = "blue", size = "3" }
   })
 }
 

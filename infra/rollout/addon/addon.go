@@ -5,7 +5,6 @@ package addon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube/field"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -28,53 +28,87 @@ type Addon struct {
 	Claim string
 	// Hidden are those of Objects whose values no finding and no error shows.
 	Hidden []*unstructured.Unstructured
-	// Wait makes Apply wait until the workloads among the objects are available.
+	// Ignored are fields that are left to others once their object exists, and Force takes those that
+	// other field managers apply.
+	Ignored field.Ignored
+	Force   bool
+	// Replace are the objects that Apply may delete and make anew.
+	Replace []kube.ObjectRef
+	// Runs are what is known of Jobs whose manifests are the same as then. One that has finished may
+	// be gone.
+	Runs []kube.JobRun
+	// Wait makes Apply wait until the workloads among the objects are available, and until Jobs have
+	// completed that are removed afterwards.
 	Wait bool
+}
+
+// Observation is how an addon is.
+type Observation struct {
+	Drift []finding.Finding
+	// Unjudged is what could not be compared. It is no error.
+	Unjudged []finding.Finding
+	// Runs are those of the addon's Jobs.
+	Runs []kube.JobRun
+}
+
+// terms returns how the objects are applied.
+func (a Addon) terms() kube.Terms {
+	terms := kube.Terms{Ignored: a.Ignored, Force: a.Force, Replace: a.Replace}
+	for _, run := range a.Runs {
+		if run.Finished {
+			terms.Done = append(terms.Done, run.Ref)
+		}
+	}
+	return terms
 }
 
 // Observe finds what differs between the addon's objects and the cluster's. Findings name the object
 // ("ConfigMap kube-system/coredns"). Objects of the inventory that are no longer wanted and still
-// exist count as differing. An object that differs only by another addon's claim does not. What could
-// not be compared is in unjudged, and no error.
-func (a Addon) Observe(ctx context.Context, f *fleet.Fleet, inventory []kube.ObjectRef) (drift, unjudged []finding.Finding, err error) {
+// exist count as differing. An object that differs only by another addon's claim does not, and neither
+// does a Job that has finished and is gone.
+func (a Addon) Observe(ctx context.Context, f *fleet.Fleet, inventory []kube.ObjectRef) (Observation, error) {
 	access := f.Access(a.API.PKI)
 	defer access.Close()
 	if _, err := access.Keys.Admin(ctx, pki.KubernetesCA); err != nil {
-		return nil, nil, fmt.Errorf("addon %s: %w", a.Name, err)
+		return Observation{}, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
-	drift, err = fleet.AskAPI(ctx, access, a.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]finding.Finding, error) {
-		return a.drift(ctx, c, inventory)
+	seen, err := fleet.AskAPI(ctx, access, a.API.Endpoint, func(ctx context.Context, c *kube.Client) (Observation, error) {
+		return a.observe(ctx, c, inventory)
 	})
 	err = a.hideIn(err)
 	switch {
 	case kube.Unanswered(err), kube.Permanent(err):
 		// Certificates may have expired. An apply renews them, so the plan before it must not fail.
-		unjudged = []finding.Finding{{Kind: finding.Addon, Target: a.Name, Problem: finding.Unjudged, Cause: err.Error()}}
+		return Observation{Runs: a.Runs, Unjudged: []finding.Finding{{Kind: finding.Addon, Target: a.Name, Problem: finding.Unjudged, Cause: err.Error()}}}, nil
 	case err != nil:
-		return nil, nil, fmt.Errorf("addon %s: %w", a.Name, err)
+		return Observation{}, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
-	return a.hide(drift), unjudged, nil
+	seen.Drift = a.hide(seen.Drift)
+	return seen, nil
 }
 
-// drift compares an addon with the cluster through one API server.
-func (a Addon) drift(ctx context.Context, c *kube.Client, inventory []kube.ObjectRef) ([]finding.Finding, error) {
+// observe compares an addon with the cluster through one API server.
+func (a Addon) observe(ctx context.Context, c *kube.Client, inventory []kube.ObjectRef) (seen Observation, err error) {
 	if err := c.Ready(ctx); err != nil {
-		return nil, err
+		return seen, err
 	}
-	drift, err := c.Drift(ctx, a.claimed())
-	if err != nil {
-		return nil, err
+	if seen.Runs, err = c.Runs(ctx, a.Objects, a.Runs); err != nil {
+		return seen, err
 	}
-	drift = a.withoutForeign(drift)
+	a.Runs = seen.Runs
+	if seen.Drift, err = c.Drift(ctx, a.claimed(), a.terms()); err != nil {
+		return seen, err
+	}
+	seen.Drift = a.withoutForeign(seen.Drift)
 	for _, ref := range a.stale(inventory) {
 		switch o, err := c.Get(ctx, ref); {
 		case err != nil:
-			return nil, err
+			return seen, err
 		case o != nil && !a.others(o):
-			drift = append(drift, finding.Finding{Subject: ref.String(), Kind: finding.Object, Problem: finding.NotWanted})
+			seen.Drift = append(seen.Drift, finding.Finding{Subject: ref.String(), Kind: finding.Object, Problem: finding.NotWanted})
 		}
 	}
-	return drift, nil
+	return seen, nil
 }
 
 // stale lists what is in the inventory and no longer wanted.
@@ -84,10 +118,16 @@ func (a Addon) stale(inventory []kube.ObjectRef) []kube.ObjectRef {
 	})
 }
 
-// Apply applies the objects server-side, deletes those of the inventory that are no longer
-// wanted and have no other claim, and returns the new inventory. With an error the inventory is
-// valid too: it holds everything that may have been applied.
-func (a Addon) Apply(ctx context.Context, f *fleet.Fleet, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
+// Applied is what is known after an apply.
+type Applied struct {
+	Inventory []kube.ObjectRef
+	Runs      []kube.JobRun
+}
+
+// Apply applies the objects server-side, and deletes those of the inventory that are no longer
+// wanted and have no other claim. What it returns is valid with an error too: the inventory holds
+// everything that may have been applied.
+func (a Addon) Apply(ctx context.Context, f *fleet.Fleet, inventory []kube.ObjectRef) (Applied, error) {
 	// The objects belong to the inventory before they are applied, so that an interruption leaves
 	// nothing behind that is not listed.
 	merged := slices.Concat(kube.RefsOf(a.Objects), a.stale(inventory))
@@ -95,42 +135,44 @@ func (a Addon) Apply(ctx context.Context, f *fleet.Fleet, inventory []kube.Objec
 	defer access.Close()
 	c, err := access.API(ctx, a.API.Endpoint)
 	if err != nil {
-		return inventory, fmt.Errorf("addon %s: %w", a.Name, err)
+		return Applied{inventory, a.Runs}, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
 	err = fleet.Within(ctx, fleet.APIBudget, "API server", func(ctx context.Context) error { return c.WaitReady(ctx, fleet.Poll, nil) })
 	if err != nil {
-		return inventory, fmt.Errorf("addon %s: %w", a.Name, err)
+		return Applied{inventory, a.Runs}, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
-	applied, err := c.Apply(ctx, a.claimed())
+	applied, err := c.Apply(ctx, a.claimed(), a.terms())
+	out := Applied{merged, a.present(applied.Runs)}
 	if err != nil {
-		return merged, fmt.Errorf("addon %s: %w", a.Name, a.hideIn(err))
+		return out, fmt.Errorf("addon %s: %w", a.Name, a.hideIn(withFieldAdvice(err)))
 	}
-	f.Say(a.Name, "addon: applied %d objects", len(applied))
+	f.Say(a.Name, "addon: applied %d objects", len(applied.Objects))
 	doomed, _, err := a.split(ctx, c, a.stale(inventory))
 	if err != nil {
-		return merged, fmt.Errorf("addon %s: %w", a.Name, err)
+		return out, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
-	left, err := c.Prune(ctx, doomed, applied)
-	have := slices.Concat(applied, left)
+	left, err := c.Prune(ctx, doomed, applied.Objects)
+	out.Inventory = slices.Concat(applied.Objects, left)
 	if err != nil {
-		return have, fmt.Errorf("addon %s: %w", a.Name, err)
+		return out, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
-	if a.Wait {
-		if err := c.WaitWorkloads(ctx, a.Objects, func(s string) { f.Say(a.Name, "addon: %s", remote.Redact(s)) }); err != nil {
-			return have, fmt.Errorf("addon %s: %w", a.Name, withPodAdvice(err))
-		}
+	if !a.Wait {
+		return out, nil
 	}
-	return have, nil
+	runs, err := c.WaitWorkloads(ctx, a.Objects, applied.Runs, func(s string) { f.Say(a.Name, "addon: %s", remote.Redact(s)) })
+	out.Runs = a.present(runs)
+	if err != nil {
+		return out, fmt.Errorf("addon %s: %w", a.Name, withPodAdvice(err))
+	}
+	return out, nil
 }
 
-// withPodAdvice adds the next step to an error about a pod.
-func withPodAdvice(err error) error {
-	var pod *kube.PodError
-	if !errors.As(err, &pod) {
-		return err
+// present returns the given runs, and those that were known before of Jobs that are not among them.
+func (a Addon) present(runs []kube.JobRun) []kube.JobRun {
+	known := func(r kube.JobRun) bool {
+		return slices.ContainsFunc(runs, func(o kube.JobRun) bool { return o.Ref.Same(r.Ref) })
 	}
-	fleet.RedactPod(pod)
-	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nfix what keeps the pod from running, and apply again", err, pod.Namespace, pod.Pod)
+	return slices.Concat(runs, slices.DeleteFunc(slices.Clone(a.Runs), known))
 }
 
 // Remove deletes every object of the inventory, and returns those that it has left because

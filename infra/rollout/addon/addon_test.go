@@ -50,7 +50,8 @@ func TestPlanAsksAnother(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
 			defer cancel()
 			start := time.Now()
-			drift, unjudged, err := Addon{API: s.API, Name: "a", Objects: configMaps("a", "missing")}.Observe(ctx, s.Fleet, nil)
+			seen, err := Addon{API: s.API, Name: "a", Objects: configMaps("a", "missing")}.Observe(ctx, s.Fleet, nil)
+			drift, unjudged := seen.Drift, seen.Unjudged
 			if took := time.Since(start); took > tt.within {
 				t.Errorf("took %s, %s at most", took, tt.within)
 			}
@@ -109,11 +110,11 @@ func TestSharedObject(t *testing.T) {
 	inventory := kube.RefsOf(configMaps("a"))
 	drift := func(a Addon) string {
 		t.Helper()
-		found, unjudged, err := a.Observe(t.Context(), s.Fleet, inventory)
-		if err != nil || len(unjudged) > 0 {
-			t.Fatal(err, unjudged)
+		seen, err := a.Observe(t.Context(), s.Fleet, inventory)
+		if err != nil || len(seen.Unjudged) > 0 {
+			t.Fatal(err, seen.Unjudged)
 		}
-		return finding.Words(found)
+		return finding.Words(seen.Drift)
 	}
 	first, second := addon("first"), addon("second")
 	for _, a := range []Addon{first, second} {
@@ -170,9 +171,9 @@ func TestAddonRefused(t *testing.T) {
 		}
 		fleettest.Serves(w, r)
 	})
-	_, unjudged, err := Addon{API: s.API, Name: "a", Objects: configMaps("a")}.Observe(t.Context(), s.Fleet, nil)
-	if err == nil || !strings.Contains(err.Error(), "BadRequest") || len(unjudged) > 0 {
-		t.Errorf("error = %v, unjudged = %v", err, unjudged)
+	seen, err := Addon{API: s.API, Name: "a", Objects: configMaps("a")}.Observe(t.Context(), s.Fleet, nil)
+	if err == nil || !strings.Contains(err.Error(), "BadRequest") || len(seen.Unjudged) > 0 {
+		t.Errorf("error = %v, seen = %v", err, seen)
 	}
 	if !kube.Unanswered(context.DeadlineExceeded) || kube.Unanswered(nil) || kube.Unanswered(err) {
 		t.Error("an answer is taken for none")

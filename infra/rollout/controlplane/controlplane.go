@@ -71,7 +71,7 @@ func (o *operation) systemObjectDrift(ctx context.Context, m *fleet.Machine) ([]
 	if err != nil {
 		return nil, err
 	}
-	return c.Drift(ctx, component.SystemObjects())
+	return c.Drift(ctx, component.SystemObjects(), kube.Terms{Force: true})
 }
 
 // Apply implements Role. It installs all controllers in parallel when no API server runs yet. Otherwise it changes one
@@ -306,12 +306,12 @@ func (o *operation) systemObjects(ctx context.Context) error {
 		return nil // no machine was reached; the operation's error reports it
 	}
 	err := fleet.Within(ctx, fleet.APIBudget, "a ready API server", func(ctx context.Context) error {
-		_, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.QuestionsFor(o.Reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {
+		_, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.QuestionsFor(o.Reached(), func(ctx context.Context, m *fleet.Machine) (kube.Applied, error) {
 			c, err := o.ready(ctx, m)
 			if err != nil {
-				return nil, err
+				return kube.Applied{}, err
 			}
-			return c.Apply(ctx, component.SystemObjects())
+			return c.Apply(ctx, component.SystemObjects(), kube.Terms{Force: true})
 		}))
 		return err
 	})

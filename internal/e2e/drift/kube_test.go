@@ -38,12 +38,12 @@ func objects() []damage {
 		{
 			name: "RBAC role edited", resource: controlPlane, thing: "ClusterRole " + right,
 			hurt: kubectl("patch", "clusterrole", right, "--type=json", `-p=[{"op":"replace","path":"/rules/0/verbs","value":["get"]}]`), look: get("clusterrole "+right, "{.rules}"),
-			says: []string{`rules\[0\]\.verbs\[0\]: found "get", wanted "\*"`},
+			says: []string{`rules\[0\]\.verbs\[0\]: found "get" \(set by kubectl-patch\), wanted "\*"`},
 		},
 		{
 			name: "configuration of an addon edited", resource: addon, thing: "ConfigMap kube-system/coredns",
 			hurt: kubectl("patch", "-n", "kube-system", "configmap", "coredns", "--type=merge", `-p={"data":{"Corefile":". {}"}}`), look: get("-n kube-system configmap coredns", "{.data}"),
-			says: []string{`data\.Corefile: found "\. {}", wanted .*`},
+			says: []string{`data\.Corefile: found "\. {}" \(set by kubectl-patch\), wanted .*`},
 		},
 		{
 			name: "object of an addon deleted", resource: addon, thing: "Service kube-system/kube-dns",
@@ -53,7 +53,7 @@ func objects() []damage {
 		{
 			name: "deployment of an addon scaled", resource: addon, thing: "Deployment kube-system/coredns",
 			hurt: kubectl("scale", "-n", "kube-system", "deployment", "coredns", "--replicas=1"), look: get("-n kube-system deployment coredns", "{.spec.replicas}"),
-			says: []string{`spec\.replicas: found 1, wanted 2`},
+			says: []string{`spec\.replicas: found 1 \(set by kubectl\), wanted 2`},
 		},
 		{
 			name: "node deleted", resource: workerPool, thing: "worker-1",

@@ -59,7 +59,7 @@ func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
 // drift returns "object: words" lines.
 func drift(t *testing.T, c *kube.Client, want []*unstructured.Unstructured) []string {
 	t.Helper()
-	found, err := c.Drift(t.Context(), want)
+	found, err := c.Drift(t.Context(), want, kube.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,10 +111,11 @@ func testObjects(t *testing.T, c *kube.Client) {
 	expect(t, "before", drift(t, c, want), []string{
 		"Namespace web: missing", "ConfigMap web/settings: missing", "Deployment web/web: missing", "Service web/web: missing"})
 
-	inventory, err := c.Apply(ctx, want)
+	first, err := c.Apply(ctx, want, kube.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	inventory := first.Objects
 	if len(inventory) != 4 {
 		t.Errorf("inventory = %v, wanted 4 objects", inventory)
 	}
@@ -127,9 +128,9 @@ func testObjects(t *testing.T, c *kube.Client) {
 		var err error
 		switch kind {
 		case "configmap":
-			_, err = client.CoreV1().ConfigMaps("web").Patch(ctx, "settings", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+			_, err = client.CoreV1().ConfigMaps("web").Patch(ctx, "settings", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "somebody"})
 		case "deployment":
-			_, err = client.AppsV1().Deployments("web").Patch(ctx, "web", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
+			_, err = client.AppsV1().Deployments("web").Patch(ctx, "web", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "somebody"})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -140,12 +141,12 @@ func testObjects(t *testing.T, c *kube.Client) {
 	patch("configmap", `{"data":{"colour":"red"},"metadata":{"labels":{"app":null}}}`)
 	patch("deployment", `{"spec":{"replicas":5,"template":{"spec":{"containers":[{"name":"log","image":"example.com/log:2"}]}}}}`)
 	expect(t, "damage", drift(t, c, want), []string{
-		`ConfigMap web/settings: data.colour: found "red", wanted "blue"`,
-		`ConfigMap web/settings: metadata.labels: found nothing, wanted map[app:web]`,
-		`Deployment web/web: spec.replicas: found 5, wanted 2`,
-		`Deployment web/web: spec.template.spec.containers[log].image: found "example.com/log:2", wanted "example.com/log:1"`,
+		`ConfigMap web/settings: data.colour: found "red" (set by somebody), wanted "blue"`,
+		`ConfigMap web/settings: metadata.labels: found nothing, wanted {"app":"web"}`,
+		`Deployment web/web: spec.replicas: found 5 (set by somebody), wanted 2`,
+		`Deployment web/web: spec.template.spec.containers[log].image: found "example.com/log:2" (set by somebody), wanted "example.com/log:1"`,
 	})
-	if _, err := c.Apply(ctx, want); err != nil {
+	if _, err := c.Apply(ctx, want, kube.Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "repaired", drift(t, c, want), nil)
@@ -160,12 +161,12 @@ func testObjects(t *testing.T, c *kube.Client) {
 	}
 	expect(t, "a field dropped", drift(t, c, want), []string{`ConfigMap web/settings: data.size: found "3", wanted nothing`})
 	fewer := want[:3]
-	applied, err := c.Apply(ctx, fewer)
+	applied, err := c.Apply(ctx, fewer, kube.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // again: it is gone already
-		left, err := c.Prune(ctx, inventory, applied)
+		left, err := c.Prune(ctx, inventory, applied.Objects)
 		if err != nil || len(left) != 0 {
 			t.Fatalf("prune left %v: %v", left, err)
 		}
@@ -182,8 +183,10 @@ func testObjects(t *testing.T, c *kube.Client) {
 	_ = unstructured.SetNestedStringMap(changed.Object, map[string]string{"app": "other"}, "spec", "selector", "matchLabels")
 	_ = unstructured.SetNestedStringMap(changed.Object, map[string]string{"app": "other"}, "spec", "template", "metadata", "labels")
 	got := drift(t, c, []*unstructured.Unstructured{changed})
-	if len(got) != 1 || !strings.Contains(got[0], "immutable") {
-		t.Errorf("drift of an immutable field = %q", got)
+	expect(t, "an immutable field", got, []string{"Deployment web/web: spec.selector cannot be changed: an apply deletes the object and makes it anew"})
+	var immutable *kube.ImmutableError
+	if _, err := c.Apply(ctx, []*unstructured.Unstructured{changed}, kube.Terms{}); !errors.As(err, &immutable) {
+		t.Errorf("a change of an immutable field = %v", err)
 	}
 
 	// A finalizer keeps an object: the wait ends with the context and names the object.
@@ -222,10 +225,11 @@ func testNewKinds(t *testing.T, c *kube.Client) {
 	defer cancel()
 	want := objects(t, widgets)
 	expect(t, "before", drift(t, c, want), []string{"Widget one: missing", "CustomResourceDefinition widgets.example.com: missing"})
-	inventory, err := c.Apply(ctx, want)
+	first, err := c.Apply(ctx, want, kube.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	inventory := first.Objects
 	if !slices.ContainsFunc(inventory, func(r kube.ObjectRef) bool { return r.String() == "Widget default/one" && r.Same(kube.RefOf(want[0])) }) {
 		t.Errorf("inventory = %v, wanted the widget in the default namespace", inventory)
 	}
@@ -241,15 +245,15 @@ func testSecretDrift(t *testing.T, c *kube.Client) {
 kind: Secret
 metadata: {name: token, namespace: default}
 data: {password: aHVudGVyMg==}`)
-	if _, err := c.Apply(ctx, want); err != nil {
+	if _, err := c.Apply(ctx, want, kube.Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.Typed().CoreV1().Secrets("default").Patch(ctx, "token", types.MergePatchType,
-		[]byte(`{"data":{"password":"c3dvcmRmaXNo"}}`), metav1.PatchOptions{})
+		[]byte(`{"data":{"password":"c3dvcmRmaXNo"}}`), metav1.PatchOptions{FieldManager: "somebody"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "drift", drift(t, c, want), []string{"Secret default/token: data.password: found a value (hidden), wanted a value (hidden)"})
+	expect(t, "drift", drift(t, c, want), []string{"Secret default/token: data.password: found a value (hidden) (set by somebody), wanted a value (hidden)"})
 }
 
 func testSystemObjects(t *testing.T, c *kube.Client) {
@@ -257,7 +261,7 @@ func testSystemObjects(t *testing.T, c *kube.Client) {
 	if len(drift(t, c, want)) == 0 {
 		t.Fatal("a fresh API server has the system objects already")
 	}
-	if _, err := c.Apply(t.Context(), want); err != nil {
+	if _, err := c.Apply(t.Context(), want, kube.Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "applied", drift(t, c, want), nil)

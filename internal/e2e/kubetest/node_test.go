@@ -262,12 +262,12 @@ spec:
   template:
     metadata: {labels: {app: slow}}
     spec: {containers: [{name: c, image: example.com/c}]}`)
-	if _, err := c.Apply(ctx, want); err != nil {
+	if _, err := c.Apply(ctx, want, kube.Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	short, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
 	defer cancel()
-	if err := c.WaitWorkloads(short, want, nil); err == nil || !strings.Contains(err.Error(), "Deployment default/slow") {
+	if _, err := c.WaitWorkloads(short, want, nil, nil); err == nil || !strings.Contains(err.Error(), "Deployment default/slow") {
 		t.Errorf("waiting for a deployment nobody runs = %v", err)
 	}
 	status := func(s appsv1.DeploymentStatus) {
@@ -284,12 +284,12 @@ spec:
 	}
 	status(appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}})
-	if err := c.WaitWorkloads(ctx, want, nil); err == nil || !strings.Contains(err.Error(), "deadline") {
+	if _, err := c.WaitWorkloads(ctx, want, nil, nil); err == nil || !strings.Contains(err.Error(), "deadline") {
 		t.Errorf("a deployment past its deadline = %v, wanted a prompt error", err)
 	}
 	status(appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1})
 	var told []string
-	if err := c.WaitWorkloads(ctx, want, func(s string) { told = append(told, s) }); err != nil {
+	if _, err := c.WaitWorkloads(ctx, want, nil, func(s string) { told = append(told, s) }); err != nil {
 		t.Error(err)
 	}
 	expect(t, "progress", told, []string{"Deployment default/slow is available"})

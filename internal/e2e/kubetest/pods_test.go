@@ -63,7 +63,7 @@ func testPodsOfWorkloads(t *testing.T, c *kube.Client) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	_, err = c.Apply(ctx, want)
+	_, err = c.Apply(ctx, want, kube.Terms{})
 	must(err)
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c"}}}
 	pod := func(name string, labels map[string]string, owner []metav1.OwnerReference, reason, message string) {
@@ -123,7 +123,7 @@ func testPodsOfWorkloads(t *testing.T, c *kube.Client) {
 	short, cancel := context.WithTimeoutCause(ctx, 6*time.Second, errors.New("patience ended"))
 	defer cancel()
 	var told []string
-	err = c.WaitWorkloads(short, want, func(s string) { told = append(told, s) })
+	_, err = c.WaitWorkloads(short, want, nil, func(s string) { told = append(told, s) })
 	if err == nil {
 		t.Fatal("nothing was waited for")
 	}

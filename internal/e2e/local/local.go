@@ -1,5 +1,5 @@
-// Package local runs real etcd members and a real kube-apiserver as processes on loopback, for
-// tests of the packages that talk to them. There are no machines and no containers, and nothing is
+// Package local runs real etcd members, a real kube-apiserver and a real kube-controller-manager as
+// processes on loopback, for tests of the packages that talk to them. There are no machines and no containers, and nothing is
 // faked.
 package local
 
@@ -50,10 +50,10 @@ func EtcdProgram(t *testing.T) string {
 	return to
 }
 
-// APIServerProgram returns kube-apiserver's path in the mirror.
-func APIServerProgram(t *testing.T) string {
+// KubernetesProgram returns the path of a program of Kubernetes in the mirror.
+func KubernetesProgram(t *testing.T, name string) string {
 	t.Helper()
-	return filepath.Join(Mirror(t), "dl.k8s.io/release/"+release.KubernetesVersion+"/bin/linux/amd64/kube-apiserver")
+	return filepath.Join(Mirror(t), "dl.k8s.io/release/"+release.KubernetesVersion+"/bin/linux/amd64", name)
 }
 
 // PKI holds a cluster's authorities and keys in memory.
@@ -72,6 +72,13 @@ func NewPKI(t *testing.T) PKI {
 		t.Fatal(err)
 	}
 	return PKI{Ref: ref, Store: store, dir: t.TempDir()}
+}
+
+// Existing returns a cluster's authorities and keys that exist already, with their keys in the
+// reference.
+func Existing(t *testing.T, ref pki.Ref) PKI {
+	t.Helper()
+	return PKI{Ref: ref, Store: ref.MemoryStore(), dir: t.TempDir()}
 }
 
 // Issue issues a certificate.

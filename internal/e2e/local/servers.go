@@ -86,7 +86,7 @@ func StartAPIServer(t *testing.T, p PKI) *APIServer {
 	etcdCert, etcdKey := p.files(t, "apiserver-etcd-client", pki.EtcdCA, pki.Request{CommonName: "kube-apiserver-etcd-client", Client: true})
 	port := freePort(t)
 	s := &APIServer{Endpoint: fmt.Sprintf("https://127.0.0.1:%d", port)}
-	s.process = start(t, "kube-apiserver", APIServerProgram(t),
+	s.process = start(t, "kube-apiserver", KubernetesProgram(t, "kube-apiserver"),
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file="+cert, "--tls-private-key-file="+certKey,
 		"--client-ca-file="+p.file(t, "ca.crt", []byte(p.Ref.KubernetesCA)),
@@ -100,6 +100,24 @@ func StartAPIServer(t *testing.T, p PKI) *APIServer {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// StartControllerManager starts the controllers of a cluster. Nothing runs its pods.
+func (s *APIServer) StartControllerManager(t *testing.T, p PKI, flags ...string) {
+	t.Helper()
+	key, err := p.Store.Get(t.Context(), pki.KeyServiceAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := p.file(t, "root-ca.crt", []byte(p.Ref.KubernetesCA))
+	cert, certKey := p.files(t, "controller-manager", pki.KubernetesCA, pki.Request{CommonName: "system:kube-controller-manager", Client: true})
+	kubeconfig := p.file(t, "controller-manager.kubeconfig", fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "local",
+"clusters": [{"name": "local", "cluster": {"server": %q, "certificate-authority": %q}}],
+"users": [{"name": "local", "user": {"client-certificate": %q, "client-key": %q}}],
+"contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}]}`, s.Endpoint, ca, cert, certKey))
+	start(t, "kube-controller-manager", KubernetesProgram(t, "kube-controller-manager"), append([]string{
+		"--kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", freePort(t)), "--leader-elect=false",
+		"--use-service-account-credentials=true", "--root-ca-file=" + ca, "--service-account-private-key-file=" + p.file(t, "controller-manager-sa.key", key)}, flags...)...)
 }
 
 // Stop stops the API server.

@@ -20,6 +20,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
@@ -30,10 +31,7 @@ func TestWorkers(t *testing.T) {
 	d := w.deploy(targets[0], targets[1:2], targets[2:4])
 	d.workers.Spec.Kubelet.Labels = map[string]string{"pool": "blue", "node-role.kubernetes.io/worker": ""}
 	d.firstApply()
-	w.stage("coredns", func() (err error) {
-		d.dnsInventory, err = d.dns.Apply(t.Context(), w.fleet, nil)
-		return err
-	})
+	w.stage("coredns", func() error { return d.applyAddon(d.dns, nil) })
 	s, err := d.status()
 	if err != nil {
 		t.Error(err)
@@ -59,12 +57,19 @@ func TestWorkers(t *testing.T) {
 
 func (d *deployment) observeAddon() map[string]string {
 	d.t.Helper()
-	drift, unjudged, err := d.dns.Observe(d.t.Context(), d.fleet, d.dnsInventory)
+	seen, err := d.dns.Observe(d.t.Context(), d.fleet, d.dnsInventory)
 	d.must(err)
-	if len(unjudged) > 0 {
-		d.t.Errorf("not judged: %q", unjudged)
+	if len(seen.Unjudged) > 0 {
+		d.t.Errorf("not judged: %q", seen.Unjudged)
 	}
-	return finding.BySubject(drift)
+	return finding.BySubject(seen.Drift)
+}
+
+// applyAddon applies an addon and keeps its inventory.
+func (d *deployment) applyAddon(a addon.Addon, inventory []kube.ObjectRef) error {
+	applied, err := a.Apply(d.t.Context(), d.fleet, inventory)
+	d.dnsInventory = applied.Inventory
+	return err
 }
 
 func (d *deployment) testAddon() {
@@ -84,13 +89,11 @@ func (d *deployment) testAddon() {
 	extra = append(extra, configMap(kube.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "extra"})...)
 	with := d.dns
 	with.Objects = append(slices.Clone(d.dns.Objects), extra...)
-	d.dnsInventory, err = with.Apply(ctx, d.fleet, d.dnsInventory)
-	d.must(err)
+	d.must(d.applyAddon(with, d.dnsInventory))
 	if drift := d.observeAddon(); len(drift) != 1 || !strings.Contains(drift["ConfigMap kube-system/extra"], "not wanted") {
 		d.t.Errorf("drift with a superfluous object = %q", drift)
 	}
-	d.dnsInventory, err = d.dns.Apply(ctx, d.fleet, d.dnsInventory)
-	d.must(err)
+	d.must(d.applyAddon(d.dns, d.dnsInventory))
 	if drift := d.observeAddon(); len(drift) > 0 {
 		d.t.Errorf("drift after the repair: %q", drift)
 	}
@@ -160,9 +163,10 @@ func (d *deployment) testKubeletSetting() {
 		objects = append(objects, o)
 	}
 	c := d.api()
-	_, err := c.Apply(d.t.Context(), objects)
+	_, err := c.Apply(d.t.Context(), objects, kube.Terms{})
 	d.must(err)
-	d.must(c.WaitWorkloads(d.t.Context(), objects, nil))
+	_, err = c.WaitWorkloads(d.t.Context(), objects, nil, nil)
+	d.must(err)
 	if pods := d.pods(); len(pods) != 2 {
 		d.t.Fatalf("pods = %v", pods)
 	}
@@ -295,8 +299,7 @@ func (d *deployment) testClaims() {
 	workers, dns := d.workerRecord, d.dns
 	var err error
 	dns.Claim, d.dns.Claim = "old", "new"
-	d.dnsInventory, err = dns.Apply(ctx, d.fleet, d.dnsInventory)
-	d.must(err)
+	d.must(d.applyAddon(dns, d.dnsInventory))
 	if drift := d.observeAddon(); len(drift) > 0 {
 		d.t.Errorf("another claim is drift: %q", drift)
 	}
@@ -304,8 +307,7 @@ func (d *deployment) testClaims() {
 		if d.workerRecord, err = d.engine.Apply(ctx, d.workers, nil, rollout.Record{}); err != nil {
 			return err
 		}
-		d.dnsInventory, err = d.dns.Apply(ctx, d.fleet, nil)
-		return err
+		return d.applyAddon(d.dns, nil)
 	})
 	d.noDrift("after the new records")
 	r, err := d.engine.Observe(ctx, d.workers, workers)
