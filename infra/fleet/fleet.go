@@ -18,6 +18,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -62,6 +63,6 @@ func (f *Fleet) Random() io.Reader {
 // Say reports progress on a machine, or on anything else that has a name.
 func (f *Fleet) Say(name, format string, args ...any) {
 	if f.Progress != nil {
-		f.Progress(name, fmt.Sprintf(format, args...))
+		f.Progress(name, foreign.Text(fmt.Sprintf(format, args...)))
 	}
 }

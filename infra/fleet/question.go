@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -101,8 +102,12 @@ func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error)
 			queue = queue[1:]
 			open++
 			go func() {
-				v, err := questions[i].ask(ctx)
-				answers <- answer{i, v, err}
+				a := answer{i: i}
+				a.err = parallel.Safely(ctx, questions[i].whom, func() (err error) {
+					a.value, err = questions[i].ask(ctx)
+					return err
+				})
+				answers <- a
 			}()
 			turn.Reset(share)
 		case a := <-answers:

@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
@@ -38,6 +40,8 @@ const (
 	// probeTimeout bounds one readiness probe, so that a wait soon notices when a server that hung
 	// answers again.
 	probeTimeout = 3 * time.Second
+	// maxAnswer bounds one answer. The largest ones are lists of nodes, of some 20 KiB each.
+	maxAnswer = 64 << 20
 	// pollInterval is the interval at which conditions of objects are checked in a wait.
 	pollInterval = 150 * time.Millisecond
 )
@@ -83,7 +87,7 @@ func New(a Access) (*Client, error) {
 		dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
 	}
 	transport := &http.Transport{
-		DialContext:         dial,
+		DialContext:         parallel.Dial(dial),
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
 		TLSHandshakeTimeout: requestTimeout,
 		ForceAttemptHTTP2:   true,
@@ -91,7 +95,7 @@ func New(a Access) (*Client, error) {
 		// gives up on it, minutes later.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: requestTimeout, PingTimeout: probeTimeout},
 	}
-	trips := &counted{transport, a.Timing}
+	trips := &bounded{transport, a.Timing}
 	httpClient := &http.Client{Transport: trips}
 	config := &rest.Config{Host: a.Endpoint, QPS: -1, UserAgent: "k8s-from-scratch"}
 	c := &Client{endpoint: a.Endpoint, transport: transport}
@@ -112,15 +116,19 @@ func New(a Access) (*Client, error) {
 	return c, nil
 }
 
-// counted counts requests until the head of their answer.
-type counted struct {
+// bounded counts requests until the head of their answer, and bounds what is read of it.
+type bounded struct {
 	http.RoundTripper
 	timing *timing.Recorder
 }
 
-func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer c.timing.Start("API " + r.Method)()
-	return c.RoundTripper.RoundTrip(r)
+func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer b.timing.Start("API " + r.Method)()
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = foreign.Body(answer.Body, maxAnswer, "API server "+r.URL.Host)
+	}
+	return answer, err
 }
 
 // Endpoint returns the URL the client was made for.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // fieldManager is this project's name in server-side apply.
@@ -93,7 +93,7 @@ func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured
 	var refs []ObjectRef
 	for _, wave := range waves(objects) {
 		applied := make([]*ObjectRef, len(wave))
-		group, gctx := errgroup.WithContext(ctx)
+		group, gctx := parallel.WithContext(ctx)
 		group.SetLimit(parallelRequests)
 		for i, o := range wave {
 			group.Go(func() error {
@@ -201,8 +201,12 @@ func (c *Client) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*met
 	}
 	done := make(chan answer, 1)
 	go func() {
-		m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		done <- answer{m, err}
+		var a answer
+		a.err = parallel.Safely(ctx, c.endpoint, func() (err error) {
+			a.mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+			return err
+		})
+		done <- a
 	}()
 	select {
 	case a := <-done:
@@ -239,7 +243,7 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 // [ObjectRef.String] writes it.
 func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]finding.Finding, error) {
 	found := make([][]finding.Finding, len(objects))
-	group, gctx := errgroup.WithContext(ctx)
+	group, gctx := parallel.WithContext(ctx)
 	group.SetLimit(parallelRequests)
 	for i, o := range objects {
 		group.Go(func() error {
@@ -284,7 +288,7 @@ func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]Obje
 		}
 	}
 	errs := make([]error, len(doomed))
-	var group errgroup.Group
+	var group parallel.Group
 	group.SetLimit(parallelRequests)
 	for i, ref := range doomed {
 		group.Go(func() error {

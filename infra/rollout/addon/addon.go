@@ -13,9 +13,9 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Addon is a set of objects owned together.
@@ -116,7 +116,7 @@ func (a Addon) Apply(ctx context.Context, f *fleet.Fleet, inventory []kube.Objec
 		return have, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
 	if a.Wait {
-		if err := c.WaitWorkloads(ctx, a.Objects, func(s string) { f.Say(a.Name, "addon: %s", remote.Redact(s)) }); err != nil {
+		if err := c.WaitWorkloads(ctx, a.Objects, func(s string) { f.Say(a.Name, "addon: %s", foreign.Text(s)) }); err != nil {
 			return have, fmt.Errorf("addon %s: %w", a.Name, withPodAdvice(err))
 		}
 	}
@@ -129,7 +129,6 @@ func withPodAdvice(err error) error {
 	if !errors.As(err, &pod) {
 		return err
 	}
-	fleet.RedactPod(pod)
 	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nfix what keeps the pod from running, and apply again", err, pod.Namespace, pod.Pod)
 }
 

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -71,7 +70,7 @@ func (o *operation) carryOut(ctx context.Context, stage rollout.Stage) error {
 		return o.Stages(ctx, rollout.Plan{stage}, o.step)
 	}
 	var (
-		group  errgroup.Group
+		group  parallel.Group
 		mu     sync.Mutex
 		errs   []error
 		begun  []rollout.Step

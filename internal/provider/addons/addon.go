@@ -27,9 +27,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
@@ -348,7 +348,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		return
 	}
 	for _, f := range unjudged {
-		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", remote.Redact(f.String()))
+		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", foreign.Text(f.String()))
 	}
 	state.Claim, state.Drift = tf.OptionalString(a.Claim), argument.DriftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
@@ -379,7 +379,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	case err == nil:
 	case errors.As(err, &network):
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
-			"The API server cannot be reached: "+remote.Redact(err.Error())+"\n\nIf the cluster is destroyed as well, they are gone with it. Otherwise delete them with kubectl.")
+			"The API server cannot be reached: "+foreign.Text(err.Error())+"\n\nIf the cluster is destroyed as well, they are gone with it. Otherwise delete them with kubectl.")
 	default:
 		session.AddError(&resp.Diagnostics, "Cannot delete the addon "+a.Name, err)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"golang.org/x/sync/errgroup"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
@@ -71,7 +71,7 @@ func (m *nlbModel) ensure(ctx context.Context, client *infraaws.Client, h sessio
 		}
 	}
 	found, errs := make([]balancer.Balancer, len(all)), make([]error, len(all))
-	var g errgroup.Group
+	var g parallel.Group
 	for i, w := range all {
 		arn := w.arn(ctx, diags)
 		w.spec.RemoveTags = removeTags
