@@ -37,6 +37,8 @@ type Fleet struct {
 	Rand  io.Reader
 	// Dial returns how the endpoint of the API servers of a cluster is reached; nil dials directly.
 	Dial func(cluster string) kube.DialFunc
+	// Silence, if set, is shared by all that a plan asks API servers.
+	Silence *Silence
 	// Progress is called with what is being done to which machine; nil is silent. It is called from
 	// several goroutines at once and never with a secret.
 	Progress func(machine, message string)

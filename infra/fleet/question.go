@@ -9,6 +9,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -42,10 +43,8 @@ type API struct {
 
 // AskAPI asks the API servers behind an endpoint while planning. Each attempt uses a new
 // connection, which a load balancer may give to another server. It ends with ctx or after
-// ProbeBudget.
-func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
-	ctx, cancel := Probing(ctx)
-	defer cancel()
+// ProbeBudget, and at once if they have given no answer to another question (see [Silence]).
+func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (answer T, err error) {
 	once := Question[T]{endpoint, func(ctx context.Context) (none T, err error) {
 		c, err := a.connect(ctx, endpoint, a.dial)
 		if err != nil {
@@ -54,7 +53,26 @@ func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(con
 		defer c.Close()
 		return ask(ctx, c)
 	}}
-	return AskInTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
+	err = a.silence.ask(ctx, a.Keys.Ref.Cluster, endpoint, func() (err error) {
+		ctx, cancel := Probing(ctx)
+		defer cancel()
+		answer, err = AskInTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
+		return err
+	})
+	return answer, err
+}
+
+// AskAPIServers asks the API servers on their machines while planning. It ends with ctx or after
+// ProbeBudget.
+func AskAPIServers[T any](ctx context.Context, a *Access, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
+	probing, cancel := Probing(ctx)
+	defer cancel()
+	answer, err := AskInTurn(probing, AnswerShare, kube.Busy, QuestionsFor(machines, ask))
+	// Behind the endpoint are the same servers. Of those whose machines cannot be reached nothing is known.
+	if kube.Unanswered(err) && !Unreachable(err) && probing.Err() != nil && ctx.Err() == nil {
+		a.silence.silent(a.Keys.Ref.Cluster, err, patience.Of(ctx, ProbeBudget))
+	}
+	return answer, err
 }
 
 // AskInTurn asks one server after the other and returns the first answer. If none answers, it

@@ -103,8 +103,20 @@ func (b boundary) PlanResourceChange(ctx context.Context, q *tfprotov6.PlanResou
 		func(r *tfprotov6.PlanResourceChangeResponse) *[]*tfprotov6.Diagnostic { return &r.Diagnostics })
 }
 
+// changes says that something is changed from now on, until the function that it returns is called.
+func (b boundary) changes() (end func()) {
+	forget := func() {
+		for _, s := range b.provider.Sessions {
+			s.Silence.Forget()
+		}
+	}
+	forget()
+	return forget
+}
+
 // ApplyResourceChange keeps the state of before if it fails without another one.
 func (b boundary) ApplyResourceChange(ctx context.Context, q *tfprotov6.ApplyResourceChangeRequest) (*tfprotov6.ApplyResourceChangeResponse, error) {
+	defer b.changes()()
 	answer, err := through(ctx, b, "ApplyResourceChange "+q.TypeName, q, b.ProviderServerWithActions.ApplyResourceChange,
 		func(r *tfprotov6.ApplyResourceChangeResponse) *[]*tfprotov6.Diagnostic { return &r.Diagnostics })
 	if answer != nil && answer.NewState == nil {
@@ -170,7 +182,11 @@ func (b boundary) InvokeAction(ctx context.Context, q *tfprotov6.InvokeActionReq
 	ctx = logPanics(ctx)
 	answer, err := b.ProviderServerWithActions.InvokeAction(ctx, q)
 	if answer != nil {
-		answer.Events = fitEvents(ctx, "InvokeAction "+q.ActionType, answer.Events)
+		events := fitEvents(ctx, "InvokeAction "+q.ActionType, answer.Events)
+		answer.Events = func(yield func(tfprotov6.InvokeActionEvent) bool) {
+			defer b.changes()()
+			events(yield)
+		}
 	}
 	return answer, err
 }
