@@ -6,14 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 const (
@@ -40,7 +40,7 @@ func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 	if len(byFile) > 0 && c.client == nil {
 		return errors.New("resolve checksums: the catalog has no HTTP client")
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, ctx := parallel.WithContext(ctx)
 	g.SetLimit(parallelFetches)
 	for file, wanted := range byFile {
 		g.Go(func() error {
@@ -127,9 +127,10 @@ func (c *Catalog) get(ctx context.Context, file string) (body []byte, again bool
 		again = resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests
 		return nil, again, fmt.Errorf("GET %s: %s", file, resp.Status)
 	}
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxChecksumFile))
+	body, err = foreign.ReadAll(resp.Body, maxChecksumFile, resp.Request.URL.Host)
 	if err != nil {
-		return nil, ctx.Err() == nil, fmt.Errorf("GET %s: %w", file, err)
+		var much *foreign.TooMuchError
+		return nil, ctx.Err() == nil && !errors.As(err, &much), fmt.Errorf("GET %s: %w", file, err)
 	}
 	return body, false, nil
 }

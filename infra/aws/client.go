@@ -27,6 +27,7 @@ import (
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 	"github.com/aws/smithy-go/middleware"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
@@ -168,6 +169,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	if c.HTTPClient != nil {
 		loaded.HTTPClient = c.HTTPClient // only now: AWS_CA_BUNDLE applies to the SDK's own client
 	}
+	loaded.HTTPClient = bounded{loaded.HTTPClient}
 	if c.Timing != nil {
 		loaded.APIOptions = append(loaded.APIOptions, countCalls(c.Timing))
 	}
@@ -244,6 +246,21 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		return nil, err
 	}
 	return client, nil
+}
+
+// maxAnswer bounds one answer of AWS. The largest ones describe all images of an owner.
+const maxAnswer = 64 << 20
+
+// bounded bounds what is read of answers.
+type bounded struct{ sdk.HTTPClient }
+
+// Do implements sdk.HTTPClient.
+func (b bounded) Do(r *http.Request) (*http.Response, error) {
+	answer, err := b.HTTPClient.Do(r)
+	if err == nil {
+		answer.Body = foreign.Body(answer.Body, maxAnswer, "AWS ("+r.URL.Host+")")
+	}
+	return answer, err
 }
 
 // fewAttempts is for the call with a web identity token: the SDK retries it also when STS does not

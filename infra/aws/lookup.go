@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Lookup answers many callers, who ask about one thing each, with few calls. Those who ask while a call
@@ -130,7 +132,11 @@ func (l *Lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
 	defer cancel()
 	r.found = map[K]V{}
 	for some := range slices.Chunk(keys, l.limit) {
-		found, err := l.describe(ctx, some)
+		var found map[K]V
+		err := parallel.Safely(ctx, "", func() (err error) {
+			found, err = l.describe(ctx, some)
+			return err
+		})
 		if err != nil {
 			if ctx.Err() != nil {
 				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/aws/smithy-go/middleware"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // sharedFor is how long an answer may be given to those who have not had it.
@@ -51,7 +53,11 @@ func (s *Shared[V]) Get(ctx context.Context, question, asker string, changes int
 		a.cancel = cancel
 		go func() {
 			defer cancel()
-			value, err := ask(asking)
+			var value V
+			err := parallel.Safely(asking, "", func() (err error) {
+				value, err = ask(asking)
+				return err
+			})
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if a.value, a.err = value, err; err != nil {

@@ -59,7 +59,7 @@ func testCluster() Cluster {
 }
 
 // artifacts returns a set's artifacts with a made-up digest.
-func artifacts(t *testing.T, get func(*artifact.Catalog) ([]artifact.Artifact, error)) []artifact.Artifact {
+func artifacts(t testing.TB, get func(*artifact.Catalog) ([]artifact.Artifact, error)) []artifact.Artifact {
 	t.Helper()
 	catalog, err := artifact.NewCatalog("", nil, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func artifacts(t *testing.T, get func(*artifact.Catalog) ([]artifact.Artifact, e
 	return list
 }
 
-func etcdSpec(t *testing.T) EtcdSpec {
+func etcdSpec(t testing.TB) EtcdSpec {
 	return EtcdSpec{Cluster: testCluster(), Version: "3.6.16", Members: controllers,
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet("3.6.16") })}
 }
@@ -81,17 +81,17 @@ func etcdBackupSpec() EtcdBackupSpec {
 	return EtcdBackupSpec{Cluster: testCluster(), Members: controllers, Bucket: "example-snapshots", Region: "eu-central-1"}
 }
 
-func controlPlaneSpec(t *testing.T) ControlPlaneSpec { return controlPlaneAt(t, "1.36.4") }
+func controlPlaneSpec(t testing.TB) ControlPlaneSpec { return controlPlaneAt(t, "1.36.4") }
 
-func controlPlaneAt(t *testing.T, v string) ControlPlaneSpec {
+func controlPlaneAt(t testing.TB, v string) ControlPlaneSpec {
 	return ControlPlaneSpec{Cluster: testCluster(), Version: v, EndpointNames: []string{"203.0.113.99", "10.240.0.40"},
 		APIServer: APIServerSpec{ExtraSANs: []string{"k8s.example.com"}}, Nodes: controllers, EtcdEndpoints: EtcdEndpoints(controllers),
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(v) })}
 }
 
-func workerSpec(t *testing.T) WorkerSpec { return workerAt(t, "1.36.4") }
+func workerSpec(t testing.TB) WorkerSpec { return workerAt(t, "1.36.4") }
 
-func workerAt(t *testing.T, v string) WorkerSpec {
+func workerAt(t testing.TB, v string) WorkerSpec {
 	return WorkerSpec{Cluster: testCluster(), Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.WorkerSet(v, "", "", "", true) })}
 }

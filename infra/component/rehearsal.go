@@ -76,7 +76,7 @@ var sandboxComplaints = regexp.MustCompile(`(?i)read-only file system|permission
 // program accepts everything or the complaint is unclear.
 func Refusal(status int, output, complaint string) string {
 	if ignored := ignoredIn(output); ignored != "" {
-		return "would start, but " + ignored
+		return "would start, but " + inOneLine(ignored)
 	}
 	if refused := refusedFor(status, complaint); refused != "" {
 		return "would not start: " + refused
@@ -95,11 +95,16 @@ func refusedFor(status int, complaint string) string {
 		return ""
 	}
 	complaint, _, _ = strings.Cut(complaint, ", path: &") // the kubelet's whole configuration
-	complaint = strings.Join(strings.Fields(complaint), " ")
-	if len(complaint) > maxComplaint {
-		complaint = strings.ToValidUTF8(complaint[:maxComplaint], "") + " ..."
+	return inOneLine(complaint)
+}
+
+// inOneLine returns a text in one line of at most maxComplaint bytes.
+func inOneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxComplaint {
+		text = strings.ToValidUTF8(text[:maxComplaint], "") + " ..."
 	}
-	return complaint
+	return text
 }
 
 // Programs that start although nothing reads a part of their configuration say so only in their log: kubelet and

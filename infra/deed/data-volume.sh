@@ -74,7 +74,9 @@ put() {
 ." ] && [ "$(stat -c %a "$2")" = "$3" ] && return
 	printf '%s\n' "$1" >"$2.new"
 	chmod "$3" "$2.new"
+	sync "$2.new"
 	mv "$2.new" "$2"
+	sync "${2%/*}"
 }
 put "$code" "$program" 755
 put "$text" "/etc/systemd/system/$unit" 644
@@ -86,6 +88,10 @@ for needy in "$@"; do
 done
 mkdir -p /etc/systemd/system/multi-user.target.wants
 ln -sf "../$unit" "/etc/systemd/system/multi-user.target.wants/$unit"
+for needy in "$@"; do
+	sync "/etc/systemd/system/$needy.requires"
+done
+sync /etc/systemd/system /etc/systemd/system/multi-user.target.wants
 systemctl daemon-reload
 systemctl start "$unit" || failed "$(journalctl _SYSTEMD_UNIT="$unit" -n 1 -o cat --no-pager 2>/dev/null || systemctl status "$unit" 2>&1 | tail -n 3)"
 [ "$(mounted "$point" | xargs -r readlink -f)" = "$disk" ] || failed "$unit has ended, and $volume is not mounted at $point"

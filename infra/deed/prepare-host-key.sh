@@ -11,6 +11,6 @@ fi
 if ! [ -s "$key.next.pub" ]; then
 	rm -f "$key.next"
 	ssh-keygen -q -t ed25519 -N '' -C '' -f "$key.next"
-	sync "$key.next" "$key.next.pub"
+	sync "$key.next" "$key.next.pub" "${key%/*}"
 fi
 cut -d' ' -f1,2 "$key.next.pub"

@@ -4,3 +4,6 @@ unit=$1
 shift
 systemctl stop "$unit" 2>/dev/null || :
 rm -rf -- "$@"
+for path; do # or a power cut would bring the data back
+	[ ! -d "${path%/*}/" ] || sync "${path%/*}/"
+done

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
@@ -34,6 +35,8 @@ const (
 	requestTimeout = 5 * time.Second
 	// healthTimeout bounds a health check, which is repeated.
 	healthTimeout = 2 * time.Second
+	// maxAnswer bounds one answer. The largest ones are lists of members and of alarms.
+	maxAnswer = 4 << 20
 	// pollInterval is the interval at which conditions are checked in a wait.
 	pollInterval = 150 * time.Millisecond
 	// reconnectDelay is the longest pause between gRPC's attempts to connect, so that a starting
@@ -82,6 +85,7 @@ func New(a Access) (*Client, error) {
 			}))
 	}
 	if a.Dial != nil {
+		a.Dial = parallel.Dial(a.Dial)
 		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return a.Dial(ctx, "tcp", address)
 		}))
@@ -93,7 +97,8 @@ func New(a Access) (*Client, error) {
 		DialOptions: options,
 		Logger:      zap.NewNop(),
 		// One attempt: the caller decides about retries.
-		MaxUnaryRetries: 1,
+		MaxUnaryRetries:    1,
+		MaxCallRecvMsgSize: maxAnswer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd %s: %w", a.Endpoint, err)

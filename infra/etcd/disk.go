@@ -10,6 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 // Disk is how fast a member's disk has been since the member started, from etcd's own histograms.
@@ -67,7 +69,7 @@ func (c *Client) disk(ctx context.Context) (Disk, error) {
 	if answer.StatusCode != http.StatusOK {
 		return Disk{}, fmt.Errorf("answer %s", answer.Status)
 	}
-	return diskOf(io.LimitReader(answer.Body, maxMetrics))
+	return diskOf(foreign.Reader(answer.Body, maxMetrics, "etcd "+c.endpoint))
 }
 
 // diskOf reads metrics in the text format of Prometheus.

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -103,7 +104,10 @@ func (c *Client) notBeginning(ctx context.Context, keys []string, valuePrefix st
 	var out []string
 	for i, r := range resp.Responses {
 		inner := r.GetResponseTxn()
-		if !inner.Succeeded && inner.Responses[0].GetResponseRange().Count > 0 {
+		if inner == nil || i >= len(keys) || !inner.Succeeded && len(inner.Responses) == 0 {
+			return nil, errors.New("the answer does not fit the question")
+		}
+		if !inner.Succeeded && inner.Responses[0].GetResponseRange().GetCount() > 0 {
 			out = append(out, keys[i])
 		}
 	}

@@ -2,11 +2,15 @@
 // cluster, in etcd's members and in keys. A [Finding] is data. Its words are made here, from one
 // table, only to be shown; no code parses them.
 //
-// It is pure. What may not enter: other packages of this repository, how a difference is found,
+// It is pure. What may not enter: other packages of this repository but the one that makes quoted text fit to be shown, how a difference is found,
 // what is done about it, and words that depend on anything but the Finding.
 package finding
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+)
 
 // Finding is one difference from what is wanted. It is comparable and plain JSON, and never holds a
 // secret.
@@ -50,6 +54,9 @@ func About(subject string, findings []Finding) []Finding {
 	return out
 }
 
+// subjectLimit is how many characters of a subject are shown: a name in Kubernetes has 253 at most.
+const subjectLimit = 512
+
 // BySubject returns the words of each subject's findings, as [Words] returns them.
 func BySubject(findings []Finding) map[string]string {
 	lists := map[string][]Finding{}
@@ -58,7 +65,7 @@ func BySubject(findings []Finding) map[string]string {
 	}
 	out := make(map[string]string, len(lists))
 	for subject, list := range lists {
-		out[subject] = Words(list)
+		out[foreign.Line(subject, subjectLimit)] = Words(list)
 	}
 	return out
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 // words are the text of findings of one kind: a head, a colon, and how it differs.
@@ -384,8 +386,11 @@ func Words(findings []Finding) string {
 }
 
 // parts returns the head and how the finding differs. A kind or problem without words is shown as
-// its code.
+// its code. What a finding quotes was said by machines, pods or AWS.
 func (f Finding) parts() (head, rest string) {
+	for _, quoted := range []*string{&f.Target, &f.Found, &f.Wanted, &f.Process, &f.Unit, &f.Size, &f.Device, &f.Since, &f.Away, &f.Cause} {
+		*quoted = foreign.Text(*quoted)
+	}
 	w := vocabulary[f.Kind]
 	how, known := w.how[f.Problem]
 	if !known {

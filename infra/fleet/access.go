@@ -20,7 +20,8 @@ type Access struct {
 	Keys *Keys
 	dial kube.DialFunc // to the endpoint
 
-	timing *timing.Recorder
+	timing  *timing.Recorder
+	silence *Silence
 
 	mu      sync.Mutex
 	closed  bool
@@ -34,7 +35,7 @@ func (f *Fleet) Access(ref pki.Ref) *Access {
 	if f.Dial != nil {
 		dial = f.Dial(ref.Cluster)
 	}
-	return &Access{Keys: f.Keys(ref), dial: dial, timing: f.Timing, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
+	return &Access{Keys: f.Keys(ref), dial: dial, timing: f.Timing, silence: f.Silence, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
 }
 
 // onMachine is the endpoint of the API server on a machine, as seen from there.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -95,14 +94,6 @@ func List(names []string) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
-}
-
-// RedactPod removes from what a pod's error quotes what looks like a secret.
-func RedactPod(e *kube.PodError) {
-	e.Message = remote.Redact(e.Message)
-	if len(e.Log) > 0 { // a key may be several lines
-		e.Log = strings.Split(remote.Redact(strings.Join(e.Log, "\n")), "\n")
-	}
 }
 
 // CorruptAdvice is what ends the alarm CORRUPT of etcd. The data of the wrong member go first, so that

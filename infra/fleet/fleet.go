@@ -18,6 +18,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -36,6 +37,8 @@ type Fleet struct {
 	Rand  io.Reader
 	// Dial returns how the endpoint of the API servers of a cluster is reached; nil dials directly.
 	Dial func(cluster string) kube.DialFunc
+	// Silence, if set, is shared by all that a plan asks API servers.
+	Silence *Silence
 	// Progress is called with what is being done to which machine; nil is silent. It is called from
 	// several goroutines at once and never with a secret.
 	Progress func(machine, message string)
@@ -62,6 +65,6 @@ func (f *Fleet) Random() io.Reader {
 // Say reports progress on a machine, or on anything else that has a name.
 func (f *Fleet) Say(name, format string, args ...any) {
 	if f.Progress != nil {
-		f.Progress(name, fmt.Sprintf(format, args...))
+		f.Progress(name, foreign.Text(fmt.Sprintf(format, args...)))
 	}
 }

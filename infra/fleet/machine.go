@@ -4,9 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -57,12 +56,17 @@ func (t Target) Name() string { return t.Node.Name }
 // Say reports progress on the machine.
 func (m *Machine) Say(format string, args ...any) { m.fleet.Say(m.Name(), format, args...) }
 
-// Each runs f for the given machines in parallel. The first error cancels the rest.
+// Each runs f for the given machines in parallel. The first error cancels the rest. A panic is an error
+// of its machine.
 func Each[M any](ctx context.Context, machines []M, f func(context.Context, M) error) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(ParallelMachines)
 	for _, m := range machines {
-		group.Go(func() error { return f(ctx, m) })
+		what := ""
+		if named, ok := any(m).(interface{ Name() string }); ok {
+			what = "machine " + named.Name()
+		}
+		group.GoFor(what, func() error { return f(ctx, m) })
 	}
 	return group.Wait()
 }
@@ -75,7 +79,8 @@ func EachAll[M interface{ Name() string }](ctx context.Context, machines []M, f 
 		errs = map[string]error{}
 	)
 	_ = Each(ctx, machines, func(ctx context.Context, m M) error {
-		if err := f(ctx, m); err != nil {
+		err := parallel.Safely(ctx, "machine "+m.Name(), func() error { return f(ctx, m) })
+		if err != nil {
 			mu.Lock()
 			defer mu.Unlock()
 			errs[m.Name()] = err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -41,10 +43,8 @@ type API struct {
 
 // AskAPI asks the API servers behind an endpoint while planning. Each attempt uses a new
 // connection, which a load balancer may give to another server. It ends with ctx or after
-// ProbeBudget.
-func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
-	ctx, cancel := Probing(ctx)
-	defer cancel()
+// ProbeBudget, and at once if they have given no answer to another question (see [Silence]).
+func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (answer T, err error) {
 	once := Question[T]{endpoint, func(ctx context.Context) (none T, err error) {
 		c, err := a.connect(ctx, endpoint, a.dial)
 		if err != nil {
@@ -53,7 +53,26 @@ func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(con
 		defer c.Close()
 		return ask(ctx, c)
 	}}
-	return AskInTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
+	err = a.silence.ask(ctx, a.Keys.Ref.Cluster, endpoint, func() (err error) {
+		ctx, cancel := Probing(ctx)
+		defer cancel()
+		answer, err = AskInTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
+		return err
+	})
+	return answer, err
+}
+
+// AskAPIServers asks the API servers on their machines while planning. It ends with ctx or after
+// ProbeBudget.
+func AskAPIServers[T any](ctx context.Context, a *Access, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
+	probing, cancel := Probing(ctx)
+	defer cancel()
+	answer, err := AskInTurn(probing, AnswerShare, kube.Busy, QuestionsFor(machines, ask))
+	// Behind the endpoint are the same servers. Of those whose machines cannot be reached nothing is known.
+	if kube.Unanswered(err) && !Unreachable(err) && probing.Err() != nil && ctx.Err() == nil {
+		a.silence.silent(a.Keys.Ref.Cluster, err, patience.Of(ctx, ProbeBudget))
+	}
+	return answer, err
 }
 
 // AskInTurn asks one server after the other and returns the first answer. If none answers, it
@@ -101,8 +120,12 @@ func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error)
 			queue = queue[1:]
 			open++
 			go func() {
-				v, err := questions[i].ask(ctx)
-				answers <- answer{i, v, err}
+				a := answer{i: i}
+				a.err = parallel.Safely(ctx, questions[i].whom, func() (err error) {
+					a.value, err = questions[i].ask(ctx)
+					return err
+				})
+				answers <- a
 			}()
 			turn.Reset(share)
 		case a := <-answers:

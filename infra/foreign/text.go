@@ -52,11 +52,18 @@ func Line(s string, limit int) string {
 
 // Lines is Text of the end of a log, with lines of at most limit characters.
 func Lines(s string, limit int) string {
-	if len(s) > maxLooked {
-		s = s[len(s)-maxLooked:]
-		_, s, _ = strings.Cut(s, "\n") // the first line is not whole
+	all := strings.Split(s, "\n")
+	first, left := len(all), maxLooked
+	for ; first > 0; first-- {
+		line := &all[first-1]
+		if most := 8 * limit; len(*line) > most { // more than is shown of it, however it is written
+			*line = (*line)[:start(*line, most)]
+		}
+		if left -= len(*line) + 1; left < 0 {
+			break
+		}
 	}
-	lines := strings.Split(visible(s), "\n")
+	lines := strings.Split(visible(strings.Join(all[first:], "\n")), "\n")
 	for i, line := range lines {
 		if runes := []rune(line); len(runes) > limit {
 			lines[i] = string(runes[:limit]) + "..."

@@ -77,8 +77,11 @@ func TestLines(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	key := "-----BEGIN PRIVATE KEY-----\ns3crets3cret\ns3cret\n-----END PRIVATE KEY-----\n"
-	if got := Lines(strings.Repeat("x", maxLooked)+"\n"+key+"end", 1000); got != "[private key redacted]\nend" {
+	if got := Lines(strings.Repeat("x", maxLooked)+"\n"+key+"end", 100); got != strings.Repeat("x", 100)+"...\n[private key redacted]\nend" {
 		t.Errorf("%q", got)
+	}
+	if got := Lines(strings.Repeat("x\n", maxLooked)+"end", 10); !strings.HasSuffix(got, "x\nend") || len(got) > maxText {
+		t.Errorf("%d bytes: %.40q", len(got), got)
 	}
 }
 

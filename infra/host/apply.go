@@ -15,6 +15,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -222,7 +223,10 @@ type answers struct {
 
 var _ io.Writer = (*answers)(nil)
 
-// Write never fails, so that a report cannot end the script.
+// maxFrame bounds one report of a script. The longest ones quote what a program said.
+const maxFrame = 1 << 20
+
+// Write fails only for a report without an end, which ends the script.
 func (a *answers) Write(p []byte) (int, error) {
 	if a.done {
 		return len(p), nil
@@ -230,6 +234,10 @@ func (a *answers) Write(p []byte) (int, error) {
 	a.pending = append(a.pending, p...)
 	for {
 		frame, rest, ok := bytes.Cut(a.pending, []byte{0})
+		if len(frame) > maxFrame {
+			a.pending, a.done = nil, true
+			return 0, &foreign.TooMuchError{From: fmt.Sprintf("machine %s, in one report of its script,", a.machine), Limit: maxFrame}
+		}
 		if !ok {
 			return len(p), nil
 		}
@@ -240,6 +248,13 @@ func (a *answers) Write(p []byte) (int, error) {
 			return len(p), nil
 		}
 	}
+}
+
+// installs reports whether a program was to be installed as path: no other one gets into the record.
+func (a *answers) installs(path string) bool {
+	return slices.ContainsFunc(a.want.Binaries, func(b desired.Binary) bool {
+		return slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return i.Path == path })
+	})
 }
 
 func (a *answers) frame(frame string) {
@@ -256,7 +271,7 @@ func (a *answers) frame(frame string) {
 			return
 		}
 		path, f, err := parseStat("0:0:0:::" + fields[2])
-		if err != nil {
+		if err != nil || !a.installs(path) {
 			return
 		}
 		if a.rec.Files == nil {

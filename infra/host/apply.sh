@@ -1,6 +1,7 @@
 # Functions that change the machine, one kind of thing each. They answer in the
-# frames of observe.sh. Every file is complete and has its owner and mode before it
-# gets its name. After an interruption at any moment, running this again converges.
+# frames of observe.sh. Every file is complete, on the disk, and has its owner and mode
+# before it gets its name, and the names are on the disk before a unit starts. After an
+# interruption at any moment, a power cut too, running this again converges.
 # The variable limit (seconds from now) bounds all waits together.
 # shellcheck disable=SC2154,SC2034 # so are newline, lib, cache and run; others read deadline
 
@@ -19,13 +20,14 @@ begin() {
 	frame begin # ends whatever a login shell may have printed
 	deadline=$(($(date +%s) + limit))
 	downloads=
+	placed=
 	restorecon=$(command -v restorecon)
 	mkdir -p -- "$run/pending" "$run/downloads" "$lib/receipts" "$cache" || die prepare '' '' "cannot create directories"
 	# Uploads stay in memory, readable only by root, until they get their names.
 	since=$(started $$)
 	[ "$since" ] || die prepare '' '' "interrupted"
 	stage=$(mktemp -d "$run/staging.$$.$since.XXXXXX") || die prepare '' '' "cannot create a staging directory"
-	trap 'rm -rf -- "$stage"; [ -z "$downloads" ] || kill $downloads 2>/dev/null' EXIT
+	trap 'rm -rf -- "$stage"; forsake; [ -z "$downloads" ] || kill $downloads 2>/dev/null' EXIT
 	trap 'exit 143' HUP INT TERM PIPE
 }
 
@@ -110,24 +112,66 @@ attributes() {
 	out=$(chmod -- "$1" "$3" 2>&1 && chown -- "$2" "$3" 2>&1) || die attributes "$3" '' "$out"
 }
 
-# settle_file file path moves a finished file, possibly from another file system, beside
-# path and then into its place.
-settle_file() {
-	beside=${2%/*}/.${2##*/}.k8s-new
+# beside path: sets new to the name that a new file has until it gets path.
+beside() { new=${1%/*}/.${1##*/}.k8s-new; }
+
+# place file path moves a finished file, possibly from another file system, beside path.
+place() {
 	room "$2"
-	out=$({ mv -fT -- "$1" "$beside" && mv -fT -- "$beside" "$2"; } 2>&1) || {
-		rm -f -- "$beside"
-		die write "$2" '' "$out"
-	}
-	[ -z "$restorecon" ] || "$restorecon" -F -- "$2" 2>/dev/null
+	beside "$2"
+	placed="$placed$2$newline"
+	out=$(mv -fT -- "$1" "$new" 2>&1) || die write "$2" '' "$out"
 }
 
-# put name owner:group path: installs the staged file name, which has its mode already.
+# settle gives the placed files their names, once their content is on the disk: after a
+# power cut the name could otherwise be that of an empty file.
+settle() {
+	[ "$placed" ] || return 0
+	set -f
+	IFS=$newline
+	# shellcheck disable=SC2086 # a line each
+	set -- $placed
+	unset IFS
+	set +f
+	for path; do
+		beside "$path"
+		set -- "$@" "$new"
+		shift
+	done
+	out=$(sync -- "$@" 2>&1) || die write "${1%/*}" '' "$out"
+	for new; do
+		path=${new##*/.}
+		path=${new%/*}/${path%.k8s-new}
+		out=$(mv -fT -- "$new" "$path" 2>&1) || die write "$path" '' "$out"
+		[ -z "$restorecon" ] || "$restorecon" -F -- "$path" 2>/dev/null
+	done
+	placed=
+}
+
+# forsake removes what was placed and did not get its name.
+forsake() {
+	printf %s "$placed" | while IFS= read -r path; do
+		beside "$path"
+		rm -f -- "$new"
+	done
+}
+
+# durable directory...: what was renamed, made and removed there is on the disk.
+durable() {
+	for path; do
+		shift
+		[ ! -d "$path" ] || set -- "$@" "$path"
+	done
+	[ $# -eq 0 ] || out=$(sync -- "$@" 2>&1) || die write "$1" '' "$out"
+}
+
+# put name owner:group path: installs the staged file name, which has its mode already,
+# with the next settle.
 put() {
 	if [ "$2" != root:root ]; then
 		out=$(chown -- "$2" "$stage/$1" 2>&1) || die write "$3" '' "$out"
 	fi
-	settle_file "$stage/$1" "$3"
+	place "$stage/$1" "$3"
 }
 
 # drop removes a file that changes a unit, and its directory if that is then empty.
@@ -183,7 +227,8 @@ downloaded() {
 # install_program file digest source path: "file" is verified and becomes path.
 install_program() {
 	out=$(chmod 0755 -- "$1" 2>&1 && chown root:root -- "$1" 2>&1) || die install "$4" '' "$out"
-	settle_file "$1" "$4"
+	place "$1" "$4"
+	settle
 	line=$(stat -c '%s:%.9Y:%i:%n' -- "$4")
 	known="$known$newline$line"
 	frame "installed $2 $3 $line"
@@ -228,7 +273,7 @@ receipt() {
 			done <"$file"
 		fi
 		printf '%s %s\n' "$2" "$3"
-	} >"$file.new" && mv -f -- "$file.new" "$file"
+	} >"$file.new" && sync -- "$file.new" && mv -f -- "$file.new" "$file"
 }
 
 # consumed digest: the download is not needed any more, and is not staged from now on: not
@@ -250,6 +295,9 @@ enablement() {
 	verb=$1
 	shift
 	out=$(systemctl --no-reload "$verb" -- "$@" 2>&1) || die "$verb" "$*" '' "$out"
+	for dir in $unit_dirs; do
+		case $dir in /run/* | /usr/*) ;; *) durable "$dir" "$dir"/*.wants ;; esac
+	done
 }
 
 # unmask unit...: a mask is a link in place of the unit's file.

@@ -30,7 +30,7 @@ const (
 	notFound = "E: Failed to fetch http://deb.example/debian/pool/web_1.deb  404  Not Found [IP: 192.0.2.1 80]\n"
 	broken   = "dpkg: error processing package web (--configure):\n installed web package post-installation script subprocess returned error exit status 1\n" +
 		"Errors were encountered while processing:\n web\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
-	foreign = "Errors were encountered while processing:\n other\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+	notOurs = "Errors were encountered while processing:\n other\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
 )
 
 var wantWeb = desired.State{Packages: []string{"web"}}
@@ -100,7 +100,7 @@ func TestPackages(t *testing.T) {
 		{name: "half configured", state: []string{"lists", "", "package.web", "half-configured"}, calls: "install"},
 		{name: "dpkg interrupted", state: []string{"lists", "", "interrupted", ""}, calls: viaLists},
 		{name: "unmet dependencies", state: []string{"lists", "", "unmet", ""}, calls: viaLists + " fix install"},
-		{name: "foreign package broken", state: []string{"lists", "", "broken", foreign},
+		{name: "foreign package broken", state: []string{"lists", "", "broken", notOurs},
 			says: "packages web are installed, although apt-get fails: Sub-process", calls: viaLists + " fix"},
 		{name: "lists locked", state: []string{"lock.update", listsTaken}, until: "waiting: ", lifts: "lock.update",
 			says: "holds /var/lib/apt/lists/lock", calls: "install configure update update install"},

@@ -182,6 +182,9 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 	for i, f := range p.files {
 		s.call("put", strconv.Itoa(i), owner(f.Owner, f.Group), f.Path)
 	}
+	if len(p.files) > 0 {
+		s.call("settle")
+	}
 	for _, a := range p.attributes {
 		s.call("attributes", mode(a.mode), a.owner, a.path)
 	}
@@ -189,8 +192,35 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 		s.call("drop", d)
 	}
 	p.retire(&s)
+	s.callAll("durable", p.dirs())
 	p.unitCalls(&s, opts)
 	return s.String()
+}
+
+// dirs returns the directories in which the plan makes, renames and removes files.
+func (p plan) dirs() []string {
+	var out []string
+	for _, d := range p.directories {
+		out = append(out, path.Dir(d.Path))
+	}
+	for _, b := range p.binaries {
+		for _, i := range b.Installs {
+			out = append(out, path.Dir(i.Path))
+		}
+	}
+	for _, f := range p.files {
+		out = append(out, path.Dir(f.Path))
+	}
+	for _, drop := range p.drops {
+		out = append(out, path.Dir(drop), path.Dir(path.Dir(drop)))
+	}
+	for _, r := range p.retired {
+		for _, file := range r.Paths {
+			out = append(out, path.Dir(file))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // unitCalls brings the units into their states, in order, once all files are in place.

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 var (
@@ -72,29 +71,15 @@ func jsonComplaint(line string) string {
 	return ""
 }
 
-// maxSaid is how many bytes of a program's last error a finding quotes.
+// maxSaid is how many characters of a program's last error a finding quotes.
 const maxSaid = 300
 
-// lastError returns a program's last error in one line, or its last line if no error is known: redacted,
-// without control characters, and bounded.
+// lastError returns a program's last error in one line, or its last line if no error is known, fit to be shown.
 func lastError(journal string) string {
-	journal = strings.TrimSpace(remote.Redact(journal))
+	journal = strings.TrimSpace(foreign.Text(journal))
 	said := Complaint(journal)
 	if said == "" {
 		said = journal[strings.LastIndexByte(journal, '\n')+1:]
 	}
-	said = strings.Join(strings.Fields(strings.Map(printable, strings.ToValidUTF8(said, "?"))), " ")
-	if len(said) > maxSaid {
-		said = strings.ToValidUTF8(said[:maxSaid], "") + " ..."
-	}
-	return said
-}
-
-// printable makes a space of what a terminal would not show as it is: control characters, and those that
-// change the direction of text.
-func printable(r rune) rune {
-	if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-		return ' '
-	}
-	return r
+	return foreign.Line(said, maxSaid)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -41,7 +42,7 @@ func Causes(ctx context.Context, r Runner, said string) []finding.Finding {
 	if err != nil {
 		return nil
 	}
-	return parseCauses(r.Name(), remote.Redact(string(out.Stdout)))
+	return parseCauses(r.Name(), foreign.Text(string(out.Stdout)))
 }
 
 // parseCauses reads the lines of diagnose.sh, with a tab between two fields.

@@ -8,12 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
+// lineLimit is how many characters of a journal's line are shown.
+const lineLimit = 1000
+
 // Journal returns the last lines of a unit's journal that are not merely informational, or the last
-// lines of all if there are none, shortened to time, program and message, and redacted. It is meant
-// for errors: instead of failing it returns why there is nothing to show, and it asks even if ctx
+// lines of all if there are none, shortened to time, program and message, and made fit to be shown. It is
+// meant for errors: instead of failing it returns why there is nothing to show, and it asks even if ctx
 // has just ended.
 func Journal(ctx context.Context, r Runner, unit string, lines int) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -23,7 +27,7 @@ func Journal(ctx context.Context, r Runner, unit string, lines int) string {
 	if err != nil {
 		return fmt.Sprintf("(the journal of %s cannot be read: %v)", unit, err)
 	}
-	return remote.Redact(tail(strings.ToValidUTF8(strings.TrimSpace(string(out.Stdout)), "?"), lines))
+	return foreign.Lines(tail(strings.TrimSpace(string(out.Stdout)), lines), lineLimit)
 }
 
 var (

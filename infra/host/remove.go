@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -144,7 +145,7 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	for frame := range strings.SplitSeq(string(out.Stdout), "\x00") {
 		switch kind, rest, _ := strings.Cut(frame, " "); kind {
 		case "left":
-			left = append(left, remote.Redact(rest))
+			left = append(left, foreign.Text(rest))
 		case "claimed":
 			claimed = true
 		case "failed":

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 // Step is one action of an Apply or a Remove.
@@ -85,7 +85,7 @@ func (s Step) String() string {
 func stepError(machine, fields string, want desired.State) *ApplyError {
 	f := append(strings.SplitN(fields, "\n", 5), "", "", "", "")
 	e := &ApplyError{Machine: machine, Step: Step{Kind: StepKind(f[0]), Target: f[1]}, Unit: f[2], Room: parseRoom(f[3]),
-		Said: remote.Redact(strings.TrimSpace(withoutHint(f[4])))}
+		Said: foreign.Text(strings.TrimSpace(withoutHint(f[4])))}
 	e.Err = errors.New(cmp.Or(e.Said, "failed"))
 	switch e.Step.Kind {
 	case StepDownload: // Target is the digest

@@ -19,8 +19,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -147,7 +146,7 @@ func (c *Copy) restore(ctx context.Context, s pki.Store) error {
 		order[batch] = append(order[batch], name)
 	}
 	for _, batch := range order {
-		all, gctx := errgroup.WithContext(ctx)
+		all, gctx := parallel.WithContext(ctx)
 		for _, name := range batch {
 			all.Go(func() error {
 				err := s.Create(gctx, name, c.values[name])

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
@@ -50,7 +51,7 @@ func NewConnection(ctx context.Context, a Access, name string) (Answer, error) {
 	}
 	config.ServerName = name
 	var connected atomic.Bool // a dial may end after the request
-	dial := a.dialer()
+	dial := parallel.Dial(a.dialer())
 	answer := Answer{transport: &http.Transport{TLSClientConfig: config, TLSHandshakeTimeout: probeTimeout, IdleConnTimeout: idleTimeout,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dial(ctx, network, address)
@@ -61,14 +62,14 @@ func NewConnection(ctx context.Context, a Access, name string) (Answer, error) {
 	if err != nil {
 		return answer, err
 	}
-	response, err := (&counted{answer.transport, a.Timing}).RoundTrip(request)
+	response, err := (&bounded{answer.transport, a.Timing}).RoundTrip(request)
 	answer.Connected = connected.Load()
 	if err != nil {
 		return answer, fmt.Errorf("asking %s over a new connection: %w", a.Endpoint, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	// The connection stays open only if the answer was read to its end.
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxReady))
 	answer.Status = response.StatusCode
 	digest := sha256.Sum256(response.TLS.PeerCertificates[0].Raw)
 	answer.Certificate = hex.EncodeToString(digest[:])
@@ -78,8 +79,8 @@ func NewConnection(ctx context.Context, a Access, name string) (Answer, error) {
 // idleTimeout ends a connection that nobody closes.
 const idleTimeout = 5 * time.Minute
 
-// maxAnswer bounds what is read of an answer to /readyz, which has one line for each check.
-const maxAnswer = 64 << 10
+// maxReady bounds what is read of an answer to /readyz, which has one line for each check.
+const maxReady = 64 << 10
 
 // clientTLS trusts only the CA of an access, and has its certificate if there is one.
 func (a Access) clientTLS() (*tls.Config, error) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube/field"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Terms are how objects are applied and compared. With the zero value a field that another manager
@@ -80,7 +80,7 @@ func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured
 	var all Applied
 	for _, wave := range waves(objects) {
 		applied := make([]*unstructured.Unstructured, len(wave))
-		group, gctx := errgroup.WithContext(ctx)
+		group, gctx := parallel.WithContext(ctx)
 		group.SetLimit(parallelRequests)
 		for i, o := range wave {
 			group.Go(func() (err error) {
@@ -250,7 +250,7 @@ func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, force,
 // [ObjectRef.String] writes it.
 func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured, terms Terms) ([]finding.Finding, error) {
 	found := make([][]finding.Finding, len(objects))
-	group, gctx := errgroup.WithContext(ctx)
+	group, gctx := parallel.WithContext(ctx)
 	group.SetLimit(parallelRequests)
 	for i, o := range objects {
 		group.Go(func() error {

@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
@@ -38,6 +40,8 @@ const (
 	// probeTimeout bounds one readiness probe, so that a wait soon notices when a server that hung
 	// answers again.
 	probeTimeout = 3 * time.Second
+	// maxAnswer bounds one answer. The largest ones are lists of nodes, of some 20 KiB each.
+	maxAnswer = 64 << 20
 	// pollInterval is the interval at which conditions of objects are checked in a wait.
 	pollInterval = 150 * time.Millisecond
 )
@@ -78,7 +82,7 @@ func New(a Access) (*Client, error) {
 		return nil, err
 	}
 	transport := &http.Transport{
-		DialContext:         a.dialer(),
+		DialContext:         parallel.Dial(a.dialer()),
 		TLSClientConfig:     config,
 		TLSHandshakeTimeout: requestTimeout,
 		ForceAttemptHTTP2:   true,
@@ -86,7 +90,7 @@ func New(a Access) (*Client, error) {
 		// gives up on it, minutes later.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: requestTimeout, PingTimeout: probeTimeout},
 	}
-	trips := &counted{transport, a.Timing}
+	trips := &bounded{transport, a.Timing}
 	httpClient := &http.Client{Transport: trips}
 	settings := &rest.Config{Host: a.Endpoint, QPS: -1, UserAgent: "k8s-from-scratch"}
 	c := &Client{endpoint: a.Endpoint, transport: transport}
@@ -107,15 +111,19 @@ func New(a Access) (*Client, error) {
 	return c, nil
 }
 
-// counted counts requests until the head of their answer.
-type counted struct {
+// bounded counts requests until the head of their answer, and bounds what is read of it.
+type bounded struct {
 	http.RoundTripper
 	timing *timing.Recorder
 }
 
-func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer c.timing.Start("API " + r.Method)()
-	return c.RoundTripper.RoundTrip(r)
+func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer b.timing.Start("API " + r.Method)()
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = foreign.Body(answer.Body, maxAnswer, "API server "+r.URL.Host)
+	}
+	return answer, err
 }
 
 // Endpoint returns the URL the client was made for.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // evictionRetry is the pause before a pod that a PodDisruptionBudget protects is evicted again.
@@ -42,14 +44,14 @@ func (c *Client) Drain(ctx context.Context, node string, timeout time.Duration, 
 		return fmt.Errorf("draining node %s: %w", node, err)
 	}
 	var (
-		group sync.WaitGroup
+		group parallel.Group
 		mu    sync.Mutex
 		last  error // why a pod could not be evicted yet
 		fatal []error
 	)
 	for _, p := range pods {
 		progress(fmt.Sprintf("evicting pod %s/%s", p.Namespace, p.Name))
-		group.Go(func() {
+		group.GoFor("draining node "+node, func() error {
 			err := c.evict(ctx, p, func(err error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -61,9 +63,12 @@ func (c *Client) Drain(ctx context.Context, node string, timeout time.Duration, 
 				fatal = append(fatal, err)
 				cancel()
 			}
+			return nil
 		})
 	}
-	group.Wait()
+	if err := group.Wait(); err != nil { // a panic
+		return err
+	}
 	left := pods
 	if len(fatal) == 0 {
 		if left, err = c.waitGone(ctx, node, pods); err == nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // fieldManager is this project's name in server-side apply.
@@ -119,8 +120,12 @@ func (c *Client) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*met
 	}
 	done := make(chan answer, 1)
 	go func() {
-		m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		done <- answer{m, err}
+		var a answer
+		a.err = parallel.Safely(ctx, c.endpoint, func() (err error) {
+			a.mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+			return err
+		})
+		done <- a
 	}()
 	select {
 	case a := <-done:
@@ -161,7 +166,7 @@ func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]Obje
 		}
 	}
 	errs := make([]error, len(doomed))
-	var group errgroup.Group
+	var group parallel.Group
 	group.SetLimit(parallelRequests)
 	for i, ref := range doomed {
 		group.Go(func() error {

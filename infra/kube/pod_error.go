@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 const (
@@ -90,15 +91,13 @@ func (c *Client) logOf(ctx context.Context, t Trouble, previous bool) ([]string,
 	return logEnd(string(raw)), nil
 }
 
-// logEnd returns the last lines of a log that are not blank, cut to logColumns.
+// logEnd returns the last lines of a log that are not blank, fit to be shown.
 func logEnd(raw string) []string {
 	var out []string
-	scan := bufio.NewScanner(strings.NewReader(raw))
-	scan.Buffer(nil, int(logBytes)+1)
-	for scan.Scan() {
-		if line := strings.TrimRight(scan.Text(), " \t\r"); line != "" {
-			out = append(out, shorten(strings.ToValidUTF8(line, "?"), logColumns))
+	for line := range strings.Lines(foreign.Lines(raw, logColumns)) {
+		if line = strings.TrimRight(line, " \t\n"); line != "" {
+			out = append(out, line)
 		}
 	}
-	return out
+	return out[max(0, len(out)-logLines):]
 }

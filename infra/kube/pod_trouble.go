@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 // Trouble is what keeps a pod from running, as the kubelet or the scheduler reports it.
@@ -76,7 +78,7 @@ func troubleOf(pod *corev1.Pod, events []corev1.Event) *Trouble {
 		return nil
 	}
 	found.Namespace, found.Pod, found.Node = pod.Namespace, pod.Name, pod.Spec.NodeName
-	found.Message = shorten(strings.Join(strings.Fields(found.Message), " "), maxTroubleMessage)
+	found.Message = foreign.Line(found.Message, maxTroubleMessage)
 	return found
 }
 
@@ -238,13 +240,4 @@ func occurrences(e corev1.Event) int {
 		n = max(n, int(e.Series.Count))
 	}
 	return n
-}
-
-// shorten cuts a text to limit runes.
-func shorten(s string, limit int) string {
-	r := []rune(s)
-	if len(r) <= limit {
-		return s
-	}
-	return string(r[:limit]) + "..."
 }

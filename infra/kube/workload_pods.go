@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	deployments "k8s.io/kubectl/pkg/util/deployment"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 // revisionLabel has the revision of the DaemonSet or StatefulSet that made a pod.
@@ -149,7 +151,7 @@ func cannotMakePods(o *unstructured.Unstructured) string {
 		m, _ := c.(map[string]any)
 		if m["type"] == string(appsv1.DeploymentReplicaFailure) && m["status"] == string(corev1.ConditionTrue) {
 			message, _ := m["message"].(string)
-			return shorten(message, maxTroubleMessage)
+			return foreign.Line(message, maxTroubleMessage)
 		}
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // SetControllers sets how to find the other machines of the cluster that may run an API server or a
@@ -56,12 +57,12 @@ func (d *Duty) serving(ctx context.Context, members []etcd.Member) map[etcd.ID]b
 // ask returns the members whose answer is no error, and the alarms of the others that have one.
 func (d *Duty) ask(ctx context.Context, members []etcd.Member, question func(*etcd.Client, context.Context) error) (well map[etcd.ID]bool, alarms map[etcd.ID]etcd.AlarmType) {
 	var (
-		wg sync.WaitGroup
-		mu sync.Mutex
+		mu    sync.Mutex
+		group parallel.Group
 	)
 	well, alarms = map[etcd.ID]bool{}, map[etcd.ID]etcd.AlarmType{}
 	for _, m := range members {
-		wg.Go(func() {
+		group.GoFor("etcd member "+m.Label(), func() error {
 			err := d.askMember(m, func(c *etcd.Client) error { return question(c, ctx) })
 			mu.Lock()
 			defer mu.Unlock()
@@ -70,9 +71,10 @@ func (d *Duty) ask(ctx context.Context, members []etcd.Member, question func(*et
 				alarms[m.ID] = alarm.Alarm.Type
 			}
 			well[m.ID] = err == nil
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait() // a member whose answer makes a panic is not among those that are well
 	return well, alarms
 }
 

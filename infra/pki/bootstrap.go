@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Options are for Bootstrap, Rotate and LoadRef. The first group only describes the store in the
@@ -94,7 +94,7 @@ func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, erro
 func GetAll(ctx context.Context, s Store, names []string) (map[string][]byte, error) {
 	values := make(map[string][]byte, len(names))
 	var mu sync.Mutex
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, name := range names {
 		g.Go(func() error {
 			v, err := s.Get(gctx, name)
@@ -132,7 +132,7 @@ func Purge(ctx context.Context, s Store) error {
 // remove deletes entries in the order of their removal.
 func remove(ctx context.Context, s Store, names []string) error {
 	for _, batch := range InOrderOfRemoval(names) {
-		g, ctx := errgroup.WithContext(ctx)
+		g, ctx := parallel.WithContext(ctx)
 		for _, name := range batch {
 			g.Go(func() error {
 				if err := s.Delete(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
@@ -204,7 +204,7 @@ func (b *bootstrap) run(ctx context.Context) error {
 		return err
 	}
 
-	keys, kctx := errgroup.WithContext(ctx)
+	keys, kctx := parallel.WithContext(ctx)
 	for _, k := range Kinds() {
 		for _, name := range want.SecretNames(k) {
 			keys.Go(func() error { return b.ensure(kctx, name, func() ([]byte, error) { return b.newSecret(k) }) })
@@ -213,7 +213,7 @@ func (b *bootstrap) run(ctx context.Context) error {
 	if err := keys.Wait(); err != nil {
 		return err
 	}
-	public, pctx := errgroup.WithContext(ctx)
+	public, pctx := parallel.WithContext(ctx)
 	for _, k := range Kinds() {
 		for _, n := range want.Of(k) {
 			public.Go(func() error { return b.ensurePublic(pctx, k, n) })

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // attempt is one attempt to connect to a machine. Everyone who needs the machine meanwhile waits
@@ -131,7 +133,10 @@ func (m *Machine) try(ctx context.Context, dial time.Duration) *attempt {
 		if m.pool.tunnelled(m.host) {
 			connect = m.pool.connectTunnelled
 		}
-		a.conn, a.err = connect(ctx, m.host, dial)
+		a.err = parallel.Safely(ctx, "machine "+m.host.Name, func() (err error) {
+			a.conn, err = connect(ctx, m.host, dial)
+			return err
+		})
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if a.err == nil && m.pool.isClosed() {

@@ -7,11 +7,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-func ExampleRedact() {
-	fmt.Println(remote.Redact("request failed: Authorization: Bearer c2VjcmV0LXRva2Vu"))
-	// Output: request failed: Authorization: Bearer [redacted]
-}
-
 // A machine without a pinned host key is refused.
 func ExamplePool_Machine() {
 	pool := remote.NewPool(remote.Config{})

@@ -12,13 +12,16 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 const (
-	// maxStdout bounds what is kept of a command's standard output.
-	maxStdout = 64 << 20
-	// maxStderr is how much of the end of standard error is kept.
-	maxStderr = 16 << 10
+	// maxOutput bounds a command's standard output, and its standard error. The largest outputs are
+	// observations of a machine and the files that an import reads: less than a megabyte.
+	maxOutput = 16 << 20
+	// stderrEnd is how much of the end of standard error is kept.
+	stderrEnd = 16 << 10
 )
 
 // Machine runs commands on one machine and opens connections from it. It is safe for concurrent
@@ -48,7 +51,7 @@ type Command struct {
 	// Sudo runs the script as root. Unless the login user is root, it needs passwordless sudo.
 	Sudo bool
 	// Tee, if set, gets standard output as it arrives, in one goroutine at a time and not after Run
-	// has returned.
+	// has returned. An error of it ends the command.
 	Tee io.Writer
 }
 
@@ -66,7 +69,8 @@ func (m *Machine) Host() Host { return m.host }
 // Run runs one command in one round trip. The error is an [*ExitError] if the command ended with a
 // status other than zero, and an [*UnreachableError], [*HostKeyError] or [*AuthError] if the
 // machine could not be talked to. If the context ended first, the error wraps the context's error,
-// and the command gets a signal to end. Output holds what has arrived, also with an error.
+// and the command gets a signal to end, as one does that writes too much: the error wraps a
+// [*foreign.TooMuchError] then. Output holds what has arrived, also with an error.
 //
 // A connection that turns out dead before the command is sent is replaced once. A command that may
 // have started is never repeated.
@@ -130,9 +134,17 @@ func sleep(ctx context.Context, d time.Duration) {
 // run runs cmd in an open session and closes it.
 func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Session, cmd Command) (Output, error) {
 	defer session.Close()
-	stdout := &capture{max: maxStdout, tee: cmd.Tee}
+	failed := make(chan error, 2)
+	fail := func(err error) {
+		var much *foreign.TooMuchError
+		if errors.As(err, &much) && much.From == "" {
+			much.From = "machine " + m.host.Name
+		}
+		failed <- err
+	}
+	stdout := &capture{limit: maxOutput, tee: cmd.Tee, ctx: ctx, fail: fail}
 	defer stdout.detach() // output after an interruption is dropped
-	stderr := &capture{max: maxStderr, keepEnd: true}
+	stderr := &capture{limit: maxOutput, end: stderrEnd, fail: fail}
 	session.Stdout, session.Stderr = stdout, stderr
 	// Not session.Stdin: Wait would wait for a reader that never ends.
 	stdin, err := session.StdinPipe()
@@ -140,7 +152,7 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 		return Output{}, fmt.Errorf("machine %s: %w", m.host.Name, err)
 	}
 	output := func() Output {
-		return Output{Stdout: stdout.bytes(), Stderr: []byte(Redact(string(stderr.bytes())))}
+		return Output{Stdout: stdout.bytes(), Stderr: []byte(foreign.Text(string(stderr.bytes())))}
 	}
 
 	ended := make(chan error, 1)
@@ -162,18 +174,18 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		// sudo does not pass the signal on. Closing the session ends standard input, and a script
-		// ends when it next writes.
-		_ = session.Signal(ssh.SIGTERM)
-		session.Close()
-		return output(), fmt.Errorf("machine %s: command interrupted: %w", m.host.Name, ctx.Err())
+		err = fmt.Errorf("machine %s: command interrupted: %w", m.host.Name, ctx.Err())
+		return output(), interrupt(session, err)
+	case err = <-failed:
+		return output(), interrupt(session, fmt.Errorf("machine %s: command ended: %w", m.host.Name, err))
+	}
+	if len(failed) > 0 { // it ended at the same time
+		return output(), fmt.Errorf("machine %s: %w", m.host.Name, <-failed)
 	}
 
 	out := output()
 	var exit *ssh.ExitError
 	switch {
-	case err == nil && stdout.overflow():
-		return out, fmt.Errorf("machine %s: command wrote more than %d bytes", m.host.Name, maxStdout)
 	case err == nil:
 		return out, nil
 	case errors.As(err, &exit):
@@ -182,6 +194,14 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 		m.drop(conn)
 		return out, m.pool.unreachable(m.host, fmt.Errorf("connection lost while a command ran: %w", err))
 	}
+}
+
+// interrupt ends a command, and returns why. sudo does not pass the signal on. Closing the session ends
+// standard input, and a script ends when it next writes.
+func interrupt(session *ssh.Session, why error) error {
+	_ = session.Signal(ssh.SIGTERM)
+	session.Close()
+	return why
 }
 
 // shell returns the command line for the machine's login shell. The script is the first part of

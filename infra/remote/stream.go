@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -8,38 +9,52 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
-// capture keeps up to max bytes of a command's output: the beginning or, with keepEnd, the end. It
-// drops the rest and never blocks the command.
+// capture keeps a command's output: all of it or, with end, as many bytes of its end. A command that
+// writes more than limit bytes, or what tee does not take, has failed.
 type capture struct {
-	max     int
-	keepEnd bool
-	tee     io.Writer
+	limit int64
+	end   int
+	tee   io.Writer
+	ctx   context.Context //nolint:containedctx // only its log is used
+	fail  func(error)     // called once, with an error that ends the command
 
-	mu      sync.Mutex
-	buf     []byte
-	dropped bool
+	mu   sync.Mutex
+	got  int64
+	buf  []byte
+	over bool
 }
 
 func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.keepEnd {
-		c.buf = append(c.buf, p...)
-		if over := len(c.buf) - c.max; over > 0 {
-			c.dropped = true
-			c.buf = append(c.buf[:0], c.buf[over:]...)
-		}
-	} else {
-		room := max(0, c.max-len(c.buf))
-		c.dropped = c.dropped || len(p) > room
-		c.buf = append(c.buf, p[:min(len(p), room)]...)
+	if c.over {
+		return len(p), nil // until the command has ended
 	}
-	if c.tee != nil {
-		if _, err := c.tee.Write(p); err != nil {
-			return 0, err
-		}
+	room := min(int64(len(p)), c.limit-c.got)
+	taken := p[:room]
+	c.got += room
+	c.buf = append(c.buf, taken...)
+	if over := len(c.buf) - c.end; c.end > 0 && over > 0 {
+		c.buf = append(c.buf[:0], c.buf[over:]...)
+	}
+	var err error
+	if c.tee != nil { // in a goroutine of the ssh package
+		err = parallel.Safely(c.ctx, "", func() error {
+			_, err := c.tee.Write(taken)
+			return err
+		})
+	}
+	if err == nil && len(taken) < len(p) {
+		err = &foreign.TooMuchError{Limit: c.limit}
+	}
+	if err != nil {
+		c.over = true
+		c.fail(err)
 	}
 	return len(p), nil
 }
@@ -55,12 +70,6 @@ func (c *capture) detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tee = nil
-}
-
-func (c *capture) overflow() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dropped
 }
 
 // deadlineConn adds deadlines to a connection inside SSH, because HTTP and gRPC clients rely on

@@ -66,7 +66,7 @@ func newClaimedMachine(t *testing.T, name, claim string) *claimedMachine {
 				return "claimed\x00", 0
 			}
 			m.removed++
-		case strings.Contains(script, "settle_file") && strings.Contains(script, path):
+		case strings.Contains(script, "settle()") && strings.Contains(script, path):
 			m.written++
 		case strings.Contains(script, path) && m.claim != "":
 			return path + "\x00" + m.claim + "\n\x00", 0

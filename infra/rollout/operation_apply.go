@@ -8,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Apply makes changes to a machine, all of which must be in m.Changes. It records what was done,
@@ -130,11 +129,11 @@ func (o *Operation) ApplyWithin(ctx context.Context, m *Machine, changes []host.
 // for a machine that is not in the role.
 func (o *Operation) Stages(ctx context.Context, plan Plan, step func(context.Context, *Machine, Step) error) error {
 	for i, stage := range plan {
-		group, ctx := errgroup.WithContext(ctx)
+		group, ctx := parallel.WithContext(ctx)
 		group.SetLimit(fleet.ParallelMachines)
 		for _, s := range stage {
 			o.Fleet.Say(s.Machine, "%s: %s", o.role.Name, s.Action)
-			group.Go(func() error { return step(ctx, o.ByName(s.Machine), s) })
+			group.GoFor("machine "+s.Machine, func() error { return step(ctx, o.ByName(s.Machine), s) })
 		}
 		if err := group.Wait(); err != nil {
 			return Stopped(err, slices.Concat(plan[:i+1]...), slices.Concat(plan[i+1:]...))

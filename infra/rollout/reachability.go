@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -44,7 +45,9 @@ func (n *Need) reach(ctx context.Context, m *fleet.Machine) error {
 	defer cancel()
 	failures := make(chan error, len(n.Addresses))
 	for _, address := range n.Addresses {
-		go func() { failures <- reaches(soon, m, address) }()
+		go func() {
+			failures <- parallel.Safely(soon, "machine "+m.Name(), func() error { return reaches(soon, m, address) })
+		}()
 	}
 	open := 0
 	var closed []string

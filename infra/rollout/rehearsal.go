@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -131,7 +132,7 @@ func (o *Operation) rehearseOn(ctx context.Context, m *Machine, trials []deed.Tr
 		return fmt.Errorf("machine %s: rehearsal: %w", m.Name(), err)
 	}
 	if refused := refusalIn(report); refused != "" {
-		return &fleet.StepError{Machine: m.Name(), Step: "rehearse the new configuration", Err: errors.New(remote.Redact(refused)),
+		return &fleet.StepError{Machine: m.Name(), Step: "rehearse the new configuration", Err: errors.New(foreign.Text(refused)),
 			Next: "correct what it complains of; nothing has been stopped or changed"}
 	}
 	return nil

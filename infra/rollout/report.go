@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -46,20 +46,22 @@ type Report struct {
 func (o *Operation) Report(ctx context.Context, more func(context.Context, *Report)) Report {
 	ctx = remote.RememberUnreachable(ctx, fleet.RememberFor)
 	out, extra := newReport(), newReport()
-	var wait sync.WaitGroup
-	if more != nil {
-		wait.Go(func() { more(ctx, &extra) })
-	}
-	errs := fleet.EachAll(ctx, o.Machines, func(ctx context.Context, m *Machine) error {
-		ctx, cancel := fleet.Observing(ctx)
-		defer cancel()
-		err := o.observe(ctx, m)
-		if err != nil && ctx.Err() != nil && !fleet.Unreachable(err) {
-			err = fmt.Errorf("machine %s: %w (%w)", m.Name(), context.Cause(ctx), err)
+	var errs map[string]error
+	parallel.Do(ctx, func() {
+		if more != nil {
+			more(ctx, &extra)
 		}
-		return err
+	}, func() {
+		errs = fleet.EachAll(ctx, o.Machines, func(ctx context.Context, m *Machine) error {
+			ctx, cancel := fleet.Observing(ctx)
+			defer cancel()
+			err := o.observe(ctx, m)
+			if err != nil && ctx.Err() != nil && !fleet.Unreachable(err) {
+				err = fmt.Errorf("machine %s: %w (%w)", m.Name(), context.Cause(ctx), err)
+			}
+			return err
+		})
 	})
-	wait.Wait()
 	for _, m := range o.Machines {
 		if err := errs[m.Name()]; err != nil {
 			out.Unreachable[m.Name()] = err

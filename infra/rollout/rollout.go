@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Engine rolls out roles. It holds no state of its own and is safe for concurrent use.
@@ -34,11 +35,15 @@ func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, er
 		return Report{}, err
 	}
 	defer o.Access.Close()
-	r := want.Observe(ctx, o)
-	if len(rec.Left) > 0 {
-		o.observeLeft(ctx, &r)
-	}
-	return r, nil
+	var r Report
+	err = parallel.Safely(ctx, o.role.Name, func() error {
+		r = want.Observe(ctx, o)
+		if len(rec.Left) > 0 {
+			o.observeLeft(ctx, &r)
+		}
+		return nil
+	})
+	return r, err
 }
 
 // Removal is what a removal did not remove.
@@ -65,11 +70,15 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 		return rec, err
 	}
 	defer o.Access.Close()
+	err = parallel.Safely(ctx, o.role.Name, func() error { return o.apply(ctx, want, prior, len(rec.Left) > 0) })
+	return o.Record(), err
+}
+
+func (o *Operation) apply(ctx context.Context, want, prior Role, left bool) error {
 	if prior != nil {
 		o.Prior.Targets = fleet.Except(o.Prior.Targets, o.others(ctx, departing(o.role.Targets, o.Prior.Targets)))
 	}
-	left := len(rec.Left) > 0
-	err = want.Apply(ctx, o, prior)
+	err := want.Apply(ctx, o, prior)
 	var skipped *fleet.SkippedError
 	if err == nil || prior != nil && errors.As(err, &skipped) { // without prior, a failed create: nobody keeps the record
 		err = errors.Join(err, o.writeClaims(ctx))
@@ -77,7 +86,7 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	if left && ctx.Err() == nil {
 		err = errors.Join(err, o.removeLeft(ctx))
 	}
-	return o.Record(), err
+	return err
 }
 
 // Remove stops everything of a role on its machines and deletes its files and data. Machines that
@@ -88,7 +97,7 @@ func (e *Engine) Remove(ctx context.Context, have Role, rec Record) (Removal, er
 		return Removal{Left: rec.Left}, err
 	}
 	defer o.Access.Close()
-	err = errors.Join(o.removeLeft(ctx), have.Remove(ctx, o))
+	err = parallel.Safely(ctx, o.role.Name, func() error { return errors.Join(o.removeLeft(ctx), have.Remove(ctx, o)) })
 	return Removal{Left: o.Record().Left, Kept: slices.Sorted(slices.Values(o.kept))}, err
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"os"
 
-	fwprovider "github.com/hashicorp/terraform-plugin-framework/provider"
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
 )
 
 // registryAddress is the provider's address in registries.
@@ -26,12 +26,11 @@ func Serve(ctx context.Context, version string, debug bool) error {
 	}
 	p := New(version)
 	p.timings = startTimings(os.Getenv)
-	var err error
-	if p.timings.recorder != nil && !debug {
-		err = p.timings.serve(p, registryAddress)
-	} else {
-		err = providerserver.Serve(ctx, func() fwprovider.Provider { return p }, providerserver.ServeOpts{Address: registryAddress, Debug: debug})
+	var options []tf6server.ServeOpt
+	if debug {
+		options = append(options, tf6server.WithManagedDebug())
 	}
+	err := tf6server.Serve(registryAddress, func() tfprotov6.ProviderServer { return Server(p) }, options...)
 	p.Settle(ctx)
 	return errors.Join(err, p.Close(), p.timings.write(version))
 }

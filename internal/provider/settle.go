@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // farewell limits what the process does after Terraform has said that it may end. Terraform kills
@@ -17,7 +17,7 @@ const farewell = 1500 * time.Millisecond
 func (p *Provider) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
-	var g errgroup.Group
+	var g parallel.Group
 	for _, d := range p.Sessions {
 		g.Go(func() error { return d.SettleAll(ctx) })
 	}

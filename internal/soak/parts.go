@@ -58,8 +58,12 @@ var parts = []part{
 	}},
 	{name: "handovers", shows: "fifty hand-overs of etcd's leadership under traffic, and fifty by etcdctl for comparison",
 		steps: []step{{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_hand-overs)$", env: []string{"K8S_HANDOVERS=50"}}}},
-	{name: "power", shows: "one machine stopped, a cluster paused and resumed, kills in between: the next apply converges",
-		steps: []step{{packages: []string{"expired"}, env: []string{"K8S_POWER=1"}}}},
+	{name: "power", shows: "one machine stopped, a cluster paused and resumed, kills in between; fifty power cuts of a machine's disk at random moments of applies: the next apply converges",
+		chance: true, steps: []step{
+			{packages: []string{"expired"}, env: []string{"K8S_POWER=1"}},
+			{packages: []string{"../../infra/host"}, only: "^TestPowerCut$", env: []string{"K8S_POWER_CUTS=50"}},
+		}},
+	fuzzed(1), fuzzed(2), fuzzed(3),
 	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; `make test` rotates them together",
 		steps: []step{{packages: []string{"rotation"}, env: []string{"K8S_ROTATION_APART=1"}}}},
 	{name: "rollouts", shows: "all of the library's roll-outs without Terraform; `make test` has those that no other test makes",
@@ -98,6 +102,13 @@ var parts = []part{
 
 func kills(n string) []step {
 	return []step{{packages: []string{"interrupt"}, only: "^TestKilled$", env: []string{"K8S_INTERRUPT_COUNT=" + n, "K8S_E2E_DEBIAN=13"}}}
+}
+
+// fuzzed runs a third of the fuzz targets, eight at most: ten minutes each fit into a part.
+func fuzzed(n int) part {
+	return part{name: fmt.Sprintf("fuzz-%d", n), shows: "a third of the fuzz targets, each for ten minutes: readers of what machines, AWS, etcd, API servers and journals say",
+		chance: true, reads: []string{"infra"},
+		steps: []step{{packages: []string{"../fuzz"}, only: "^TestFuzz$", env: []string{fmt.Sprintf("K8S_FUZZ_PART=%d", n), "K8S_FUZZ_TIME=10m"}}}}
 }
 
 func onDebian(release string) step {

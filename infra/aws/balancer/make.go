@@ -79,7 +79,9 @@ func makeParts(ctx context.Context, c *aws.Client, p parts, spec Spec) (parts, e
 		if err != nil {
 			return p, duplicate(ctx, c, spec, fmt.Errorf("make its target group: %w", err))
 		}
-		p.group = &out.TargetGroups[0]
+		if p.group, err = answered(out.TargetGroups); err != nil {
+			return p, fmt.Errorf("make its target group: %w", err)
+		}
 	}
 	if p.balancer == nil {
 		in := &elb.CreateLoadBalancerInput{
@@ -94,7 +96,9 @@ func makeParts(ctx context.Context, c *aws.Client, p parts, spec Spec) (parts, e
 		if err != nil {
 			return p, duplicate(ctx, c, spec, fmt.Errorf("make it: %w", err))
 		}
-		p.balancer = &out.LoadBalancers[0]
+		if p.balancer, err = answered(out.LoadBalancers); err != nil {
+			return p, fmt.Errorf("make it: %w", err)
+		}
 	}
 	if len(p.listeners) == 0 {
 		if err := listen(ctx, c, p, spec); err != nil {
@@ -134,6 +138,14 @@ func duplicate(ctx context.Context, c *aws.Client, spec Spec, err error) error {
 	return err
 }
 
+// answered returns the object in AWS' answer to the call that has made it.
+func answered[V any](answer []V) (*V, error) {
+	if len(answer) == 0 {
+		return nil, errors.New("AWS has answered without it")
+	}
+	return &answer[0], nil
+}
+
 func forwardTo(group *string) []types.Action {
 	return []types.Action{{Type: types.ActionTypeEnumForward, TargetGroupArn: group}}
 }
@@ -155,6 +167,9 @@ func await(ctx context.Context, c *aws.Client, p *parts) error {
 		out, err := c.ELB.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: []string{arn}}, c.RetryELBUntilKnown())
 		if err != nil {
 			return false, "", err
+		}
+		if len(out.LoadBalancers) == 0 || out.LoadBalancers[0].State == nil {
+			return false, "AWS does not say its state", nil
 		}
 		p.balancer = &out.LoadBalancers[0]
 		return false, string(p.balancer.State.Code), nil

@@ -9,9 +9,9 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // parts are a load balancer and its target group as found; nil is what does not exist.
@@ -63,7 +63,7 @@ func (p parts) found() Balancer {
 // error.
 func findParts(ctx context.Context, c *aws.Client, spec Spec) (p parts, err error) {
 	name := []string{spec.awsName()}
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error {
 		out, err := c.ELB.DescribeLoadBalancers(gctx, &elb.DescribeLoadBalancersInput{Names: name})
 		if err = aws.Ignore(err, "LoadBalancerNotFound"); err != nil {
@@ -95,7 +95,7 @@ func findParts(ctx context.Context, c *aws.Client, spec Spec) (p parts, err erro
 func describeParts(ctx context.Context, c *aws.Client, p *parts) error {
 	balancer, group := map[string]string{}, map[string]string{}
 	p.tags, p.listeners, p.targets = map[string]map[string]string{}, nil, nil
-	g, ctx := errgroup.WithContext(ctx)
+	g, ctx := parallel.WithContext(ctx)
 	if arns := p.arns(); len(arns) > 0 {
 		g.Go(func() error {
 			out, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns}, c.RetryELBUntilKnown())

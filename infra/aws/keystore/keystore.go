@@ -13,9 +13,9 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -203,7 +203,7 @@ func (s *Store) Rewrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, name := range pki.Owned(names) {
 		if !pki.Secret(name) {
 			continue
@@ -232,7 +232,7 @@ func (s *Store) Retag(ctx context.Context, removed []string) error {
 	if err != nil {
 		return err
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, name := range pki.Owned(names) {
 		id := sdk.String(s.cfg.Prefix + name)
 		g.Go(func() error {

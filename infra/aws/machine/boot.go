@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
@@ -58,7 +59,7 @@ func alive(ctx context.Context, c *aws.Client, id string, grace time.Duration, w
 	asking, stop := context.WithCancel(ctx) // ends when the wait does, which need not wait for EC2
 	go func() {
 		defer stop()
-		done <- wait(ctx)
+		done <- parallel.Safely(ctx, id, func() error { return wait(ctx) })
 	}()
 	defer cancel(nil)
 	var booted time.Time

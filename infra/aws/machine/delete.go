@@ -8,10 +8,10 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Delete terminates the instance, waits until it is gone, and removes the routes to its
@@ -24,7 +24,7 @@ func Delete(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 		tables, err = route.SharedTables(ctx, c, spec.VPCID)
 	}
 	if err == nil {
-		g, gctx := errgroup.WithContext(ctx)
+		g, gctx := parallel.WithContext(ctx)
 		g.Go(func() error { return terminate(gctx, c, id) })
 		g.Go(func() error { return route.Delete(gctx, c, spec.toPods(), tables, id) })
 		err = g.Wait()

@@ -12,12 +12,12 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // repairsOf compares one machine with its spec. A repair by a stop or a start has no fix: cycle makes all
@@ -149,7 +149,7 @@ func Converge(ctx context.Context, c *aws.Client, id string, spec Spec, beforeSt
 		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
 	}
 	repairs := repairsOf(c, spec, o)
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, r := range repairs {
 		if r.Fix == nil {
 			continue

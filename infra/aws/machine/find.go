@@ -11,12 +11,12 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // instancesOf returns every instance with the machine's tags, including terminated ones that EC2
@@ -43,7 +43,7 @@ type observation struct {
 // tables of vpc unless that is empty.
 func lookAt(ctx context.Context, c *aws.Client, id, vpc string) (observation, error) {
 	var o observation
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error {
 		i, err := c.WatchInstance(gctx, id, aws.DoubtAttempts)
 		o.instance = i

@@ -16,6 +16,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -83,7 +84,7 @@ func replaceHostKey(ctx context.Context, c *aws.Client, spec Spec, m Machine, la
 		return "", fmt.Errorf("make its own SSH host key: %w", err)
 	}
 	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil || key == launchKey {
-		return "", fmt.Errorf("make its own SSH host key: it answered %q", remote.Redact(key))
+		return "", fmt.Errorf("make its own SSH host key: it answered %q", foreign.Text(key))
 	}
 	if key != m.HostKey {
 		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{

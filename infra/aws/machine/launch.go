@@ -12,10 +12,10 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Launch makes sure that the machine has an instance: the one that an interrupted run left,
@@ -271,7 +271,7 @@ func (l *Launching) Bring(ctx context.Context, connect Connect) (Machine, error)
 	}
 	first := primary(l.instance)
 	var key string
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error { return l.settle(gctx, id, first) })
 	g.Go(func() error {
 		if err := l.start(gctx, id); err != nil {
@@ -322,7 +322,7 @@ func (l *Launching) settle(ctx context.Context, instance string, n *types.Instan
 		return nil
 	}
 	id := sdk.ToString(n.NetworkInterfaceId)
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error { return setSourceDestCheck(gctx, l.client, id, false) })
 	g.Go(func() error {
 		tables, err := route.SettledTables(gctx, l.client, l.spec.toPods())
@@ -338,7 +338,7 @@ func (l *Launching) settle(ctx context.Context, instance string, n *types.Instan
 // failed for another table.
 func (l *Launching) route(ctx context.Context, tables []types.RouteTable, instance, networkInterface string) error {
 	var mu sync.Mutex
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, r := range route.Repairs(l.client, l.spec.toPods(), tables, instance, networkInterface) {
 		g.Go(func() error {
 			err := r.Fix(gctx)

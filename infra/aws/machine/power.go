@@ -6,9 +6,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Stop asks EC2 to stop instances, all or none, and does not wait for them. EC2 stops none whose
@@ -17,7 +17,7 @@ func Stop(ctx context.Context, c *aws.Client, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, id := range ids {
 		g.Go(func() error { return awaitBegun(gctx, c, id) })
 	}

@@ -8,10 +8,10 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // machinesTogether is what EC2 says of a cluster's instances, by their ids.
@@ -25,7 +25,7 @@ type machinesTogether struct {
 func observeTogether(ctx context.Context, c *aws.Client, spec Spec, id string) (observation, error) {
 	cluster, vpc := spec.Cluster, routedVPC(spec)
 	var o observation
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error {
 		all, err := machinesFor(gctx, c, cluster, id)
 		if err != nil {

@@ -12,11 +12,11 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // The network's own EC2 Instance Connect Endpoint, and its security group.
@@ -258,7 +258,7 @@ func describeEndpoint(ctx context.Context, c *aws.Client, id string) (*types.Ec2
 func deleteEndpoints(ctx context.Context, c *aws.Client, endpoints []types.Ec2InstanceConnectEndpoint) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, connectBudget, fmt.Errorf("not within %s", connectBudget))
 	defer cancel()
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, e := range endpoints {
 		id := sdk.ToString(e.InstanceConnectEndpointId)
 		g.Go(func() error {

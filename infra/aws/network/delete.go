@@ -11,9 +11,9 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Delete deletes everything that Ensure made for the cluster, including duplicates
@@ -77,7 +77,7 @@ func deleteGroups(ctx context.Context, c *aws.Client, s snapshot) error {
 	for _, group := range s.groups {
 		ours[sdk.ToString(group.GroupId)] = true
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, group := range s.groups {
 		for egress, all := range map[bool][]types.IpPermission{false: group.IpPermissions, true: group.IpPermissionsEgress} {
 			if rules := slices.DeleteFunc(rulesOf(all), func(r rule) bool { return !ours[r.source] }); len(rules) > 0 {
@@ -91,7 +91,7 @@ func deleteGroups(ctx context.Context, c *aws.Client, s snapshot) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	g, gctx = errgroup.WithContext(ctx)
+	g, gctx = parallel.WithContext(ctx)
 	for role, group := range s.groups {
 		g.Go(func() error {
 			return deleteGroup(gctx, c, role, group)
@@ -117,7 +117,7 @@ func deleteParts(ctx context.Context, c *aws.Client, s snapshot) error {
 	if err := releaseAddresses(ctx, c, s.natAddresses); err != nil {
 		return err
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	if s.gateway != nil {
 		for _, w := range append(s.spare, *s.gateway) {
 			if s.mine(w.InternetGatewayId, w.Tags) && (len(w.Attachments) > 0 || !s.others(w.Tags)) {

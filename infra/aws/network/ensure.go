@@ -10,10 +10,10 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // builder brings a network to what is wanted. Its snapshot is updated with every change.
@@ -66,7 +66,7 @@ func Ensure(ctx context.Context, c *aws.Client, spec Spec) (Network, error) {
 func (b *builder) ensure(ctx context.Context) (Network, error) {
 	spec := b.spec
 	for _, find := range b.stages() {
-		g, gctx := errgroup.WithContext(ctx)
+		g, gctx := parallel.WithContext(ctx)
 		for _, r := range find() {
 			g.Go(func() error {
 				if err := r.Fix(gctx); err != nil {

@@ -13,10 +13,10 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // NATGateway is a NAT gateway of a network.
@@ -267,7 +267,7 @@ func describeNAT(ctx context.Context, c *aws.Client, id string) (*types.NatGatew
 func deleteNATs(ctx context.Context, c *aws.Client, nats []types.NatGateway) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
 	defer cancel()
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, n := range nats {
 		if n.State == types.NatGatewayStateDeleted { // EC2 forgets it by itself
 			continue

@@ -10,10 +10,10 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // snapshot is everything that EC2 knows of a network.
@@ -60,7 +60,7 @@ func takeSnapshot(ctx context.Context, c *aws.Client, spec Spec) (snapshot, erro
 		gateways []types.InternetGateway
 		groups   []types.SecurityGroup
 	)
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error {
 		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.RetryInDoubt())
 		if err == nil {

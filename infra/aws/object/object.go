@@ -10,13 +10,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
 // ErrNotFound: the bucket has no object of this key. Head returns it also without the bucket,
@@ -65,10 +65,7 @@ func Get(ctx context.Context, c *aws.Client, at Ref, limit int64) ([]byte, error
 		return nil, fmt.Errorf("read %s: %w", at, noObject(err))
 	}
 	defer out.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(out.Body, limit+1))
-	if err == nil && int64(len(content)) > limit {
-		err = fmt.Errorf("it has more than %d bytes", limit)
-	}
+	content, err := foreign.ReadAll(out.Body, limit, "S3")
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", at, err)
 	}

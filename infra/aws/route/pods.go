@@ -11,10 +11,10 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // ToPods are the wanted routes to the pods of one machine.
@@ -238,7 +238,7 @@ func dead(ctx context.Context, c *aws.Client, r types.Route) (bool, error) {
 // were before the instance was terminated.
 func Delete(ctx context.Context, c *aws.Client, spec ToPods, tables []types.RouteTable, id string) error {
 	ours := append(TablesFor(tables, spec), spec.RoutedTables...)
-	g, gctx := errgroup.WithContext(ctx)
+	g, gctx := parallel.WithContext(ctx)
 	for _, t := range tables {
 		r := findRoute(t, spec.PodCIDR)
 		if r == nil || !slices.Contains(ours, sdk.ToString(t.RouteTableId)) {

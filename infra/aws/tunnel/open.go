@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -24,6 +25,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -92,6 +94,7 @@ func try(ctx context.Context, c *aws.Client, e types.Ec2InstanceConnectEndpoint,
 			scheme = "ws"
 		}
 	}
+	opening := limited(&dialer)
 	ws, resp, err := dialer.DialContext(ctx, scheme+strings.TrimPrefix(signed, "https"), nil)
 	if err != nil {
 		if resp == nil {
@@ -99,7 +102,45 @@ func try(ctx context.Context, c *aws.Client, e types.Ec2InstanceConnectEndpoint,
 		}
 		return nil, fmt.Errorf("the %s %s: %w", EndpointName, id, refusal(resp))
 	}
+	opening.end()
 	return &conn{ws: ws, endpoint: id}, nil
+}
+
+// maxOpening bounds what an endpoint sends until a tunnel is open: a TLS handshake and the head of an answer.
+const maxOpening = 1 << 20
+
+// opening is the connection of a tunnel that is being opened.
+type opening struct {
+	net.Conn
+	in   io.Reader
+	open atomic.Bool
+}
+
+// limited bounds what the connection that a dialer makes reads until the opening ends.
+func limited(d *websocket.Dialer) *opening {
+	o, dial := &opening{}, d.NetDialContext
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	d.NetDialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		o.Conn, o.in = conn, foreign.Reader(conn, maxOpening, EndpointName)
+		return o, nil
+	}
+	return o
+}
+
+func (o *opening) end() { o.open.Store(true) }
+
+// Read implements net.Conn.
+func (o *opening) Read(p []byte) (int, error) {
+	if o.open.Load() {
+		return o.Conn.Read(p)
+	}
+	return o.in.Read(p)
 }
 
 // dialAt returns how to connect to the host of a URL, whatever the name.
@@ -115,7 +156,7 @@ func dialAt(at *url.URL) func(ctx context.Context, network, name string) (net.Co
 func refusal(resp *http.Response) error {
 	defer resp.Body.Close() //nolint:errcheck // read only
 	var said struct{ ErrorCode, Message string }
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 16<<10))
+	raw, _ := foreign.ReadAll(resp.Body, 16<<10, EndpointName)
 	if json.Unmarshal(raw, &said) != nil || said.ErrorCode == "" {
 		said.ErrorCode = strings.ReplaceAll(http.StatusText(resp.StatusCode), " ", "")
 	}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube/field"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Addon is a set of objects owned together.
@@ -159,7 +159,7 @@ func (a Addon) Apply(ctx context.Context, f *fleet.Fleet, inventory []kube.Objec
 	if !a.Wait {
 		return out, nil
 	}
-	runs, err := c.WaitWorkloads(ctx, a.Objects, applied.Runs, func(s string) { f.Say(a.Name, "addon: %s", remote.Redact(s)) })
+	runs, err := c.WaitWorkloads(ctx, a.Objects, applied.Runs, func(s string) { f.Say(a.Name, "addon: %s", foreign.Text(s)) })
 	out.Runs = a.present(runs)
 	if err != nil {
 		return out, fmt.Errorf("addon %s: %w", a.Name, withPodAdvice(err))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube/field"
 )
@@ -16,7 +15,6 @@ func withPodAdvice(err error) error {
 	if !errors.As(err, &pod) {
 		return err
 	}
-	fleet.RedactPod(pod)
 	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nfix what keeps the pod from running, and apply again", err, pod.Namespace, pod.Pod)
 }
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Two addons may have the same object: one that replaces the other before that one is removed,
@@ -62,7 +62,7 @@ func (a Addon) withoutForeign(drift []finding.Finding) []finding.Finding {
 // split separates the objects with another addon's claim from the rest.
 func (a Addon) split(ctx context.Context, c *kube.Client, refs []kube.ObjectRef) (own, others []kube.ObjectRef, err error) {
 	theirs := make([]bool, len(refs))
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(fleet.ParallelMachines)
 	for i, ref := range refs {
 		group.Go(func() error {

@@ -57,9 +57,7 @@ func (x ControlPlane) Observe(ctx context.Context, base *rollout.Operation) roll
 // systemDrift compares the objects that every cluster needs through the first API server that
 // answers. The report names the object.
 func (o *operation) systemDrift(ctx context.Context, r *rollout.Report) {
-	ctx, cancel := fleet.Probing(ctx)
-	defer cancel()
-	drift, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.QuestionsFor(rollout.MachinesOf(o.Machines), o.systemObjectDrift))
+	drift, err := fleet.AskAPIServers(ctx, o.Access, rollout.MachinesOf(o.Machines), o.systemObjectDrift)
 	if err != nil {
 		r.CannotJudge(finding.SystemObjects, "", err)
 	}

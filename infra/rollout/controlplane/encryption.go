@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -18,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
@@ -329,7 +329,7 @@ func (o *operation) rewrite(ctx context.Context, under string, keys []string) er
 		return err
 	}
 	o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(parallelRewrites)
 	for _, key := range keys {
 		namespace, name, ok := strings.Cut(strings.TrimPrefix(key, under), "/")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -38,7 +39,7 @@ func (o *operation) askEtcd(ctx context.Context, m *fleet.Machine, endpoints []s
 	sick, err := fleet.UntilNone(ctx, fleet.EtcdAnswerBudget, "etcd", func(ctx context.Context) []string {
 		answers := make(chan error, len(clients))
 		for _, c := range clients {
-			go func() { answers <- condition(ctx, c) }()
+			go func() { answers <- parallel.Safely(ctx, c.Endpoint(), func() error { return condition(ctx, c) }) }()
 		}
 		var sick []string
 		for range clients {

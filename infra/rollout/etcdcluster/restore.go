@@ -296,7 +296,11 @@ func (o *operation) takeRestored(ctx context.Context, plan rollout.Plan, name st
 // setAside stops the member on a machine and puts its data aside. The machine may be one that leaves.
 func (o *operation) setAside(ctx context.Context, name string) error {
 	machines := slices.Concat(rollout.MachinesOf(o.Machines), o.leavers)
-	m := machines[slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == name })]
+	i := slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == name })
+	if i < 0 {
+		return fmt.Errorf("machine %s: put the other data aside: it is none of the cluster's machines", name)
+	}
+	m := machines[i]
 	return restoreFailed(m, "put the other data aside", deed.SetAside(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir))
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 )
@@ -119,28 +120,26 @@ func Of(ctx context.Context, f *fleet.Fleet, q Query) Cluster {
 	defer cancel()
 	b := builder{fleet: f, access: f.Access(q.API.PKI)}
 	defer b.access.Close()
-	var wait sync.WaitGroup
-	wait.Go(func() { b.cluster(ctx, q.API) })
+	asks := []func(){func() { b.cluster(ctx, q.API) }}
 	for _, t := range q.Controllers {
-		wait.Go(func() { b.apiServer(ctx, t) })
+		asks = append(asks, func() { b.apiServer(ctx, t) })
 	}
 	for _, t := range q.Etcd {
-		wait.Go(func() { b.member(ctx, t) })
-		wait.Go(func() { b.snapshots(ctx, t) })
+		asks = append(asks, func() { b.member(ctx, t) }, func() { b.snapshots(ctx, t) })
 	}
 	for _, t := range q.Controllers {
-		wait.Go(func() { b.units(ctx, t, fleet.ControllerUnits) })
+		asks = append(asks, func() { b.units(ctx, t, fleet.ControllerUnits) })
 	}
 	for _, t := range q.Etcd {
-		wait.Go(func() { b.units(ctx, t, fleet.MemberUnits) })
+		asks = append(asks, func() { b.units(ctx, t, fleet.MemberUnits) })
 	}
 	for _, t := range q.Workers {
-		wait.Go(func() { b.units(ctx, t, fleet.WorkerUnits) })
+		asks = append(asks, func() { b.units(ctx, t, fleet.WorkerUnits) })
 	}
 	for _, t := range distinct(q.Controllers, q.Etcd, q.Workers) {
-		wait.Go(func() { b.certificates(ctx, t) })
+		asks = append(asks, func() { b.certificates(ctx, t) })
 	}
-	wait.Wait()
+	parallel.Do(ctx, asks...)
 	return b.result()
 }
 
@@ -181,16 +180,13 @@ func (b *builder) cluster(ctx context.Context, a fleet.API) {
 	if err != nil {
 		return
 	}
-	var wait sync.WaitGroup
-	wait.Go(func() {
+	parallel.Do(ctx, func() {
 		nodes, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Node, error) { return c.Nodes(ctx) })
 		b.answer("nodes", err, func(s *Cluster) { s.Nodes = nodes })
-	})
-	wait.Go(func() {
+	}, func() {
 		leases, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Lease, error) { return c.Leases(ctx) })
 		b.answer("leases", err, func(s *Cluster) { s.Leases = leases })
 	})
-	wait.Wait()
 }
 
 // answer takes an answer, or why there is none.

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // successorsAnswer fails unless the machines that take the names of others can be reached: until then the others
@@ -52,7 +51,7 @@ func (o *operation) removeNodes(ctx context.Context, leavers []fleet.Target) err
 			}
 		}
 	}
-	group, evicting := errgroup.WithContext(ctx)
+	group, evicting := parallel.WithContext(ctx)
 	for name, why := range reasons {
 		o.Fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
 		// No kubelet ends these pods; what matters is that their replacements start elsewhere.
@@ -121,7 +120,7 @@ func (o *operation) withoutKubelet(ctx context.Context, targets []fleet.Target, 
 }
 
 func (o *operation) deleteNodes(ctx context.Context, targets []fleet.Target) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(fleet.ParallelMachines)
 	for _, t := range targets {
 		group.Go(func() error { return o.api.DeleteNode(ctx, t.Node.Name) })

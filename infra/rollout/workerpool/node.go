@@ -4,12 +4,12 @@ import (
 	"context"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -118,7 +118,7 @@ func (o *operation) nodeReady(ctx context.Context, m *rollout.Machine, runs node
 
 // inParallel runs functions in parallel; the first error cancels the others.
 func inParallel(ctx context.Context, all ...func(context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := parallel.WithContext(ctx)
 	for _, f := range all {
 		group.Go(func() error { return f(ctx) })
 	}

@@ -136,7 +136,6 @@ func (o *operation) unproved(ctx context.Context, m *fleet.Machine, err error) e
 	if cordonErr := o.api.Cordon(ctx, m.Name()); cordonErr != nil {
 		closed = "it could not be closed to new pods: " + cordonErr.Error()
 	}
-	fleet.RedactPod(pod)
 	return &fleet.StepError{Machine: m.Name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
 		Next: "correct what the error names and apply again; for more, see\n" + m.JournalCommand(component.ContainerdUnit)}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
@@ -55,7 +56,7 @@ func Capture(ctx context.Context, stateDir, instance, cacheDir, id string) (Imag
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Image{}, fmt.Errorf("capture the disk of %s: %w: %s", instance, err, strings.TrimSpace(string(out)))
 	}
-	if err := os.Rename(made, img.Dir); err != nil {
+	if err := file.Rename(made, img.Dir); err != nil {
 		return Image{}, fmt.Errorf("capture the disk of %s: %w", instance, err)
 	}
 	return img, nil

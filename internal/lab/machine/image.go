@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
@@ -162,7 +163,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, kind Kind, rep
 	if err != nil {
 		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, sources.DebianMirrorEnv, err)
 	}
-	if err := os.Rename(root, img.Dir); err != nil {
+	if err := file.Rename(root, img.Dir); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
 	return img, nil

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 // ErrVolumeInUse says that a machine has mounted a volume that is to be detached.
@@ -178,13 +180,5 @@ func (in *instance) loadVolumes() (volumes []attachedVolume, err error) {
 }
 
 func (in *instance) saveVolumes(volumes []attachedVolume) error {
-	content, err := json.Marshal(volumes)
-	if err != nil {
-		return err
-	}
-	temporary := in.disk.path("volumes.json.new")
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, in.disk.path("volumes.json"))
+	return file.WriteJSON(in.disk.path("volumes.json"), volumes, 0o600)
 }

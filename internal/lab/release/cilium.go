@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 // Cilium is the network that TestCilium installs, and the program that renders its chart.
@@ -123,7 +125,7 @@ func writeCilium(ctx context.Context, opts Options, own, to string) error {
 	if err := errors.Join(operatorRoot(root, own), b.addTree(ctx, path, CiliumOperatorImage, root, "/usr/bin/"+ciliumOperator)); err != nil {
 		return err
 	}
-	return os.Rename(made, to)
+	return file.Rename(made, to)
 }
 
 // operatorRoot makes the directory tree of the operator's image.

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
@@ -182,7 +183,7 @@ func (s *store) writeLayout(ctx context.Context, dir string, images []image) err
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	return os.Rename(work, dir)
+	return file.Rename(work, dir)
 }
 
 // pull adds an image to the layout from its registry.

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 // Kubeadm holds the files for machines of a cluster that kubeadm makes, of the default versions.
@@ -176,7 +178,7 @@ func writeKubeadmImages(ctx context.Context, to, mirror, own, catalogue string) 
 	if err := tarball.MultiRefWriteToFile(to+".new", tagged); err != nil {
 		return err
 	}
-	return os.Rename(to+".new", to)
+	return file.Rename(to+".new", to)
 }
 
 // gatherPrograms puts the programs of kubeadmImages into one directory, under their names.

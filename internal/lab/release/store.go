@@ -179,8 +179,8 @@ func (s *store) fill(work string, p product, recipe string, put func(dir string)
 // beside them as upstream does.
 func (s *store) publish(p product, recipe, dir string) error {
 	var lines strings.Builder
-	for _, file := range p.files() {
-		from, to := filepath.Join(dir, path.Base(file)), filepath.Join(s.dir(), filepath.FromSlash(file))
+	for _, name := range p.files() {
+		from, to := filepath.Join(dir, path.Base(name)), filepath.Join(s.dir(), filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
@@ -192,14 +192,14 @@ func (s *store) publish(p product, recipe, dir string) error {
 			return err
 		}
 		e.Recipe = recipe
-		if err := os.Rename(from, to); err != nil {
+		if err := file.Rename(from, to); err != nil {
 			return err
 		}
 		s.mu.Lock()
-		s.entries[file] = e
+		s.entries[name] = e
 		s.mu.Unlock()
 
-		line := e.SHA256 + "  " + path.Base(file) + "\n"
+		line := e.SHA256 + "  " + path.Base(name) + "\n"
 		lines.WriteString(line)
 		if p.bareSums {
 			line = e.SHA256

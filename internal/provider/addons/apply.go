@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
@@ -125,7 +125,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		return
 	}
 	for _, f := range seen.Unjudged {
-		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", remote.Redact(f.String()))
+		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", foreign.Text(f.String()))
 	}
 	rec.keep(seen.Runs, a.Objects)
 	rec.note(seen.Drift)
@@ -161,7 +161,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	case err == nil:
 	case errors.As(err, &network):
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
-			"The API server cannot be reached: "+remote.Redact(err.Error())+"\n\nIf the cluster is destroyed as well, they are gone with it. Otherwise delete them with kubectl.")
+			"The API server cannot be reached: "+foreign.Text(err.Error())+"\n\nIf the cluster is destroyed as well, they are gone with it. Otherwise delete them with kubectl.")
 	default:
 		session.AddError(&resp.Diagnostics, "Cannot delete the addon "+a.Name, err)
 	}

@@ -13,6 +13,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
@@ -32,7 +33,9 @@ func (r *machineResource) Make(ctx context.Context, op *owned.Operation, m *mach
 	if op.Diags.HasError() {
 		return nil
 	}
-	say := func(message string) { tflog.Info(ctx, message, map[string]any{"machine": m.Name.ValueString()}) }
+	say := func(message string) {
+		tflog.Info(ctx, foreign.Text(message), map[string]any{"machine": m.Name.ValueString()})
+	}
 	say("machine: launching")
 	launch, err := awsmachine.Launch(ctx, op.Client, spec, r.Session.Rand)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -96,7 +96,7 @@ func (r *machineResource) inspectData(ctx context.Context, m machineModel, found
 	differs, err := awsmachine.InspectDataVolume(ctx, found, spec, r.Session.Connect)
 	if err != nil {
 		if r.Session.FirstWarning(m.Name.ValueString()) {
-			diags.AddWarning("How machine "+m.Name.ValueString()+" uses its data volume is not known", remote.Redact(err.Error()))
+			diags.AddWarning("How machine "+m.Name.ValueString()+" uses its data volume is not known", foreign.Text(err.Error()))
 		}
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -77,11 +77,11 @@ func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m
 		if next == maintenance.WithItsData {
 			then = "k8s_etcd_cluster starts its member again with the data that the new machine gets."
 		}
-		diags.AddWarning("Machine "+name+" was terminated without being drained", remote.Redact(left.Unseen.Error())+
+		diags.AddWarning("Machine "+name+" was terminated without being drained", foreign.Text(left.Unseen.Error())+
 			"\n\nWhat ran on it is not known: its pods were not evicted, and its etcd member, if it had one, has not left. "+then)
 	}
 	for _, note := range left.Notes() {
-		diags.AddWarning("Machine "+name+" did not leave its cluster completely", remote.Redact(note.String()))
+		diags.AddWarning("Machine "+name+" did not leave its cluster completely", foreign.Text(note.String()))
 	}
 	return left, err
 }
@@ -96,7 +96,7 @@ func (m machineModel) stays(ctx context.Context, left *maintenance.Departure, ne
 	if len(failed) > 0 {
 		said = "It could not be brought back completely."
 		for _, note := range failed {
-			said += "\n" + remote.Redact(note.String())
+			said += "\n" + foreign.Text(note.String())
 		}
 	}
 	if next != maintenance.WithItsData {
@@ -130,6 +130,6 @@ func (r *machineResource) stop(ctx context.Context, client *infraaws.Client, res
 // warnOfRestart adds a warning for everything that could not be done during the restart.
 func (m machineModel) warnOfRestart(restart *maintenance.Restart, diags *diag.Diagnostics) {
 	for _, note := range restart.Notes() {
-		diags.AddWarning("Not everything succeeded on machine "+m.Name.ValueString(), remote.Redact(note.String()))
+		diags.AddWarning("Not everything succeeded on machine "+m.Name.ValueString(), foreign.Text(note.String()))
 	}
 }

@@ -17,7 +17,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -57,7 +57,7 @@ func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Cli
 	name := m.Name.ValueString()
 	found, err := awsmachine.NextInRoll(ctx, client, spec, m.ID.ValueString())
 	if err != nil {
-		diags.AddWarning("Whether there is a newer image for "+name+" is not known", remote.Redact(err.Error()))
+		diags.AddWarning("Whether there is a newer image for "+name+" is not known", foreign.Text(err.Error()))
 		return rolling{}
 	}
 	out := rolling{Image: found.Image, Waiting: found.Waiting}
@@ -90,7 +90,7 @@ func (m *machineModel) planRoll(ctx context.Context, req resource.ModifyPlanRequ
 		return false
 	case roll.Why != "":
 		resp.Diagnostics.AddAttributeWarning(path.Root("image_policy"), name+" waits with its newer image",
-			fmt.Sprintf("It has %s, and the newest image is %s. It is not replaced by this plan: %s.", state.ImageID.ValueString(), roll.Image, remote.Redact(roll.Why)))
+			fmt.Sprintf("It has %s, and the newest image is %s. It is not replaced by this plan: %s.", state.ImageID.ValueString(), roll.Image, foreign.Text(roll.Why)))
 		return false
 	case !roll.Turn:
 		return false

@@ -19,6 +19,7 @@ import (
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
@@ -87,7 +88,7 @@ func bootCommand(ctx context.Context, d *session.Session, m machineModel, config
 	})
 	command, invalid := host.StageCommand(state)
 	if err = errors.Join(err, invalid); err != nil {
-		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": err.Error()})
+		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": foreign.Text(err.Error())})
 	}
 	return command
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"golang.org/x/sync/errgroup"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
@@ -41,7 +41,7 @@ func (m *nlbModel) ensure(ctx context.Context, op *owned.Operation) error {
 		}
 	}
 	found, errs := make([]balancer.Balancer, len(all)), make([]error, len(all))
-	var g errgroup.Group
+	var g parallel.Group
 	for i, w := range all {
 		arn := w.arn(ctx, op)
 		if w.wanted {

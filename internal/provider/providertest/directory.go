@@ -13,12 +13,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 )
 
 // listener is a server that notes what Terraform says when it deletes machines.
@@ -79,7 +79,7 @@ func (l *listener) Heard() []string {
 func (d *Directory) Attach(c Cloud) *listener {
 	d.t.Helper()
 	c.Provider.Environment.Getenv = func(name string) string { return map[string]string{"K8S_SSH_PRIVATE_KEY": c.Key}[name] }
-	l := &listener{ProviderServer: providerserver.NewProtocol6(c.Provider)(), schemas: c.Schemas}
+	l := &listener{ProviderServer: provider.Server(c.Provider), schemas: c.Schemas}
 	ctx, cancel := context.WithCancel(context.Background())
 	attached, closed := make(chan *plugin.ReattachConfig), make(chan struct{})
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
@@ -35,13 +34,13 @@ func NewCore(t *testing.T, p *provider.Provider, config Values) *Core {
 
 // schemas are the same for every provider. Terraform also asks one of them only.
 var schemas = sync.OnceValues(func() (*tfprotov6.GetProviderSchemaResponse, error) {
-	return providerserver.NewProtocol6(provider.New("test"))().GetProviderSchema(context.Background(), &tfprotov6.GetProviderSchemaRequest{})
+	return provider.Server(provider.New("test")).GetProviderSchema(context.Background(), &tfprotov6.GetProviderSchemaRequest{})
 })
 
 // Open serves a provider that is not configured yet.
 func Open(t *testing.T, p *provider.Provider) *Core {
 	t.Helper()
-	c := &Core{T: t, ctx: t.Context(), Server: providerserver.NewProtocol6(p)()}
+	c := &Core{T: t, ctx: t.Context(), Server: provider.Server(p)}
 	var err error
 	if c.Schemas, err = schemas(); err != nil {
 		t.Fatal(err)

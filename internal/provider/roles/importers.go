@@ -16,7 +16,7 @@ import (
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
@@ -54,7 +54,7 @@ func readFromWorkers(ctx context.Context, d *session.Session, m *controlPlaneMod
 	hosts, _ := reference.HostsFrom(ctx, m.Hosts, diags)
 	cluster, err := readClusterFromWorker(ctx, d, hosts, found.Spec.Cluster)
 	if err != nil {
-		diags.AddWarning("The import could not read all arguments of this control plane", remote.Redact(err.Error())+
+		diags.AddWarning("The import could not read all arguments of this control plane", foreign.Text(err.Error())+
 			"\n\nnode_cidrs and dns_ip cannot be read from controllers. If the import id does not contain them, the next apply takes them from the configuration; it restarts nothing.")
 	}
 	found.Spec.Cluster = cluster
@@ -98,7 +98,7 @@ func readFromNodes(ctx context.Context, d *session.Session, m *workerPoolModel, 
 	}
 	labels, err := found.NodeLabels(ctx, d.Fleet(ctx), found.Targets[0].Node)
 	if err != nil {
-		diags.AddWarning("The import could not read all arguments of this worker pool", remote.Redact(err.Error())+
+		diags.AddWarning("The import could not read all arguments of this worker pool", foreign.Text(err.Error())+
 			"\n\nLabels that only an administrator may set cannot be read from workers. If the import id does not contain labels, the next apply takes them from the configuration; it restarts nothing.")
 		return
 	}

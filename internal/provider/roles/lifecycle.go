@@ -15,6 +15,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
@@ -262,15 +263,15 @@ func (r *roleResource[M, S]) remove(ctx context.Context, spec S, rec roleRecord,
 func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics) {
 	for _, machine := range slices.Sorted(maps.Keys(report.Unreachable)) {
 		err := report.Unreachable[machine]
-		var foreign *remote.HostKeyError
+		var stranger *remote.HostKeyError
 		switch {
-		case errors.As(err, &foreign):
+		case errors.As(err, &stranger):
 			r.addError("refresh", err, diags)
 		case session.MustChoose(err):
 			r.Session.CheckAgentKey(diags)
 		case r.Session.FirstWarning(machine):
 			diags.AddWarning(unreachableSummary(machine, err),
-				fmt.Sprintf("%s\n\nIts last known state is kept; whether anything differs on it is not known.\n\n%s", remote.Redact(err.Error()), session.Advice(err)))
+				fmt.Sprintf("%s\n\nIts last known state is kept; whether anything differs on it is not known.\n\n%s", foreign.Text(err.Error()), session.Advice(err)))
 		}
 	}
 	for _, machine := range slices.Sorted(maps.Keys(report.Clocks)) {
@@ -286,7 +287,7 @@ func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics
 		diags.AddWarning("The "+r.role.title+" needs attention", f.Subject+": "+f.String()+".")
 	}
 	for _, f := range report.Unjudged {
-		diags.AddWarning("The "+r.role.title+" could not be compared completely", remote.Redact(f.String()))
+		diags.AddWarning("The "+r.role.title+" could not be compared completely", foreign.Text(f.String()))
 	}
 }
 
@@ -300,9 +301,9 @@ func unreachableSummary(machine string, err error) string {
 }
 
 func (r *roleResource[M, S]) addError(verb string, err error, diags *diag.Diagnostics) {
-	var foreign *remote.HostKeyError
-	if errors.As(err, &foreign) {
-		session.AddError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", foreign.Machine), err)
+	var stranger *remote.HostKeyError
+	if errors.As(err, &stranger) {
+		session.AddError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", stranger.Machine), err)
 		return
 	}
 	session.AddError(diags, "Cannot "+verb+" the "+r.role.title, err)

@@ -12,6 +12,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -30,7 +31,7 @@ func AddError(diags *diag.Diagnostics, summary string, err error) {
 
 // ErrorText returns an error's text, and what to do about it.
 func ErrorText(err error) string {
-	text := remote.Redact(err.Error())
+	text := foreign.Text(err.Error())
 	if next := Advice(err); next != "" {
 		text += "\n\n" + next
 	}

@@ -8,10 +8,9 @@ import (
 	"io"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // claims are the claims that one process has made. It is safe for concurrent use.
@@ -81,7 +80,7 @@ func (d *Session) SettleAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var g errgroup.Group
+	var g parallel.Group
 	g.Go(func() error { return client.SettleHeld(ctx, d.Claims.ids, d.Now()) })
 	for _, s := range d.Claims.stores {
 		g.Go(func() error { return s.Settle(ctx, d.Now()) })

@@ -23,12 +23,13 @@ func (d *Session) Engine(ctx context.Context) *rollout.Engine {
 // Fleet returns the access to the machines. What is done on them is logged.
 func (d *Session) Fleet(ctx context.Context) *fleet.Fleet {
 	return &fleet.Fleet{
-		Pool:   d.Pool,
-		Store:  d.Store,
-		Clock:  d.Now,
-		Rand:   d.Rand,
-		Dial:   d.dialAPI(ctx),
-		Timing: d.Timing,
+		Pool:    d.Pool,
+		Store:   d.Store,
+		Clock:   d.Now,
+		Rand:    d.Rand,
+		Dial:    d.dialAPI(ctx),
+		Timing:  d.Timing,
+		Silence: &d.Silence,
 		Progress: func(machine, message string) {
 			tflog.Info(ctx, message, map[string]any{"machine": machine})
 		},

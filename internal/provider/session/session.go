@@ -73,6 +73,8 @@ type Session struct {
 	warned sync.Map
 	// Gone holds the ids of instances that this run has found gone.
 	Gone sync.Map
+	// Silence is of API servers that have not answered this run.
+	Silence fleet.Silence
 	// Rolls holds, by cluster, which machine is replaced for a newer image.
 	Rolls maintenance.Rolls
 	// Clusters holds, by cluster, which machine may go down next.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // StagedChecksums are the checksums that were looked up for stagings, by path in the mirror's layout.
@@ -42,11 +43,16 @@ func (s *StagedChecksums) Add(ctx context.Context, c *artifact.Catalog, as []art
 	defer cancel()
 	// One by one: what is missing is no reason to leave out the others.
 	errs := make([]error, len(unknown))
-	var all sync.WaitGroup
+	var all parallel.Group
 	for i := range unknown {
-		all.Go(func() { errs[i] = c.Resolve(ctx, unknown[i:i+1]) })
+		all.Go(func() error {
+			errs[i] = c.Resolve(ctx, unknown[i:i+1])
+			return nil
+		})
 	}
-	all.Wait()
+	if err := all.Wait(); err != nil { // a panic
+		return err
+	}
 	for _, a := range unknown {
 		s.sums[a.Path] = a.SHA256
 	}
