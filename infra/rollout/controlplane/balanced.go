@@ -64,10 +64,14 @@ type balancing struct {
 	held        []kube.Answer
 }
 
-// ask asks the API server and the load balancer once. Its error is final.
+// ask asks the API server and the load balancer once. Its error is final. A round cut short by the deadline does
+// not count.
 func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 	own, err := q.Access.CheckHealth(ctx, q.machine)
 	own.Close()
+	if ctx.Err() != nil {
+		return false, nil
+	}
 	q.healthy = err == nil && own.Status == http.StatusOK
 	switch {
 	case err != nil:
@@ -88,6 +92,8 @@ func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 		q.held = append(q.held, behind)
 	}
 	switch {
+	case ctx.Err() != nil:
+		return false, nil
 	case err == nil && behind.Certificate == own.Certificate && behind.Status == http.StatusOK:
 		return true, nil
 	case err == nil:
