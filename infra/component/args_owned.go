@@ -52,6 +52,18 @@ func checkOwnedFields(errs *invalid.Fields, field, program string, config map[st
 	walk("", config)
 }
 
+// CheckFixed reports flags of a program that differ from the former ones although they can be chosen only for a new
+// cluster.
+func (a Args) CheckFixed(program string, former Args) (errs invalid.Fields) {
+	for _, flag := range setting.Of(program).Names(setting.Flag, setting.Fixed) {
+		if !slices.Equal(a[flag], former[flag]) {
+			errs.Say(ArgField(program, flag), "Flag of a new cluster",
+				"it says where %s keeps all objects, and what is there now would stay behind: set it as it was, %q.", program, strings.Join(former[flag], ","))
+		}
+	}
+	return errs
+}
+
 // authorizesCluster reports whether a list of authorization modes has those that the cluster needs.
 func authorizesCluster(lists []string) bool {
 	modes := strings.Split(strings.Join(lists, ","), ",")

@@ -1,6 +1,7 @@
 // Package setting says of every flag of the programs of a cluster, and of every field of their configuration
 // files, what it means to set it. The names are generated from the programs themselves; one that a new release
-// brings is unclassified until somebody has looked at it, and a test of package flags fails as long.
+// brings is unclassified until somebody has looked at it, and a test of package flags fails as long. HAProxy,
+// keepalived and runc are not listed: users set nothing of them but by arguments.
 //
 // What may not enter: the rules of single values (package component), I/O, other packages of this repository.
 package setting
@@ -34,6 +35,8 @@ const (
 	// Needs is a setting that needs another one, of which the program says too late, or never, that it is missing.
 	// Package component checks it.
 	Needs Class = "needs"
+	// Fixed is a setting of a new cluster. What has been stored by the former value would stay behind.
+	Fixed Class = "fixed"
 	// EmptyNode is a setting by which pods are placed or kept: its node is drained, and what the kubelet has noted
 	// by the former value is removed.
 	EmptyNode Class = "empty-node"
@@ -47,7 +50,7 @@ const (
 	Unclassified Class = "unclassified"
 )
 
-var classes = []Class{Free, Needs, EmptyNode, Pinned, Owned, Elsewhere, Unclassified}
+var classes = []Class{Free, Needs, Fixed, EmptyNode, Pinned, Owned, Elsewhere, Unclassified}
 
 // Entry is what is known of one flag or field.
 type Entry struct {

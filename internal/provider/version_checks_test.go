@@ -120,6 +120,30 @@ func TestDrainIsPlanned(t *testing.T) {
 	}
 }
 
+// TestFixedFlags checks that a flag that says where all objects are can be set for a new cluster, and not changed.
+func TestFixedFlags(t *testing.T) {
+	t.Parallel()
+	i := providertest.OfflineCore(t).Instance("k8s_control_plane")
+	config := maps.Clone(newControllers)
+	at := func(prefix string) providertest.Values {
+		return providertest.Values{"kube_apiserver": providertest.Values{"etcd-prefix": prefix}}
+	}
+	for _, test := range []struct {
+		from, to any
+		want     string
+	}{
+		{nil, at("/other"), "what is there now would stay behind"}, {at("/other"), nil, `set it as it was, "/other"`},
+		{at("/other"), at("/other"), ""}, {at("/other"), providertest.Unknown, ""},
+	} {
+		config["extra_args"] = test.from
+		settle(t, i, config)
+		config["extra_args"] = test.to
+		if got := i.Plan(config).Failure(); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%v to %v: %q, wanted %q", test.from, test.to, got, test.want)
+		}
+	}
+}
+
 // TestUnknownChecksum checks that, with an unencrypted mirror, a version without a checksum is
 // refused before anything is changed, even if other versions have one.
 func TestUnknownChecksum(t *testing.T) {

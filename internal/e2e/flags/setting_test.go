@@ -99,7 +99,7 @@ func compareSettings(t *testing.T, program string, names map[setting.Kind][]stri
 	}
 }
 
-var listedFlag = regexp.MustCompile(`(?m)^ {2,8}(?:-\w, )?(?:    )?--([a-z0-9][a-z0-9.-]*)(?: |$)`)
+var listedFlag = regexp.MustCompile(`(?m)^ {2,8}(?:-\w, |etcd )?(?:    )?--([a-z0-9][a-z0-9.-]*)(?: |$)`)
 
 // flagsIn returns the flags in a program's help.
 func flagsIn(help string) []string {

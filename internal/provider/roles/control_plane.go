@@ -231,8 +231,12 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s co
 	}
 	warnOfUnknownRelease(prior.Version, plan.Version, version.NotKnown, diags)
 	checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
+	former := extraArgs(prior.ExtraArgs, artifact.KubeAPIServer)
+	if tf.AllKnown(plan.ExtraArgs) {
+		errs = append(errs, s.Spec.APIServer.Args.CheckFixed(artifact.KubeAPIServer, former)...)
+	}
 	if v, err := version.Parse(plan.Version.ValueString()); err == nil {
-		if err := component.CheckServedAPIs(v, extraArgs(prior.ExtraArgs, artifact.KubeAPIServer)); err != nil {
+		if err := component.CheckServedAPIs(v, former); err != nil {
 			diags.AddAttributeError(path.Root("version"), "API version still in use", err.Error())
 		}
 	}
