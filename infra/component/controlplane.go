@@ -39,7 +39,7 @@ type ControlPlaneSpec struct {
 // Check reports settings that the release would reject, and networks that no cluster can have.
 func (s ControlPlaneSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
-	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.ControllerManager.check(v), s.Scheduler.check(v))
+	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.Scheduler.check(v))
 }
 
 // User names in the control plane's own certificates.
