@@ -180,7 +180,7 @@ func (s APIServerSpec) check(v version.Version) invalid.Fields {
 		_, err := parseAuditPolicy(s.AuditPolicy)
 		errs.Add("audit_policy", "Unusable audit policy", err)
 	}
-	checkArgs(&errs, artifact.KubeAPIServer, v, s.Args)
+	errs.Add(ArgField(artifact.KubeAPIServer, runtimeConfig), "Not in this release", CheckServedAPIs(v, s.Args))
 	return errs
 }
 

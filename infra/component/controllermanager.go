@@ -4,9 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // ControllerManagerSpec holds the settings of kube-controller-manager.
@@ -52,11 +50,6 @@ func (c *controller) controllerManagerArgs() Args {
 		"leader-elect":                     values("true"),
 		"profiling":                        values("false"),
 	})
-}
-
-func (s ControllerManagerSpec) check(v version.Version) (errs invalid.Fields) {
-	checkArgs(&errs, artifact.KubeControllerManager, v, s.Args)
-	return errs
 }
 
 // readControllerManager sets the settings found on a machine.

@@ -154,11 +154,9 @@ func (s EtcdSpec) validate(n Node) error {
 
 // Check reports a quota that is too small, and flags that the release does not have.
 func (s EtcdSpec) Check() (errs invalid.Fields) {
-	v, _ := version.Parse(s.Version)
 	if s.Quota < 0 || s.Quota > 0 && s.Quota < MinEtcdQuota {
 		errs.Say("quota_mib", "Quota too small", "etcd would soon store nothing more: the quota is at least %d MiB.", MinEtcdQuota>>20)
 	}
-	checkArgs(&errs, artifact.Etcd, v, s.Args)
 	return errs
 }
 

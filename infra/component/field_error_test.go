@@ -27,9 +27,8 @@ func said(errs invalid.Fields) []string {
 func TestCheckSettings(t *testing.T) {
 	cp := ControlPlaneSpec{Version: "1.37.1",
 		APIServer: APIServerSpec{AuditPolicy: []byte("{}"), AdmissionPlugins: map[string]map[string]any{"podSecurity": nil, "PodSecurity": {}},
-			Args: Args{"enable-admission-plugins": {"Foo"}, "feature-gates": {"SidecarContainers=true"}}},
-		ControllerManager: ControllerManagerSpec{Args: Args{"concurrent-service-syncs": {""}}},
-		Scheduler:         SchedulerSpec{Config: map[string]any{"percentage": 5}, Args: Args{"v": {"2"}}},
+			Args: Args{"enable-admission-plugins": {"Foo"}, "runtime-config": {"scheduling.k8s.io/v1alpha2=true"}}},
+		Scheduler: SchedulerSpec{Config: map[string]any{"percentage": 5}, Args: Args{"v": {"2"}}},
 	}
 	worker := WorkerSpec{Version: "1.35.8",
 		Kubelet: KubeletSpec{Labels: map[string]string{"a b": "c"}, Taints: []Taint{{Key: "a", Effect: "Never"}},
@@ -54,11 +53,11 @@ func TestCheckSettings(t *testing.T) {
 		want []string
 	}{
 		{"control plane", cp.Check(), []string{`admission_plugins["podSecurity"]`, "audit_policy", `extra_args.kube_apiserver["enable-admission-plugins"]`,
-			`extra_args.kube_apiserver["feature-gates"]`, `extra_args.kube_controller_manager["concurrent-service-syncs"]`, "scheduler_config"}},
+			`extra_args.kube_apiserver["runtime-config"]`, "scheduler_config"}},
 		{"control plane of an unknown release", unknown.Check(), []string{"audit_policy", "scheduler_config"}},
 		{"worker", worker.Check(), []string{"kube_proxy_config", "kubelet_config", "labels", "taints"}},
 		{"worker of an unknown release", noRelease.Check(), []string{"kube_proxy_config", "labels", "taints"}},
-		{"etcd", EtcdSpec{Version: "3.7.3", Args: Args{"discovery": {"x"}}}.Check(), []string{`extra_args.etcd["discovery"]`}},
+		{"etcd", EtcdSpec{Version: "3.7.3", Quota: 1}.Check(), []string{"quota_mib"}},
 		{"nothing", slices.Concat(ControlPlaneSpec{}.Check(), WorkerSpec{}.Check(), EtcdSpec{}.Check()), nil},
 	} {
 		if diff := cmp.Diff(tt.want, fields(tt.errs)); diff != "" {

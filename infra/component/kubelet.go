@@ -222,7 +222,6 @@ func (s KubeletSpec) check(v version.Version) (errs invalid.Fields) {
 		_, _, err := overlayKubelet(nil, s.Config)
 		return err
 	})
-	checkArgs(&errs, artifact.Kubelet, v, s.Args)
 	return errs
 }
 

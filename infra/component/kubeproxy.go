@@ -109,7 +109,6 @@ func (s KubeProxySpec) check(v version.Version) (errs invalid.Fields) {
 		_, err := overlay(nil, s.Config, &proxyconfig.KubeProxyConfiguration{})
 		return err
 	})
-	checkArgs(&errs, artifact.KubeProxy, v, s.Args)
 	return errs
 }
 

@@ -70,7 +70,6 @@ func (s SchedulerSpec) check(v version.Version) (errs invalid.Fields) {
 		_, err := overlay(nil, s.Config, &schedulerconfig.KubeSchedulerConfiguration{})
 		return err
 	})
-	checkArgs(&errs, artifact.KubeScheduler, v, s.Args)
 	return errs
 }
 

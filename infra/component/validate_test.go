@@ -116,6 +116,9 @@ func TestControlPlaneRefuses(t *testing.T) {
 		{"scheduler without a leader", func(s *ControlPlaneSpec) {
 			s.Scheduler.Config = map[string]any{"leaderElection": map[string]any{"leaderElect": false}}
 		}, "scheduler_config.leaderElection.leaderElect: the provider sets it"},
+		{"API that 1.37 dropped", func(s *ControlPlaneSpec) {
+			s.Version, s.APIServer.Args = "1.37.1", Args{"runtime-config": {"scheduling.k8s.io/v1alpha2=true"}}
+		}, `extra_args.kube_apiserver["runtime-config"]: kube-apiserver 1.37.1 does not start with --runtime-config=scheduling.k8s.io/v1alpha2=true`},
 		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManager.Args = Args{"-v": {"2"}} }, `extra_args.kube_controller_manager["-v"]: `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,9 +138,6 @@ func TestWorkerRefuses(t *testing.T) {
 		want   string
 	}{
 		{"malformed version", func(s *WorkerSpec, _ *Node) { s.Version = "latest" }, "not a release version"},
-		{"flag that 1.37 dropped", func(s *WorkerSpec, _ *Node) {
-			s.Version, s.Kubelet.Args = "1.37.1", Args{"containerd": {"/run/containerd/containerd.sock"}}
-		}, "kubelet 1.37.1 does not start with --containerd, which is gone since 1.37: it was a flag of cAdvisor"},
 		{"endpoint", func(s *WorkerSpec, _ *Node) { s.ControlPlaneEndpoint = "10.240.0.40:6443" }, "is not an https URL"},
 		{"unknown CNI", func(s *WorkerSpec, _ *Node) { s.CNI.Network = "calico" }, `unknown CNI "calico"`},
 		{"no pod CIDR", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.Prefix{} }, "pod_cidr: worker-0 needs pod_cidr"},
@@ -304,8 +304,6 @@ func TestCheckFields(t *testing.T) {
 			"kubelet 1.36.4 does not know defaultPodSysctls, which is new in 1.37; take it out, or choose a newer version"},
 		{"kubelet", "1.35.8", map[string]any{"tlsCurvePreferences": []any{29}},
 			"kubelet 1.35.8 does not know tlsCurvePreferences, which is new in 1.36; take it out, or choose a newer version"},
-		{"kubelet", "1.37.1", map[string]any{"featureGates": map[string]any{"SidecarContainers": true}},
-			"kubelet 1.37.1 does not start with the feature gate SidecarContainers, which is gone since 1.37: take it out: what it was for is always on, or is gone"},
 		{"kube-scheduler", "1.37.1", plugins, ""},
 		{"kube-scheduler", "1.36.4", plugins, "kube-scheduler 1.36.4 does not know podGroupPostFilter, which is new in 1.37; take it out, or choose a newer version"},
 	} {
@@ -320,55 +318,22 @@ func TestCheckFields(t *testing.T) {
 	}
 }
 
-func TestCheckFlags(t *testing.T) {
-	for _, tt := range []struct {
-		program, version, flag string
-		gone                   bool
-	}{
-		{"kubelet", "1.36.4", "boot-id-file", false},
-		{"kubelet", "1.37.1", "boot-id-file", true},
-		{"kubelet", "1.37.1", "housekeeping-interval", false},
-		{"kube-controller-manager", "1.37.1", "concurrent-service-syncs", true},
-		{"kube-controller-manager", "1.36.4", "concurrent-service-syncs", false},
-		{"etcd", "3.7.3", "experimental-initial-corrupt-check", true},
-		{"etcd", "3.6.16", "experimental-initial-corrupt-check", false},
-		{"etcd", "3.7.3", "discovery-token", false},
-		{"etcd", "3.7.3", "discovery", true},
-		{"kube-apiserver", "1.37.1", "feature-gates", false},
+// TestCheckServedAPIs also has the items of a list that are served.
+func TestCheckServedAPIs(t *testing.T) {
+	for _, tt := range []struct{ version, value, want string }{
+		{"1.37.1", "api/all=true,scheduling.k8s.io/v1alpha2=true",
+			"kube-apiserver 1.37.1 does not start with --runtime-config=scheduling.k8s.io/v1alpha2=true, which is gone since 1.37: delete its objects while"},
+		{"1.36.4", "scheduling.k8s.io/v1alpha2=true", ""},
+		{"1.36.4", "scheduling.k8s.io/v1alpha1=true", "which is gone since 1.36"},
+		{"1.35.8", "scheduling.k8s.io/v1alpha1=true", ""},
 	} {
 		v, err := version.Parse(tt.version)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = CheckFlags(tt.program, v, Args{tt.flag: {"x"}})
-		if (err != nil) != tt.gone || err != nil && !strings.HasPrefix(err.Error(), tt.program+" "+tt.version+" does not start with --"+tt.flag+", which is gone since ") {
-			t.Errorf("%s %s --%s: %v", tt.program, tt.version, tt.flag, err)
-		}
-		if err := CheckFlags(tt.program, v, Args{tt.flag: nil}); err != nil {
-			t.Errorf("a flag that is taken out: %v", err)
-		}
-	}
-}
-
-func TestCheckFlagValues(t *testing.T) {
-	for _, tt := range []struct{ program, version, flag, value, want string }{
-		{"kube-apiserver", "1.37.1", "feature-gates", "Foo=true,SidecarContainers=true", "--feature-gates=SidecarContainers=true, which is gone since 1.37: take it out"},
-		{"kubelet", "1.37.1", "feature-gates", "kube:SidecarContainers=true", "--feature-gates=kube:SidecarContainers=true, which is gone since 1.37"},
-		{"kube-scheduler", "1.36.4", "feature-gates", "SidecarContainers=true", ""},
-		{"kube-proxy", "1.36.4", "feature-gates", "MemoryManager=true", "which is gone since 1.36"},
-		{"etcd", "3.7.3", "feature-gates", "MemoryManager=true", ""},
-		{"kube-apiserver", "1.37.1", "runtime-config", "api/all=true,scheduling.k8s.io/v1alpha2=true", "delete its objects while"},
-		{"kube-apiserver", "1.36.4", "runtime-config", "scheduling.k8s.io/v1alpha2=true", ""},
-		{"kube-controller-manager", "1.37.1", "controllers", "*,-service", "--controllers=-service, which is gone since 1.37"},
-		{"kube-controller-manager", "1.37.1", "controllers", "*,-ttl-controller", ""},
-	} {
-		v, err := version.Parse(tt.version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = CheckFlags(tt.program, v, Args{tt.flag: {tt.value}})
+		err = CheckServedAPIs(v, Args{"runtime-config": {tt.value}})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s %s --%s=%s: %v", tt.program, tt.version, tt.flag, tt.value, err)
+			t.Errorf("%s --runtime-config=%s: %v", tt.version, tt.value, err)
 		}
 	}
 }

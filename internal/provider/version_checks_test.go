@@ -15,7 +15,6 @@ import (
 var (
 	newPool        = providertest.Values{"version": "1.36.4", "hosts": providertest.Unknown, "pki": providertest.Unknown, "control_plane": providertest.Unknown}
 	newControllers = providertest.Values{"version": "1.36.4", "hosts": providertest.Unknown, "pki": providertest.Unknown, "etcd": providertest.Unknown, "lb": providertest.Unknown}
-	newEtcd        = providertest.Values{"cluster": "demo", "hosts": providertest.Unknown, "pki": providertest.Unknown}
 )
 
 // TestNotInRelease checks that an argument that only some releases support is an error on that
@@ -31,12 +30,10 @@ func TestNotInRelease(t *testing.T) {
 		good, bad string // versions
 		want      string
 	}{
-		{"k8s_worker_pool", newPool, "extra_args", providertest.Values{"kubelet": providertest.Values{"boot-id-file": providertest.Unknown, "v": "2"}}, "1.36.4", "1.37.1", "kubelet 1.37.1 does not start with --boot-id-file"},
 		{"k8s_worker_pool", newPool, "kubelet_config", providertest.Values{"defaultPodSysctls": providertest.Values{}}, "1.37.1", "1.36.4", "kubelet 1.36.4 does not know defaultPodSysctls"},
-		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_controller_manager": providertest.Values{"concurrent-service-syncs": "2"}}, "1.36.4", "1.37.1", "kube-controller-manager 1.37.1 does not start with"},
+		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_apiserver": providertest.Values{"runtime-config": "scheduling.k8s.io/v1alpha2=true", "v": providertest.Unknown}}, "1.36.4", "1.37.1", "kube-apiserver 1.37.1 does not start with --runtime-config=scheduling.k8s.io/v1alpha2=true"},
 		{"k8s_control_plane", newControllers, "scheduler_config", providertest.Values{"profiles": []any{providertest.Values{"plugins": providertest.Values{"placementScore": providertest.Values{}}}}}, "1.36.4", "1.35.8", "kube-scheduler 1.35.8 does not know placementScore"},
 		{"k8s_control_plane", newControllers, "admission_plugins", providertest.Values{"JobValidation": providertest.Values{}}, "1.36.4", "1.37.1", "gone since 1.37"},
-		{"k8s_etcd_cluster", newEtcd, "extra_args", providertest.Values{"etcd": providertest.Values{"experimental-corrupt-check-time": "1m"}}, "3.6.16", "3.7.3", "etcd 3.7.3 does not start with"},
 	} {
 		config := maps.Clone(test.config)
 		config[test.name] = test.value

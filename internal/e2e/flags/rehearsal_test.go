@@ -54,6 +54,15 @@ func TestRehearsal(t *testing.T) {
 	kubelet := func(field string, value any) func(*fixture) {
 		return func(f *fixture) { f.worker.Kubelet.Config[field] = value }
 	}
+	schedulerFlag := func(flag, value string) func(*fixture) {
+		return func(f *fixture) { f.control.Scheduler.Args = component.SingleArgs(map[string]string{flag: value}) }
+	}
+	kubeletFlag := func(flag, value string) func(*fixture) {
+		return func(f *fixture) { f.worker.Kubelet.Args = component.SingleArgs(map[string]string{flag: value}) }
+	}
+	proxyFlag := func(flag, value string) func(*fixture) {
+		return func(f *fixture) { f.worker.KubeProxy.Args = component.SingleArgs(map[string]string{flag: value}) }
+	}
 	etcd := func(flag, value string) func(*fixture) {
 		return func(f *fixture) { f.etcd.Args = component.SingleArgs(map[string]string{flag: value}) }
 	}
@@ -77,11 +86,16 @@ func TestRehearsal(t *testing.T) {
 		}},
 		{artifact.KubeControllerManager, []judgement{
 			{"accepted", accepted, ""},
+			{"flag", manager("no-such-flag", "1"), "unknown flag: --no-such-flag"},
+			{"gate", manager("feature-gates", "Foo=true"), "unrecognized feature gate: Foo"},
+			{"controller taken out", manager("controllers", "*,-foo"), `"foo" is not in the list of known controllers`},
 			{"controller", manager("controllers", "*,foo"), `"foo" is not in the list of known controllers`},
 			{"TLS version", manager("tls-min-version", "9"), `unknown tls version "9"`},
 		}},
 		{artifact.KubeScheduler, []judgement{
 			{"accepted", accepted, ""},
+			{"flag", schedulerFlag("no-such-flag", "1"), "unknown flag: --no-such-flag"},
+			{"gate", schedulerFlag("feature-gates", "Foo=true"), "unrecognized feature gate: Foo"},
 			{"value", scheduler("percentageOfNodesToScore", 200),
 				"percentageOfNodesToScore: Invalid value: 200"},
 			{"plugin", scheduler("profiles", []any{map[string]any{"schedulerName": "x",
@@ -90,10 +104,16 @@ func TestRehearsal(t *testing.T) {
 		{artifact.Kubelet, []judgement{
 			{"accepted", accepted, ""},
 			{"value", kubelet("maxPods", -1), "maxPods (--max-pods) -1 must not be a negative number"},
+			{"flag", kubeletFlag("no-such-flag", "1"), "unknown flag: --no-such-flag"},
+			{"gate in a flag", kubeletFlag("feature-gates", "Foo=true"), "unrecognized feature gate: Foo"},
 			{"gate", kubelet("featureGates", map[string]any{"Foo": true}), "unrecognized feature gate: Foo"},
 		}},
 		{artifact.KubeProxy, []judgement{
 			{"accepted", accepted, ""},
+			{"flag", proxyFlag("no-such-flag", "1"), "unknown flag: --no-such-flag"},
+			{"gate", func(f *fixture) {
+				f.worker.KubeProxy.Config = map[string]any{"featureGates": map[string]any{"Foo": true}}
+			}, "unrecognized feature gate: Foo"},
 			{"mode", func(f *fixture) { f.worker.KubeProxy.Config = map[string]any{"mode": "foo"} }, `Invalid value: "foo": must be`},
 		}},
 		{artifact.Containerd, []judgement{

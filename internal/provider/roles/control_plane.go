@@ -86,7 +86,7 @@ func NewControlPlane() resource.Resource {
 		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
 		outputs:    controlPlaneOutputs,
 		needed:     oneHost,
-		spec:       controlPlaneSpec,
+		complete:   completeControlPlane,
 		downloads: func(c *artifact.Catalog, _ *controlPlaneModel, s *controlplane.ControlPlane) (err error) {
 			s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(s.Spec.Version) })
 			return err
@@ -341,21 +341,16 @@ func apiPower(ctx context.Context, l types.List, diags *diag.Diagnostics) types.
 // oneHost is the needed hosts of a role that works with a single one.
 func oneHost(int) int { return 1 }
 
-func controlPlaneSpec(ctx context.Context, d *session.Session, m *controlPlaneModel, diags *diag.Diagnostics) controlplane.ControlPlane {
+func completeControlPlane(ctx context.Context, d *session.Session, m *controlPlaneModel, s *controlplane.ControlPlane, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	lb := m.balancer(ctx, diags)
 	etcd, _ := reference.OfEtcd.Read(ctx, m.Etcd, diags)
-	out := controlplane.ControlPlane{
-		Spec: component.ControlPlaneSpec{
-			Cluster:       component.Cluster{Name: ref.Cluster, PKI: ref},
-			EndpointNames: tf.Strings(lb.Names.Elements()),
-			EtcdEndpoints: tf.Strings(etcd.Endpoints.Elements()),
-			ShutdownDelay: time.Duration(lb.NoticeSeconds.ValueInt64()) * time.Second,
-		},
-		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
-	}
+	s.Spec.Cluster.Name, s.Spec.Cluster.PKI = ref.Cluster, ref
+	s.Spec.Cluster.DNSIP = tf.Addr(m.DNSIP) // an output, if it is not configured
+	s.Spec.EndpointNames, s.Spec.EtcdEndpoints = tf.Strings(lb.Names.Elements()), tf.Strings(etcd.Endpoints.Elements())
+	s.Spec.ShutdownDelay = time.Duration(lb.NoticeSeconds.ValueInt64()) * time.Second
+	s.Targets = reference.TargetsFrom(ctx, d, m.Hosts, diags)
 	if !m.LB.IsNull() {
-		out.Balancer = lb.Endpoint.ValueString()
+		s.Balancer = lb.Endpoint.ValueString()
 	}
-	return out
 }

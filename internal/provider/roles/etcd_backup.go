@@ -69,7 +69,7 @@ func NewEtcdBackup() resource.Resource {
 		common:   func(m *etcdBackupModel) *roleModel { return &m.roleModel },
 		check:    checkEtcdBackup,
 		outputs:  etcdBackupOutputs,
-		spec:     etcdBackupSpec,
+		complete: completeEtcdBackup,
 		observed: setNewestSnapshot,
 		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts", "pki"}, machine: "etcd member"},
 	}}
@@ -171,13 +171,10 @@ func etcdBackupOutputs(ctx context.Context, m *etcdBackupModel, diags *diag.Diag
 	}
 }
 
-func etcdBackupSpec(ctx context.Context, d *session.Session, m *etcdBackupModel, diags *diag.Diagnostics) etcdbackup.Backup {
+func completeEtcdBackup(ctx context.Context, d *session.Session, m *etcdBackupModel, s *etcdbackup.Backup, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
-	return etcdbackup.Backup{
-		Spec:    component.EtcdBackupSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
-		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
-		MaxAge:  tf.Duration(m.MaxAge, 0),
-	}
+	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref}
+	s.Targets, s.MaxAge = reference.TargetsFrom(ctx, d, m.Hosts, diags), tf.Duration(m.MaxAge, 0)
 }
 
 // setNewestSnapshot sets what a refresh or an apply has seen of snapshots. What no machine knows

@@ -72,10 +72,10 @@ func NewEtcdCluster() resource.Resource {
 			"restore_from":      etcdRestoreAttribute(),
 			"ref":               reference.OfEtcd.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
 		},
-		common:  func(m *etcdModel) *roleModel { return &m.roleModel },
-		check:   checkEtcd,
-		outputs: etcdOutputs,
-		spec:    etcdSpec,
+		common:   func(m *etcdModel) *roleModel { return &m.roleModel },
+		check:    checkEtcd,
+		outputs:  etcdOutputs,
+		complete: completeEtcd,
 		downloads: func(c *artifact.Catalog, _ *etcdModel, s *etcdcluster.Cluster) (err error) {
 			s.Spec.Artifacts, err = c.ForArchs(archsOf(s.Targets), func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet(s.Spec.Version) })
 			return err
@@ -225,17 +225,13 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 	m.Ref = reference.OfEtcd.Value(ctx, reference.Etcd{Cluster: m.ID, Version: m.Version, Endpoints: endpoints, AllowedCIDRs: m.AllowedCIDRs})
 }
 
-func etcdSpec(ctx context.Context, d *session.Session, m *etcdModel, diags *diag.Diagnostics) etcdcluster.Cluster {
+func completeEtcd(ctx context.Context, d *session.Session, m *etcdModel, s *etcdcluster.Cluster, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
-	out := etcdcluster.Cluster{
-		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
-		Targets: reference.TargetsFrom(ctx, d, m.Hosts, diags),
-		Restore: etcdRestore(ctx, m.RestoreFrom, ref.Region, diags),
-	}
+	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref}
+	s.Targets, s.Restore = reference.TargetsFrom(ctx, d, m.Hosts, diags), etcdRestore(ctx, m.RestoreFrom, ref.Region, diags)
 	// Whether all API servers are on these hosts is not known: a host may have no role, and only some of the
 	// controllers may have members.
-	out.Controllers = func(ctx context.Context) ([]fleet.Target, error) {
+	s.Controllers = func(ctx context.Context) ([]fleet.Target, error) {
 		return reference.RunningMachines(ctx, d, ref.Cluster, infraaws.RoleController)
 	}
-	return out
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdcluster"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/roles"
 )
@@ -24,7 +25,8 @@ func TestEtcdFindsControllers(t *testing.T) {
 		var m roles.EtcdModel
 		var diags diag.Diagnostics
 		diags.Append(state.Get(t.Context(), &m)...)
-		spec := roles.EtcdSpec(t.Context(), c.Data, &m, &diags)
+		var spec etcdcluster.Cluster
+		roles.CompleteEtcd(t.Context(), c.Data, &m, &spec, &diags)
 		if diags.HasError() {
 			t.Fatal(diags)
 		}

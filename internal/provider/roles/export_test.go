@@ -28,8 +28,8 @@ var (
 	ControlPlaneSettings = controlPlaneSettings
 	WorkerPoolSettings   = workerPoolSettings
 	LBSettings           = lbSettings
-	EtcdSpec             = etcdSpec
-	LBSpec               = lbSpec
+	CompleteEtcd         = completeEtcd
+	CompleteLB           = completeLB
 	ExtraArgs            = extraArgs
 	ObjectValue          = objectValue
 	ForgetTerminated     = forgetTerminated
@@ -38,6 +38,17 @@ var (
 )
 
 func (all settings[M, S]) FromSpec(ctx context.Context, s *S, m *M) { all.fromSpec(ctx, s, m) }
+
+// Count has n count how often a setting is converted.
+func (all settings[M, S]) Count(name string, n *int) {
+	one := all[name]
+	convert := one.toSpec
+	one.toSpec = func(ctx context.Context, m *M, s *S) {
+		*n++
+		convert(ctx, m, s)
+	}
+	all[name] = one
+}
 
 func (one setting[M, S]) ToSpec(ctx context.Context, m *M, s *S) { one.toSpec(ctx, m, s) }
 

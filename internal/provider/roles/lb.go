@@ -98,7 +98,7 @@ func NewLB() resource.Resource {
 		common:   func(m *lbModel) *roleModel { return &m.roleModel },
 		check:    checkLB,
 		outputs:  lbOutputs,
-		spec:     lbSpec,
+		complete: completeLB,
 		importer: lbImporter(),
 		acquire:  acquireAddress,
 		inspect:  inspectAddress,
@@ -222,7 +222,7 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine), NoticeSeconds: m.notice()})
 }
 
-func lbSpec(ctx context.Context, d *session.Session, m *lbModel, diags *diag.Diagnostics) loadbalancer.LoadBalancer {
+func completeLB(ctx context.Context, d *session.Session, m *lbModel, s *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	host, _ := reference.OfHost.Read(ctx, m.Host, diags)
 	target := fleet.Target{Host: host.Remote(d), Node: host.Node(), ID: host.InstanceID.ValueString()}
@@ -236,13 +236,9 @@ func lbSpec(ctx context.Context, d *session.Session, m *lbModel, diags *diag.Dia
 		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})
 		target.Host = host.RemoteAt(m.PublicIP.ValueString(), d)
 	}
-	return loadbalancer.LoadBalancer{
-		Spec: component.LoadBalancerSpec{
-			Cluster:  component.Cluster{Name: ref.Cluster, PKI: ref},
-			Backends: fleet.Nodes(reference.TargetsFrom(ctx, d, m.Controllers, diags)),
-		},
-		Targets: append([]fleet.Target{target}, reference.TargetsFrom(ctx, d, m.Standbys, diags)...),
-	}
+	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref}
+	s.Spec.Backends = fleet.Nodes(reference.TargetsFrom(ctx, d, m.Controllers, diags))
+	s.Targets = append([]fleet.Target{target}, reference.TargetsFrom(ctx, d, m.Standbys, diags)...)
 }
 
 func (m *lbModel) address(ctx context.Context, d *session.Session, diags *diag.Diagnostics) awsaddress.Spec {

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/loadbalancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/roles"
@@ -28,7 +29,8 @@ func TestBastionOfTheBalancer(t *testing.T) {
 		var lb roles.LBModel
 		var diags diag.Diagnostics
 		diags.Append(tfsdk.State{Schema: described.Schema, Raw: config}.Get(t.Context(), &lb)...)
-		spec := roles.LBSpec(t.Context(), p.Sessions[0], &lb, &diags)
+		var spec loadbalancer.LoadBalancer
+		roles.CompleteLB(t.Context(), p.Sessions[0], &lb, &spec, &diags)
 		if diags.HasError() {
 			t.Fatal(diags)
 		}

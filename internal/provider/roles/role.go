@@ -52,9 +52,9 @@ type role[M any, S rollout.Role] struct {
 	// outputs sets the computed attributes that are derived from others. They are unknown if one of
 	// those is.
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
-	// spec turns a model into the library's role, without the settings. All configured values are
-	// known.
-	spec func(ctx context.Context, d *session.Session, m *M, diags *diag.Diagnostics) S
+	// complete adds to the library's role, which has the settings of a model, what else the model says. All
+	// configured values are known.
+	complete func(ctx context.Context, d *session.Session, m *M, s *S, diags *diag.Diagnostics)
 	// downloads sets the artifacts of a role, and in the model the releases that the catalog
 	// chooses. It is nil if there are none.
 	downloads func(*artifact.Catalog, *M, *S) error
@@ -189,7 +189,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	common := r.role.common(&plan)
 	common.Files = types.MapUnknown(types.StringType)
 	if r.Session != nil && req.Config.Raw.IsFullyKnown() {
-		spec := r.spec(ctx, &plan, &resp.Diagnostics)
+		r.complete(ctx, &plan, &s, &resp.Diagnostics)
 		var rec roleRecord
 		if req.Private != nil {
 			rec = tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
@@ -197,11 +197,11 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		if resp.Diagnostics.HasError() {
 			return
 		}
-		complete := rec.addChecksums(spec.Definition().Artifacts)
-		r.setFiles(&plan, spec, &resp.Diagnostics)
-		if !complete {
+		known := rec.addChecksums(s.Definition().Artifacts)
+		r.setFiles(&plan, s, &resp.Diagnostics)
+		if !known {
 			common.Files = types.MapUnknown(types.StringType)
-			if err := r.Session.Catalog.Resolvable(spec.Definition().Artifacts); err != nil {
+			if err := r.Session.Catalog.Resolvable(s.Definition().Artifacts); err != nil {
 				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
 			}
 		}
@@ -222,17 +222,25 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 
 // spec turns a model into the library's role. All configured values are known.
 func (r *roleResource[M, S]) spec(ctx context.Context, m *M, diags *diag.Diagnostics) S {
-	s := r.specWithoutDownloads(ctx, m, diags)
-	if r.role.downloads != nil {
-		checkDownloads(r.role.downloads(r.Session.Catalog, m, &s), diags)
-	}
+	var s S
+	r.role.settings.toSpec(ctx, m, &s)
+	r.complete(ctx, m, &s, diags)
 	return s
+}
+
+// complete completes the library's role, which has the settings of a model.
+func (r *roleResource[M, S]) complete(ctx context.Context, m *M, s *S, diags *diag.Diagnostics) {
+	r.role.complete(ctx, r.Session, m, s, diags)
+	if r.role.downloads != nil {
+		checkDownloads(r.role.downloads(r.Session.Catalog, m, s), diags)
+	}
 }
 
 // specWithoutDownloads is spec without artifacts: an imported model may have no version yet.
 func (r *roleResource[M, S]) specWithoutDownloads(ctx context.Context, m *M, diags *diag.Diagnostics) S {
-	s := r.role.spec(ctx, r.Session, m, diags)
+	var s S
 	r.role.settings.toSpec(ctx, m, &s)
+	r.role.complete(ctx, r.Session, m, &s, diags)
 	return s
 }
 

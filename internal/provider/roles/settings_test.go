@@ -183,16 +183,12 @@ func TestFlagErrors(t *testing.T) {
 		args            providertest.Values
 		at, names, want string
 	}{
-		{"k8s_worker_pool", providertest.With(c.Pool, providertest.Values{"version": "1.37.1", "control_plane": providertest.Unknown}), providertest.Values{"kubelet": providertest.Values{"boot-id-file": "/etc/boot-id", "v": "2"}},
-			`"extra_args").ElementKeyString("kubelet")`, `extra_args.kubelet["boot-id-file"]: `, "does not start with --boot-id-file"},
-		{"k8s_control_plane", providertest.With(c.ControlPlane, providertest.Values{"version": "1.37.1"}), providertest.Values{"kube_controller_manager": providertest.Values{"concurrent-service-syncs": "2"}},
-			`"extra_args").ElementKeyString("kube_controller_manager")`, `extra_args.kube_controller_manager["concurrent-service-syncs"]: `, "does not start with --concurrent-service-syncs"},
+		{"k8s_control_plane", providertest.With(c.ControlPlane, providertest.Values{"version": "1.37.1"}), providertest.Values{"kube_apiserver": providertest.Values{"runtime-config": "scheduling.k8s.io/v1alpha2=true", "v": "2"}},
+			`"extra_args").ElementKeyString("kube_apiserver")`, `extra_args.kube_apiserver["runtime-config"]: `, "does not start with --runtime-config=scheduling.k8s.io/v1alpha2=true"},
 		{"k8s_control_plane", c.ControlPlane, providertest.Values{"kube_apiserver": providertest.Values{"enable-admission-plugins": "NodeRestriction,podsecurity"}},
 			`"extra_args").ElementKeyString("kube_apiserver")`, `extra_args.kube_apiserver["enable-admission-plugins"]: `, "did you mean PodSecurity?"},
 		{"k8s_etcd_cluster", c.Etcd, providertest.Values{"etcd": providertest.Values{"quota-backend-bytes": "1"}}, `"extra_args").ElementKeyString("etcd")`,
 			`extra_args.etcd["quota-backend-bytes"]: `, "use the argument quota_mib instead"},
-		{"k8s_etcd_cluster", providertest.With(c.Etcd, providertest.Values{"version": "3.7.3"}), providertest.Values{"etcd": providertest.Values{"experimental-x": "1"}},
-			`"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["experimental-x"]: `, "does not start with --experimental-x"},
 		{"k8s_etcd_cluster", c.Etcd, providertest.Values{"etcd": providertest.Values{"--name": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["--name"]: `, "without leading dashes"},
 		{"k8s_etcd_cluster", c.Etcd, providertest.Values{"etcd": providertest.Values{"logLevel": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["logLevel"]: `, "in lower case"},
 		{"k8s_etcd_cluster", c.Etcd, providertest.Values{"etcd": providertest.Values{"name-": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["name-"]: `, "in lower case"},

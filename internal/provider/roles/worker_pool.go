@@ -115,7 +115,7 @@ func NewWorkerPool() resource.Resource {
 		check:      checkWorkerPool,
 		kubernetes: func(m *workerPoolModel) types.String { return m.Version },
 		outputs:    workerPoolOutputs,
-		spec:       workerPoolSpec,
+		complete:   completeWorkerPool,
 		downloads:  workerPoolDownloads,
 		importer:   workerPoolImporter(),
 	}}
@@ -363,12 +363,9 @@ func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *workerpool.
 	return err
 }
 
-func workerPoolSpec(ctx context.Context, d *session.Session, m *workerPoolModel, diags *diag.Diagnostics) workerpool.Pool {
+func completeWorkerPool(ctx context.Context, d *session.Session, m *workerPoolModel, s *workerpool.Pool, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
-	return workerpool.Pool{
-		Spec:     component.WorkerSpec{Cluster: cp.Spec(ref), ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString()},
-		Targets:  reference.TargetsFrom(ctx, d, m.Hosts, diags),
-		Endpoint: cp.Endpoint.ValueString(),
-	}
+	s.Spec.Cluster, s.Spec.ControlPlaneEndpoint = cp.Spec(ref), cp.PrivateEndpoint.ValueString()
+	s.Targets, s.Endpoint = reference.TargetsFrom(ctx, d, m.Hosts, diags), cp.Endpoint.ValueString()
 }
