@@ -329,7 +329,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	if own := client.OwnTags(found.Tags); own != nil {
 		m.Tags = tf.StringMapValue(own)
 	}
-	m.TagsAll = r.Session.TagsAll(m.Tags)
+	m.TagsAll = r.Session.FoundTags(m.Tags)
 	m.fill(ctx, found)
 	m.Claim = types.StringValue(h.ID)
 	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)

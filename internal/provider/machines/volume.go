@@ -269,7 +269,7 @@ func (r *volumeResource) ImportState(ctx context.Context, req resource.ImportSta
 	if own := client.OwnTags(found.Tags); own != nil {
 		m.Tags = tf.StringMapValue(own)
 	}
-	m.TagsAll = r.Session.TagsAll(m.Tags)
+	m.TagsAll = r.Session.FoundTags(m.Tags)
 	m.fill(found)
 	m.Claim = types.StringValue(h.ID)
 	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)

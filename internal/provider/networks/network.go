@@ -266,7 +266,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		AdminCIDRs:  tf.PrefixesValue(spec.AdminCIDRs),
 		BastionRole: tf.OptionalString(string(spec.BastionRole)), ControllerPods: types.BoolValue(spec.ControllerPods), InstanceConnect: types.BoolValue(spec.InstanceConnect),
 		Tags:    types.MapNull(types.StringType),
-		TagsAll: r.Session.TagsAll(types.MapNull(types.StringType)),
+		TagsAll: r.Session.FoundTags(types.MapNull(types.StringType)),
 		// Null and empty mean the same; an import chooses null.
 		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
 		InstanceTypes: types.SetNull(types.StringType), // they mattered for the choice of the zone only
@@ -281,7 +281,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 	}
 	if spec.Tags != nil {
 		m.Tags = tf.StringMapValue(spec.Tags)
-		m.TagsAll = r.Session.TagsAll(m.Tags)
+		m.TagsAll = r.Session.FoundTags(m.Tags)
 	}
 	m.fill(ctx, n)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("cluster"), m.Cluster)...)

@@ -257,7 +257,7 @@ func (r *nlbResource) ImportState(ctx context.Context, req resource.ImportStateR
 		}
 		w.set(ctx, found)
 	}
-	m.TagsAll, m.Drift, m.Claim = r.Session.TagsAll(m.Tags), tf.NoDrift(), types.StringValue(h.ID)
+	m.TagsAll, m.Drift, m.Claim = r.Session.FoundTags(m.Tags), tf.NoDrift(), types.StringValue(h.ID)
 	m.outputs(ctx, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)

@@ -174,10 +174,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	ctx, cancel := argument.Patiently(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	off := r.power(ctx, req.State, &resp.Diagnostics).allOff()
-	if r.Session.SSHUnknown && !off {
-		if r.Session.FirstWarning("ssh of the provider") {
-			resp.Diagnostics.AddWarning("The machines are not compared", "The provider's ssh depends on what is known only after the apply. The last known state is kept.")
-		}
+	if !off && r.Session.WarnOfUnknownSSH(&resp.Diagnostics) {
 		return
 	}
 	hadLeft := len(rec.Record.Left) > 0

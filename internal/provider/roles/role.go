@@ -188,7 +188,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	common := r.role.common(&plan)
 	common.Files = types.MapUnknown(types.StringType)
-	if r.Session != nil && req.Config.Raw.IsFullyKnown() {
+	if r.Session != nil && !r.Session.ChecksumsUnknown && req.Config.Raw.IsFullyKnown() {
 		spec := r.spec(ctx, &plan, &resp.Diagnostics)
 		var rec roleRecord
 		if req.Private != nil {
