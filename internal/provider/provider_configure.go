@@ -27,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -50,6 +51,22 @@ func (e environment) first(v types.String, names ...string) string {
 	return ""
 }
 
+// path returns a path, which may begin with ~.
+func (e environment) path(s string) string { return file.AtHome(s, e.Getenv("HOME")) }
+
+// awsFiles returns the paths of an argument, or that of the environment if it begins with ~, which the SDK does not
+// take.
+func (e environment) awsFiles(given types.List, variable string) []string {
+	all := tf.Strings(given.Elements())
+	if s := e.Getenv(variable); len(all) == 0 && strings.HasPrefix(s, "~") {
+		all = []string{s}
+	}
+	for i, s := range all {
+		all[i] = e.path(s)
+	}
+	return all
+}
+
 func closeAll(all []*session.Session) error {
 	var errs []error
 	for _, d := range all {
@@ -67,8 +84,8 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags}
-	configureAWS(ctx, d, p.version, m, &resp.Diagnostics)
+	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags, Successions: new(session.Successions)}
+	configureAWS(ctx, d, p.Environment, p.version, m, &resp.Diagnostics)
 	configureSSH(ctx, d, p.Environment, p.watch, m, &resp.Diagnostics)
 	configureArtifacts(d, p.Environment, m, &resp.Diagnostics)
 	d.Shell, d.Duty, d.Prepare = p.Shell, p.Duty, func(context.Context, remote.Host) {}
@@ -92,7 +109,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData = d, d, d, d
 }
 
-func configureAWS(ctx context.Context, d *session.Session, version string, m providerModel, diags *diag.Diagnostics) {
+func configureAWS(ctx context.Context, d *session.Session, env environment, version string, m providerModel, diags *diag.Diagnostics) {
 	role, _ := tf.Object[assumeRoleModel](ctx, m.AssumeRole, diags)
 	web, _ := tf.Object[webIdentityModel](ctx, m.WebIdentity, diags)
 	endpoints, _ := tf.Object[endpointsModel](ctx, m.Endpoints, diags)
@@ -113,15 +130,15 @@ func configureAWS(ctx context.Context, d *session.Session, version string, m pro
 		Refused: logRefusal,
 		Timing:  d.Timing,
 
-		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
-		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),
+		SharedConfigFiles:      env.awsFiles(m.ConfigFiles, "AWS_CONFIG_FILE"),
+		SharedCredentialsFiles: env.awsFiles(m.CredentialsFiles, "AWS_SHARED_CREDENTIALS_FILE"),
 	}
 	if web.RoleARN.ValueString() != "" {
 		cfg.WebIdentity = &infraaws.WebIdentity{
 			RoleARN:     web.RoleARN.ValueString(),
 			SessionName: web.SessionName.ValueString(),
 			Token:       web.Token.ValueString(),
-			TokenFile:   web.TokenFile.ValueString(),
+			TokenFile:   env.path(web.TokenFile.ValueString()),
 			Policy:      web.Policy.ValueString(),
 			PolicyARNs:  tf.Strings(web.PolicyARNs.Elements()),
 			Duration:    tf.Duration(web.Duration, 0),
@@ -195,7 +212,7 @@ func configureArtifacts(d *session.Session, env environment, m providerModel, di
 		content := []byte(text)
 		if !looksLikeChecksums(text) {
 			var err error
-			if content, err = env.ReadFile(text); err != nil {
+			if content, err = env.ReadFile(env.path(text)); err != nil {
 				diags.AddAttributeError(path.Root("artifact_checksums"), "Cannot read the checksums",
 					"The value is neither lines of `<sha256>  <name>` nor the path of a file: "+err.Error())
 				return

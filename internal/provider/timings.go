@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 const (
@@ -32,7 +33,7 @@ type timings struct {
 
 // startTimings reads the environment, and notes what the process has used until now.
 func startTimings(getenv func(string) string) timings {
-	t := timings{path: getenv(timingsVariable), began: time.Now()}
+	t := timings{path: file.AtHome(getenv(timingsVariable), getenv("HOME")), began: time.Now()}
 	switch t.path {
 	case "", "0":
 		return timings{}

@@ -79,6 +79,8 @@ type Session struct {
 	Gone sync.Map
 	// Rolls holds, by cluster, which machine is replaced for a newer image.
 	Rolls maintenance.Rolls
+	// Successions are the machines of roles that change hands in this plan.
+	Successions *Successions
 	// Clusters holds, by cluster, which machine may go down next.
 	Clusters maintenance.Clusters
 }
