@@ -15,6 +15,7 @@ import (
 // Core is Terraform's side of the plugin protocol, as far as one resource at a time needs it.
 type Core struct {
 	T       *testing.T
+	served  *provider.Provider
 	ctx     context.Context // of an apply; it ends when the process is killed
 	Server  tfprotov6.ProviderServer
 	Schemas *tfprotov6.GetProviderSchemaResponse
@@ -41,7 +42,7 @@ var schemas = sync.OnceValues(func() (*tfprotov6.GetProviderSchemaResponse, erro
 // Open serves a provider that is not configured yet.
 func Open(t *testing.T, p *provider.Provider) *Core {
 	t.Helper()
-	c := &Core{T: t, ctx: t.Context(), Server: providerserver.NewProtocol6(p)()}
+	c := &Core{T: t, served: p, ctx: t.Context(), Server: providerserver.NewProtocol6(p)()}
 	var err error
 	if c.Schemas, err = schemas(); err != nil {
 		t.Fatal(err)
