@@ -80,5 +80,5 @@ func run(ctx context.Context, args []string) error {
 		_, err := os.Stdout.Write(text)
 		return err
 	}
-	return file.Replace(*output, text, 0o600) // never readable by others
+	return file.Replace(file.AtHome(*output, os.Getenv("HOME")), text, 0o600) // never readable by others
 }

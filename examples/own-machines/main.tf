@@ -66,7 +66,6 @@ resource "k8s_control_plane" "this" {
 }
 
 resource "k8s_worker_pool" "this" {
-  count             = length(local.workers) > 0 ? 1 : 0
   version           = var.kubernetes_version
   hosts             = local.workers
   pki               = k8s_pki.this.ref

@@ -88,18 +88,6 @@ type WebIdentity struct {
 	Duration time.Duration
 }
 
-// GetIdentityToken implements stscreds.IdentityTokenRetriever.
-func (w *WebIdentity) GetIdentityToken() ([]byte, error) {
-	if w.Token != "" {
-		return []byte(w.Token), nil
-	}
-	token, err := stscreds.IdentityTokenFile(w.TokenFile).GetIdentityToken()
-	if err != nil {
-		return nil, fmt.Errorf("web identity token: %w", err)
-	}
-	return token, nil
-}
-
 // Endpoints replace the URLs of single services.
 type Endpoints struct{ EC2, InstanceConnect, ELB, S3, SSM, STS string }
 
@@ -160,6 +148,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		opts = append(opts, config.WithAppID(c.UserAgent))
 	}
 	loaded, err := config.LoadDefaultConfig(ctx, opts...)
+	if missing, mfa := (config.SharedConfigProfileNotExistError{}), (config.AssumeRoleTokenProviderNotSetError{}); errors.As(err, &missing) || errors.As(err, &mfa) {
+		return nil, &credentialsError{origin{profile: profileOf(c.Profile), files: filesOf(c)}, err}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load the AWS configuration: %w", err)
 	}
@@ -177,7 +168,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		loaded.APIOptions = append(loaded.APIOptions, reportRefusals(c.Refused))
 	}
 
-	loaded.Credentials = marked{loaded.Credentials}
+	loaded.Credentials = marked{loaded.Credentials, originOf(loaded, c.Profile)}
 	newSTS := func(more ...func(*sts.Options)) *sts.Client {
 		return sts.NewFromConfig(loaded, append(more, func(o *sts.Options) {
 			o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint)
@@ -266,41 +257,6 @@ func (b bounded) Do(r *http.Request) (*http.Response, error) {
 // fewAttempts is for the call with a web identity token: the SDK retries it also when STS does not
 // accept the token.
 func fewAttempts(o *sts.Options) { o.Retryer = retry.AddWithMaxAttempts(o.Retryer, 4) }
-
-// renewEarly renews temporary credentials a minute before they expire. So a call that was signed
-// before does not arrive too late.
-func renewEarly(o *sdk.CredentialsCacheOptions) { o.ExpiryWindow = time.Minute }
-
-// cached keeps a role's credentials until they are about to expire.
-func cached(p sdk.CredentialsProvider) sdk.CredentialsProvider {
-	return marked{sdk.NewCredentialsCache(p, renewEarly)}
-}
-
-// marked marks the errors of a provider of credentials, for which the SDK has no type.
-type marked struct{ sdk.CredentialsProvider }
-
-func (m marked) Retrieve(ctx context.Context) (sdk.Credentials, error) {
-	c, err := m.CredentialsProvider.Retrieve(ctx)
-	if err != nil {
-		err = &credentialsError{err}
-	}
-	return c, err
-}
-
-// credentialsError reports that there are no credentials, and why.
-type credentialsError struct{ error }
-
-func (e *credentialsError) Unwrap() error { return e.error }
-
-// Unconfigured reports whether AWS was not asked, for want of a region or of credentials.
-func Unconfigured(err error) bool {
-	if errors.Is(err, ErrNoRegion) {
-		return true
-	}
-	// A role that cannot be assumed is an answer of AWS, and has a code.
-	unavailable := (*credentialsError)(nil)
-	return errors.As(err, &unavailable) && ErrorCode(err) == "" && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
-}
 
 // Caller returns the account and the ARN the credentials belong to.
 func (c *Client) Caller(ctx context.Context) (account, arn string, err error) {

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/aws/smithy-go/middleware"
 )
@@ -54,8 +55,12 @@ func permission(service, operation string) string {
 }
 
 // NameAction returns AWS' refusal for want of a permission as a DeniedError, whose action is the given one if AWS names
-// none, and any other error as it is.
+// none, the want of credentials without what the SDK says around it, and any other error as it is.
 func NameAction(err error, action string) error {
+	// Without credentials nobody was asked, and a role that cannot be assumed lacks another permission.
+	if none := (*credentialsError)(nil); errors.As(err, &none) {
+		return none
+	}
 	if !IsCode(err, deniedCodes...) {
 		return err
 	}

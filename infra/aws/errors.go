@@ -31,19 +31,19 @@ func Advice(err error) string {
 	if UnknownProfile(err) {
 		return "The account has no instance profile of this name, or the profile has no role: `aws iam list-instance-profiles` shows them. A profile may have another name than its role."
 	}
+	if next := adviceOnCredentials(err); next != "" {
+		return next
+	}
 	switch code := ErrorCode(err); code {
-	case "":
-		if Unconfigured(err) && !errors.Is(err, ErrNoRegion) { // whose text says what to set
-			return "No AWS credentials were found: set access_key and secret_key, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile."
-		}
-		return ""
 	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", forbidden:
 		return "The credentials lack this permission. The guide on IAM (docs/guides/iam) has the policies that the provider needs, and says which tags they ask for."
 	case "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSignatureException":
-		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, and that the clock of this computer is right."
+		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, that the clock of this computer is right, and that the account uses this region."
+	case "RequestTimeTooSkewed", "RequestInTheFuture":
+		return "The clock of this computer is wrong: AWS takes calls that were signed within five minutes of its own time. Correct the clock; then run apply again, and it continues where it stopped."
 	case "InvalidIdentityToken":
 		return "AWS does not accept the web identity token: its issuer must be an OpenID Connect provider of the account, and its audience one that the provider there allows."
-	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
+	case "ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidToken", "TokenRefreshRequired":
 		return "The credentials have expired, or the clock of this computer is wrong: renew them and run apply again; it continues where it stopped."
 	case "InsufficientInstanceCapacity":
 		return offered(err) + "AWS has no capacity for one more instance of this type in the availability zone right now: run apply again later, which continues with " +

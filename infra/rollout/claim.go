@@ -17,7 +17,7 @@ import (
 // Two records of a role may have the same machine: one that replaces the other before that one is
 // removed, or those of two worker pools between which a host moves. The machine belongs to the one
 // that was applied last. A file on it has that record's claim, and whoever removes the role leaves
-// a machine with another claim.
+// a machine with another claim. Terraform may apply both at the same time.
 
 // newClaim returns a claim that no record has.
 func newClaim() string { return strings.ToLower(rand.Text()) }
@@ -27,15 +27,9 @@ func newClaim() string { return strings.ToLower(rand.Text()) }
 // an error.
 func (o *Operation) writeClaims(ctx context.Context) error {
 	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
-		if len(m.claim) == 0 {
-			return nil
-		}
-		taken := m.claim[0].Problem != finding.Missing
-		if _, err := host.Apply(ctx, m.Remote, o.claimed(), m.claim, host.Record{}, host.Options{}); err != nil {
-			return withAdvice(m.Target, err)
-		}
-		if !taken {
-			return nil
+		m.taken = m.taken || m.isAnothers()
+		if err := o.writeClaim(ctx, m); err != nil || !m.taken {
+			return err
 		}
 		if err := o.observe(ctx, m); err != nil {
 			return err
@@ -45,6 +39,41 @@ func (o *Operation) writeClaims(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// isAnothers reports whether the machine was seen with another claim.
+func (m *Machine) isAnothers() bool { return len(m.claim) > 0 && m.claim[0].Problem != finding.Missing }
+
+func (o *Operation) writeClaim(ctx context.Context, m *Machine) error {
+	if len(m.claim) == 0 {
+		return nil
+	}
+	_, err := host.Apply(ctx, m.Remote, o.claimed(), m.claim, host.Record{}, host.Options{})
+	return withAdvice(m.Target, err)
+}
+
+// claimArrivals claims machines that come from another record, such as a host that moves to another worker
+// pool, so that the other one leaves them as they are. A creation does not, since nobody keeps its record if it
+// fails.
+func (o *Operation) claimArrivals(ctx context.Context) error {
+	if o.Prior == nil {
+		return nil
+	}
+	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
+		if !m.isAnothers() || slices.ContainsFunc(o.Prior.Targets, func(t fleet.Target) bool { return t.Name() == m.Name() }) {
+			return nil
+		}
+		if err := o.writeClaim(ctx, m); err != nil {
+			return err
+		}
+		m.claim, m.taken = nil, true
+		return nil
+	})
+}
+
+// Own returns the targets without those that have another claim.
+func (o *Operation) Own(ctx context.Context, targets []fleet.Target) []fleet.Target {
+	return fleet.Except(targets, o.others(ctx, targets))
 }
 
 // claimOn returns the claim on a machine; empty if there is none.

@@ -171,3 +171,42 @@ func TestClaims(t *testing.T) {
 		}
 	}
 }
+
+// TestArrivals: a machine that comes from another record is claimed before anything is done, and the record that it
+// leaves asks again whose it is.
+func TestArrivals(t *testing.T) {
+	t.Parallel()
+	pool := remote.NewPool(remote.Config{})
+	t.Cleanup(func() { pool.Close() })
+	f := &fleet.Fleet{Pool: pool}
+	for _, tt := range []struct {
+		name    string
+		has     string // the claim on the machine
+		prior   Role
+		written int
+	}{
+		{"it comes from another pool", "b", claimedRole{}, 1},
+		{"it is new", "", claimedRole{}, 0},
+		{"a creation", "b", nil, 0},
+	} {
+		m := newClaimedMachine(t, "w", tt.has)
+		want := claimedRole{targets: []fleet.Target{m.Target}}
+		o, err := NewOperation(f, want, tt.prior, Record{Claim: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := host.Observation{}
+		if tt.has != "" {
+			seen.Files = map[string]host.File{o.role.claimPath(): {Mode: 0o644, SHA256: "another"}}
+		}
+		o.Machines[0].claim = host.Diff(o.claimed(), seen, host.Record{})
+		if err := o.claimArrivals(t.Context()); m.written != tt.written { // the machine of this test confirms nothing
+			t.Errorf("%s: written %d, %v", tt.name, m.written, err)
+		}
+		own := o.Own(t.Context(), want.targets)
+		if theirs := tt.has == "b"; len(own) == 0 != theirs {
+			t.Errorf("%s: of the targets it has %v", tt.name, own)
+		}
+		o.Access.Close()
+	}
+}

@@ -109,6 +109,9 @@ func (o *Operation) Survey(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := o.claimArrivals(ctx); err != nil {
+		return err
+	}
 	return fleet.Each(ctx, o.Reachable(), o.fill)
 }
 

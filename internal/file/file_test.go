@@ -61,3 +61,14 @@ func TestJSON(t *testing.T) {
 		t.Errorf("half a file: %v", err)
 	}
 }
+
+func TestAtHome(t *testing.T) {
+	for name, want := range map[string]string{"~/a": "/home/u/a", "~": "/home/u", "~root/a": "~root/a", "/~/a": "/~/a", "a~": "a~", "": ""} {
+		if got := AtHome(name, "/home/u"); got != want {
+			t.Errorf("%s is %s, wanted %s", name, got, want)
+		}
+	}
+	if got := AtHome("~/a", ""); got != "~/a" {
+		t.Errorf("without a home it is %s", got)
+	}
+}

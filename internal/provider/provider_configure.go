@@ -27,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -50,6 +51,22 @@ func (e environment) first(v types.String, names ...string) string {
 	return ""
 }
 
+// path returns a path, which may begin with ~.
+func (e environment) path(s string) string { return file.AtHome(s, e.Getenv("HOME")) }
+
+// awsFiles returns the paths of an argument, or that of the environment if it begins with ~, which the SDK does not
+// take.
+func (e environment) awsFiles(given types.List, variable string) []string {
+	all := tf.Strings(given.Elements())
+	if s := e.Getenv(variable); len(all) == 0 && strings.HasPrefix(s, "~") {
+		all = []string{s}
+	}
+	for i, s := range all {
+		all[i] = e.path(s)
+	}
+	return all
+}
+
 func closeAll(all []*session.Session) error {
 	var errs []error
 	for _, d := range all {
@@ -67,8 +84,8 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags}
-	configureAWS(ctx, d, p.version, m, &resp.Diagnostics)
+	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags, Successions: new(session.Successions)}
+	configureAWS(ctx, d, p.Environment, p.version, m, &resp.Diagnostics)
 	configureSSH(ctx, d, p.Environment, p.watch, m, &resp.Diagnostics)
 	configureArtifacts(d, p.Environment, m, &resp.Diagnostics)
 	d.Shell, d.Duty, d.Prepare = p.Shell, p.Duty, func(context.Context, remote.Host) {}
@@ -92,18 +109,11 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData = d, d, d, d
 }
 
-func configureAWS(ctx context.Context, d *session.Session, version string, m providerModel, diags *diag.Diagnostics) {
+func configureAWS(ctx context.Context, d *session.Session, env environment, version string, m providerModel, diags *diag.Diagnostics) {
 	role, _ := tf.Object[assumeRoleModel](ctx, m.AssumeRole, diags)
 	web, _ := tf.Object[webIdentityModel](ctx, m.WebIdentity, diags)
 	endpoints, _ := tf.Object[endpointsModel](ctx, m.Endpoints, diags)
-	for _, v := range []attr.Value{
-		m.Region, m.Profile, m.AccessKey, m.SecretKey, m.Token, m.MaxRetries, m.RetryMode, m.DefaultTags, m.AssumeRole, m.Endpoints,
-		m.WebIdentity, m.ConfigFiles, m.CredentialsFiles, m.AllowedAccounts, m.ForbiddenAccounts,
-		role.RoleARN, role.SessionName, role.ExternalID, role.Policy, role.Duration,
-		web.RoleARN, web.SessionName, web.Token, web.TokenFile, web.Policy, web.PolicyARNs, web.Duration, endpoints.EC2, endpoints.InstanceConnect, endpoints.ELBV2, endpoints.S3, endpoints.SSM, endpoints.STS,
-	} {
-		d.AWSUnknown = d.AWSUnknown || v.IsUnknown()
-	}
+	d.AWSUnknown = m.unknownForAWS()
 	cfg := infraaws.Config{
 		Region:       m.Region.ValueString(),
 		Profile:      m.Profile.ValueString(),
@@ -120,15 +130,15 @@ func configureAWS(ctx context.Context, d *session.Session, version string, m pro
 		Refused: logRefusal,
 		Timing:  d.Timing,
 
-		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
-		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),
+		SharedConfigFiles:      env.awsFiles(m.ConfigFiles, "AWS_CONFIG_FILE"),
+		SharedCredentialsFiles: env.awsFiles(m.CredentialsFiles, "AWS_SHARED_CREDENTIALS_FILE"),
 	}
 	if web.RoleARN.ValueString() != "" {
 		cfg.WebIdentity = &infraaws.WebIdentity{
 			RoleARN:     web.RoleARN.ValueString(),
 			SessionName: web.SessionName.ValueString(),
 			Token:       web.Token.ValueString(),
-			TokenFile:   web.TokenFile.ValueString(),
+			TokenFile:   env.path(web.TokenFile.ValueString()),
 			Policy:      web.Policy.ValueString(),
 			PolicyARNs:  tf.Strings(web.PolicyARNs.Elements()),
 			Duration:    tf.Duration(web.Duration, 0),
@@ -147,6 +157,24 @@ func configureAWS(ctx context.Context, d *session.Session, version string, m pro
 	d.LoadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
 }
 
+// unknownForAWS returns the arguments without whose values AWS is not asked, since another account, region or server
+// might answer, as far as they are not known yet.
+func (m providerModel) unknownForAWS() []string {
+	var out []string
+	for name, v := range map[string]attr.Value{
+		"region": m.Region, "profile": m.Profile, "access_key": m.AccessKey, "secret_key": m.SecretKey, "token": m.Token,
+		"assume_role": m.AssumeRole, "assume_role_with_web_identity": m.WebIdentity, "endpoints": m.Endpoints,
+		"shared_config_files": m.ConfigFiles, "shared_credentials_files": m.CredentialsFiles,
+		"allowed_account_ids": m.AllowedAccounts, "forbidden_account_ids": m.ForbiddenAccounts,
+	} {
+		if !tf.AllKnown(v) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // logRefusal logs a call that AWS refused, also when a retry makes it good.
 func logRefusal(ctx context.Context, r infraaws.Refusal) {
 	tflog.Debug(ctx, infraaws.RefusalMessage, map[string]any{"service": r.Service, "action": r.Action, "code": r.Code})
@@ -155,7 +183,7 @@ func logRefusal(ctx context.Context, r infraaws.Refusal) {
 // checkAccount compares the account of the credentials with those that are allowed.
 func checkAccount(ctx context.Context, d *session.Session, m providerModel, diags *diag.Diagnostics) {
 	allowed, forbidden := tf.Strings(m.AllowedAccounts.Elements()), tf.Strings(m.ForbiddenAccounts.Elements())
-	if d.AWSUnknown || len(allowed)+len(forbidden) == 0 {
+	if len(d.AWSUnknown) > 0 || len(allowed)+len(forbidden) == 0 {
 		return
 	}
 	at := path.Root("allowed_account_ids")
@@ -179,11 +207,12 @@ func checkAccount(ctx context.Context, d *session.Session, m providerModel, diag
 
 func configureArtifacts(d *session.Session, env environment, m providerModel, diags *diag.Diagnostics) {
 	var sums io.Reader
-	if text := env.first(m.ArtifactChecksums, "K8S_ARTIFACT_CHECKSUMS"); text != "" {
+	d.ChecksumsUnknown = m.ArtifactChecksums.IsUnknown()
+	if text := env.first(m.ArtifactChecksums, "K8S_ARTIFACT_CHECKSUMS"); text != "" && !d.ChecksumsUnknown {
 		content := []byte(text)
 		if !looksLikeChecksums(text) {
 			var err error
-			if content, err = env.ReadFile(text); err != nil {
+			if content, err = env.ReadFile(env.path(text)); err != nil {
 				diags.AddAttributeError(path.Root("artifact_checksums"), "Cannot read the checksums",
 					"The value is neither lines of `<sha256>  <name>` nor the path of a file: "+err.Error())
 				return
@@ -192,7 +221,7 @@ func configureArtifacts(d *session.Session, env environment, m providerModel, di
 		sums = bytes.NewReader(content)
 	}
 	mirror := env.first(m.ArtifactMirror, "K8S_ARTIFACT_MIRROR")
-	if u, err := url.Parse(mirror); err == nil && u.Scheme == "http" && sums == nil && !m.ArtifactChecksums.IsUnknown() {
+	if u, err := url.Parse(mirror); err == nil && u.Scheme == "http" && sums == nil && !d.ChecksumsUnknown {
 		diags.AddAttributeError(path.Root("artifact_mirror"), "Unencrypted artifact mirror without checksums",
 			mirror+" is not encrypted: an attacker on the network can change a file and its checksum together.\n\n"+
 				"Set artifact_checksums, or use an https:// mirror.")
@@ -202,7 +231,11 @@ func configureArtifacts(d *session.Session, env environment, m providerModel, di
 		diags.AddAttributeError(path.Root("artifact_mirror"), "Unusable artifact mirror", err.Error())
 		return
 	}
-	catalog, err := artifact.NewCatalog(mirror, sums, &http.Client{Timeout: 30 * time.Second})
+	client := &http.Client{Timeout: 30 * time.Second}
+	catalog, err := artifact.NewCatalog(mirror, sums, client)
+	if d.ChecksumsUnknown {
+		catalog, err = artifact.NewUnpinned(client)
+	}
 	if err != nil {
 		diags.AddAttributeError(path.Root("artifact_checksums"), "Unusable checksums", err.Error())
 		return

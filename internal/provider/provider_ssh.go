@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -122,16 +121,17 @@ func readPrivateKey(d *session.Session, env environment, s sshModel, diags *diag
 	file := s.PrivateKeyFile.ValueString()
 	if file == "" {
 		if key := env.first(s.PrivateKey, "K8S_SSH_PRIVATE_KEY"); key != "" {
-			return []byte(strings.TrimSpace(key) + "\n"), at.AtName("private_key")
+			return keyText(key), at.AtName("private_key")
 		}
 		file = env.Getenv("K8S_SSH_PRIVATE_KEY_FILE")
 	}
 	if file == "" {
 		return nil, at
 	}
-	key, err := env.ReadFile(file)
+	key, err := env.ReadFile(env.path(file))
 	if err != nil {
 		diags.AddAttributeError(at.AtName("private_key_file"), "Cannot read the SSH private key", err.Error())
+		return nil, at
 	}
-	return key, at.AtName("private_key_file")
+	return keyText(string(key)), at.AtName("private_key_file")
 }

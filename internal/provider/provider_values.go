@@ -20,11 +20,20 @@ func accountID() validator.String {
 
 func privateKey() validator.String {
 	return tf.Check("an SSH private key without a passphrase", func(s string) error {
-		if _, err := ssh.ParsePrivateKey([]byte(strings.TrimSpace(s) + "\n")); err != nil {
+		if _, err := ssh.ParsePrivateKey(keyText(s)); err != nil {
 			return errors.New(keyProblem(err))
 		}
 		return nil
 	})
+}
+
+// keyText returns a private key as it was before it went through an environment variable or a JSON file: some write
+// its line breaks as \n there.
+func keyText(s string) []byte {
+	if s = strings.TrimSpace(s); !strings.Contains(s, "\n") {
+		s = strings.TrimSpace(strings.NewReplacer(`\r\n`, "\n", `\n`, "\n").Replace(s))
+	}
+	return []byte(s + "\n")
 }
 
 // agentKey accepts what can name a key of an SSH agent. It never quotes a private key.

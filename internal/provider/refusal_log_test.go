@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestRefusalIsLogged(t *testing.T) {
 	m := providerModel{Region: types.StringValue("us-east-1"), AccessKey: types.StringValue(account.AccessKey), SecretKey: types.StringValue(account.SecretKey)}
 	var d session.Session
 	var diags diag.Diagnostics
-	configureAWS(t.Context(), &d, "test", m, &diags)
+	configureAWS(t.Context(), &d, environment{Getenv: os.Getenv}, "test", m, &diags)
 	client, err := d.LoadAWS()
 	if err != nil || diags.HasError() {
 		t.Fatal(err, diags)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 const (
@@ -26,7 +27,7 @@ type timings struct {
 
 // startTimings reads the environment, and notes what the process has used until now.
 func startTimings(getenv func(string) string) timings {
-	t := timings{path: getenv(timingsVariable), began: time.Now()}
+	t := timings{path: file.AtHome(getenv(timingsVariable), getenv("HOME")), began: time.Now()}
 	switch t.path {
 	case "", "0":
 		return timings{}

@@ -27,6 +27,7 @@ func (o *operation) successorsAnswer(ctx context.Context, superseded []fleet.Tar
 // removeNodes removes nodes that are no longer wanted, or whose names other machines get: it drains them if
 // their kubelet runs, deletes their Node objects and removes the role from their machines.
 func (o *operation) removeNodes(ctx context.Context, leavers []fleet.Target) error {
+	leavers = o.Own(ctx, leavers) // another pool may have taken one over by now
 	if len(leavers) == 0 {
 		return nil
 	}

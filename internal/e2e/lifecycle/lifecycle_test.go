@@ -41,6 +41,11 @@ func TestLifecycle(t *testing.T) {
 
 func (c *cluster) testInstall(t *testing.T) {
 	c.adopt(t)
+	for name, text := range map[string]string{"spare.tf": spare, "pools_override.tf": pools} {
+		if err := c.WS.WriteFile(name, text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	suite.KeepSnapshots(t)
 	c.set(t, map[string]any{"kubernetes_version": c.version, "snapshot_bucket": harness.SnapshotBucket, "controller_profile": harness.SnapshotProfile})
 	c.Apply(t)
@@ -210,15 +215,43 @@ func (c *cluster) testTwoControllers(t *testing.T) {
 	c.NoChanges(t)
 }
 
-// testScale adds a worker and two controllers, takes them and one more worker away, and adds a worker
-// while a setting of the kubelets changes.
+// spare is a second pool, without nodes at first. The last workers are in it.
+const spare = `
+variable "spare" {
+  type    = number
+  default = 0
+}
+locals {
+  first = var.workers - var.spare
+}
+resource "k8s_worker_pool" "spare" {
+  name              = "spare"
+  version           = var.kubernetes_version
+  hosts             = slice(k8s_machine.worker[*].host, local.first, var.workers)
+  pki               = k8s_pki.this.ref
+  control_plane     = k8s_control_plane.this.ref
+  registry_mirrors  = var.registry_mirrors
+  kubelet_config    = var.kubelet_config
+  kube_proxy_config = var.kube_proxy_config
+  containerd_config = var.containerd_config
+}
+`
+
+const pools = `
+resource "k8s_worker_pool" "this" {
+  hosts = slice(k8s_machine.worker[*].host, 0, local.first)
+}
+`
+
+// testScale adds a worker, in a pool that had none, and two controllers, takes them and one more worker away, and adds
+// a worker while a setting of the kubelets changes. At last a worker moves to another pool.
 func (c *cluster) testScale(t *testing.T) {
 	controllers := append(harness.Numbered("controller", 3), "lb-0")
 	two := append(harness.Numbered("worker", 2), controllers...)
 	one := append(harness.Numbered("worker", 1), controllers...)
 	was, members := suite.Units(t, two...), c.Members(t)
 	traffic := c.Traffic(t, c.Kubeconfig)
-	c.set(t, map[string]any{"workers": 3, "controllers": 5})
+	c.set(t, map[string]any{"workers": 3, "spare": 1, "controllers": 5})
 	c.Apply(t)
 	if n := len(c.Members(t)); n != 5 {
 		t.Errorf("%d members", n)
@@ -226,7 +259,7 @@ func (c *cluster) testScale(t *testing.T) {
 	c.wantVersions(t, 3)
 	c.NoChanges(t)
 
-	c.set(t, map[string]any{"workers": 1, "controllers": 3})
+	c.set(t, map[string]any{"workers": 1, "spare": 0, "controllers": 3})
 	c.Apply(t)
 	traffic.Answering(t)
 	if now := c.Members(t); fmt.Sprint(now) != fmt.Sprint(members) {
@@ -250,11 +283,27 @@ func (c *cluster) testScale(t *testing.T) {
 	suite.OnlyRestarted(t, was, one, "worker-0/kubelet")
 	c.wantVersions(t, 2)
 	c.NoChanges(t)
+
+	was = suite.Units(t, two...)
+	nodes := c.Kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}")
+	traffic = c.Traffic(t, c.Kubeconfig)
+	c.set(t, map[string]any{"spare": 1})
+	c.Apply(t)
+	traffic.Unbroken(t)
+	suite.OnlyRestarted(t, was, two)
+	if now := c.Kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}"); now != nodes {
+		t.Errorf("the nodes were %s, and are %s", nodes, now)
+	}
+	c.wantVersions(t, 2)
+	c.NoChanges(t)
 }
 
 // rolled is a changed setting of the kubelets.
 const rolled = `
 resource "k8s_worker_pool" "this" {
+  kubelet_config = merge(var.kubelet_config, { maxPods = 99 })
+}
+resource "k8s_worker_pool" "spare" {
   kubelet_config = merge(var.kubelet_config, { maxPods = 99 })
 }
 `

@@ -309,11 +309,12 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
-	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	store, err := r.held(ctx, m, h)
-	if errors.Is(err, session.ErrNotYetKnown) {
+	title := "Cannot refresh the keys of cluster " + m.Cluster.ValueString()
+	if _, ok := r.Session.AWSForRead(ctx, title, &resp.Diagnostics); !ok {
 		return
 	}
+	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	store, err := r.held(ctx, m, h)
 	var drift []finding.Finding
 	if err == nil {
 		err = store.Check(ctx)
@@ -326,7 +327,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		drift, err = r.observe(ctx, store, m, h)
 	}
 	if err != nil {
-		session.AddError(&resp.Diagnostics, "Cannot refresh the keys of cluster "+m.Cluster.ValueString(), err)
+		session.AddError(&resp.Diagnostics, title, err)
 		return
 	}
 	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
@@ -403,7 +404,7 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
 	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(keystore.DefaultPrefix(req.ID))
 	m.CAValidity = types.StringValue(tf.ShortDuration(pki.DefaultCAValidity))
-	m.TagsAll = r.Session.TagsAll(m.Tags)
+	m.TagsAll = r.Session.FoundTags(m.Tags)
 	store, opts, err := r.open(ctx, m, infraaws.Claim{})
 	var ref pki.Ref
 	if err == nil {

@@ -90,7 +90,7 @@ func (m machineModel) usesDataOtherwise(plan machineModel) bool {
 // that cannot be asked is a warning.
 func (r *machineResource) inspectData(ctx context.Context, m machineModel, found awsmachine.Machine, spec awsmachine.Spec, known []finding.Finding, diags *diag.Diagnostics) []finding.Finding {
 	away := slices.ContainsFunc(known, func(f finding.Finding) bool { return f.Kind == finding.DataVolume && f.Problem != finding.Ephemeral })
-	if spec.DataVolume == nil || found.State != reference.Running || m.stops() || away {
+	if spec.DataVolume == nil || found.State != reference.Running || m.stops() || away || r.Session.WarnOfUnknownSSH(diags) {
 		return nil
 	}
 	differs, err := awsmachine.InspectDataVolume(ctx, found, spec, r.Session.Connect)

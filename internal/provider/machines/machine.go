@@ -225,7 +225,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Ids of further security groups of the machine, in the same VPC, beside the one that `k8s_network` makes for its role. EC2 takes five for a machine unless the account's quota is higher. " +
 					"Changed in place, while the machine runs. Default: none. A group that somebody else gave the machine is shown as drift, and the apply takes it away.",
 				Validators: []validator.Set{
-					setvalidator.SizeBetween(1, maxFurtherGroups),
+					setvalidator.SizeAtMost(maxFurtherGroups),
 					setvalidator.ValueStringsAre(stringvalidator.RegexMatches(groupID, "must be the id of a security group, such as sg-0123456789abcdef0")),
 				},
 			},

@@ -187,7 +187,7 @@ func (r *Resource[M, P]) ImportState(ctx context.Context, req resource.ImportSta
 		return
 	}
 	common := P(&m).owned()
-	common.TagsAll, common.Drift, common.Claim = r.Session.TagsAll(common.Tags), tf.NoDrift(), types.StringValue(op.Holding.ID)
+	common.TagsAll, common.Drift, common.Claim = r.Session.FoundTags(common.Tags), tf.NoDrift(), types.StringValue(op.Holding.ID)
 	op.Keep(ctx, session.HoldingKey, op.Holding)
 	diags.Append(resp.State.Set(ctx, &m)...)
 }

@@ -14,6 +14,7 @@ import (
 // Core is Terraform's side of the plugin protocol, as far as one resource at a time needs it.
 type Core struct {
 	T       *testing.T
+	served  *provider.Provider
 	ctx     context.Context // of an apply; it ends when the process is killed
 	Server  tfprotov6.ProviderServer
 	Schemas *tfprotov6.GetProviderSchemaResponse
@@ -40,7 +41,7 @@ var schemas = sync.OnceValues(func() (*tfprotov6.GetProviderSchemaResponse, erro
 // Open serves a provider that is not configured yet.
 func Open(t *testing.T, p *provider.Provider) *Core {
 	t.Helper()
-	c := &Core{T: t, ctx: t.Context(), Server: provider.Server(p)}
+	c := &Core{T: t, served: p, ctx: t.Context(), Server: provider.Server(p)}
 	var err error
 	if c.Schemas, err = schemas(); err != nil {
 		t.Fatal(err)

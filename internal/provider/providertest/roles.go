@@ -96,6 +96,8 @@ func With(config Values, more Values) Values {
 func (c *Core) Applied(resource string, config Values) *Instance {
 	c.T.Helper()
 	i := c.Instance(resource)
+	c.anotherPlan()
+	defer c.anotherPlan()
 	ch := i.Plan(config)
 	var attributes map[string]tftypes.Value
 	if err := ch.Planned.As(&attributes); err == nil && !attributes["claim"].IsKnown() {
@@ -111,6 +113,13 @@ func (c *Core) Applied(resource string, config Values) *Instance {
 	i.State, i.Private = ch.Planned, ch.Private
 	i.reload()
 	return i
+}
+
+// anotherPlan makes the provider forget what it knows of a plan: the next one has another process.
+func (c *Core) anotherPlan() {
+	for _, s := range c.served.Sessions {
+		s.Successions = new(session.Successions)
+	}
 }
 
 // reload writes the state to a file as JSON and reads it back.

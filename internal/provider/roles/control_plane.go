@@ -83,6 +83,7 @@ func NewControlPlane() resource.Resource {
 		},
 		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
 		check:      checkControlPlane,
+		guard:      guardControlPlane,
 		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
 		outputs:    controlPlaneOutputs,
 		needed:     oneHost,
@@ -100,7 +101,7 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 	network := func(description string, fallback netip.Prefix) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
-			MarkdownDescription: description + " A change replaces the control plane. Default: `" + fallback.String() + "`; what exists keeps its network.",
+			MarkdownDescription: description + fixedWithData + " Default: `" + fallback.String() + "`; what exists keeps its network.",
 			Validators:          []validator.String{tf.CIDR(component.ClusterCIDR)},
 			PlanModifiers: []planmodifier.String{
 				tf.KeepDefault(fallback.String()), stringplanmodifier.RequiresReplaceIf(replaceIfInState, replacesControlPlane, replacesControlPlane),
@@ -153,7 +154,7 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 		}),
 		"domain": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultDomain),
-			MarkdownDescription: "Domain of cluster DNS. A change replaces the control plane. Default: `" + component.DefaultDomain + "`.",
+			MarkdownDescription: "Domain of cluster DNS." + fixedWithData + " Default: `" + component.DefaultDomain + "`.",
 			Validators:          []validator.String{tf.DNSDomain()},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		}, text, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *string) {
@@ -205,6 +206,9 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 		}),
 	}
 }
+
+// fixedWithData describes an argument that guardControlPlane guards.
+const fixedWithData = " A change is refused while the control plane has an etcd cluster with data, and replaces the control plane if its `k8s_etcd_cluster` is made anew in the same apply."
 
 // replacesControlPlane describes replaceIfInState, which replaces the control plane if the state
 // has a value. An import that does not find the network leaves the value to the configuration.

@@ -34,6 +34,8 @@ type knownContents struct {
 type knowledge struct {
 	contents knownContents
 	gone     func(instance string) bool // says that the refresh of this run has found the instance gone
+	fresh    func(cluster string) bool  // says that this plan makes the etcd of a cluster anew, without data
+	note     func(cluster string, anew bool)
 }
 
 // keepContents keeps what a refresh has seen of the contents; nil if the cluster did not answer.

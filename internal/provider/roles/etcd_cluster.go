@@ -144,6 +144,7 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s etcdcluster.Cluste
 
 // guardEtcd refuses plans that lose an etcd cluster's data, and warns of those that replace them.
 func guardEtcd(ctx context.Context, plan, prior *etcdModel, known knowledge, diags *diag.Diagnostics) {
+	known.note(reference.ClusterOf(ctx, plan.PKI, diags).ValueString(), prior == nil && plan.RestoreFrom.IsNull())
 	if prior == nil {
 		return
 	}

@@ -75,7 +75,7 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	node, files, err := r.Session.Engine(ctx).Inspect(ctx, given)
 	switch {
 	case errors.Is(err, rollout.ErrNoMachines):
-		diags.AddError("Cannot import this "+r.role.title, "The import id names no machines.")
+		diags.AddError("Cannot import this "+r.role.title, "The import id names no machines, so there is nothing to read. A worker pool without nodes needs no import: an apply makes it, and changes nothing.")
 		return
 	case err != nil:
 		session.AddError(diags, "Cannot import this "+r.role.title, err)

@@ -311,13 +311,13 @@ func inspectAddress(ctx context.Context, d *session.Session, m *lbModel, h *sess
 	if m.AllocationID.ValueString() == "" {
 		return nil
 	}
-	client, err := d.AWS(ctx)
-	if err != nil {
-		session.AddError(diags, "Cannot reach AWS", err)
+	client, ok := d.AWSForRead(ctx, "Cannot refresh the Elastic IP", diags)
+	if !ok {
 		return nil
 	}
 	spec := m.address(ctx, d, diags)
 	spec.Claim = h.Claim
+	var err error
 	var found awsaddress.Address
 	var drift []finding.Finding
 	if err = d.Checked(ctx, client, *h); err == nil {

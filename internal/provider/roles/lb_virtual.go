@@ -48,7 +48,7 @@ func formerIPsSetting() setting[lbModel, loadbalancer.LoadBalancer] {
 		Optional: true, ElementType: iptypes.IPv4AddressType{},
 		MarkdownDescription: "Earlier values of `virtual_ip`, which the machines keep beside it, and the API servers' certificates too. With the old address here, a change of `virtual_ip` cuts nobody off. " +
 			"Take it out in a later apply, when the workers and kubeconfigs have the new one. Changed in place. Default: none.",
-		Validators: []validator.List{listvalidator.SizeBetween(1, 8), listvalidator.ValueStringsAre(tf.IPv4())},
+		Validators: []validator.List{listvalidator.SizeAtMost(8), listvalidator.ValueStringsAre(tf.IPv4())},
 	}, addresses, func(m *lbModel, s *loadbalancer.LoadBalancer) (*types.List, *[]netip.Addr) {
 		return &m.FormerIPs, &s.Spec.FormerIPs
 	})

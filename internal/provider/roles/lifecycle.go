@@ -94,6 +94,7 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 // converge applies the planned model and completes it. It reports whether an object exists now that
 // costs money. While all machines are off on purpose, only that object is applied.
 func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *session.Holding, off bool, diags *diag.Diagnostics) (acquired bool) {
+	r.Session.Successions.Applied(r.role.name)
 	common := r.role.common(plan)
 	rec.Record.Claim = cmp.Or(rec.Record.Claim, common.Claim.ValueString())
 	if r.role.acquire != nil {
@@ -175,10 +176,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	ctx, cancel := argument.Patiently(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	off := r.power(ctx, req.State, &resp.Diagnostics).allOff()
-	if r.Session.SSHUnknown && !off {
-		if r.Session.FirstWarning("ssh of the provider") {
-			resp.Diagnostics.AddWarning("The machines are not compared", "The provider's ssh depends on what is known only after the apply. The last known state is kept.")
-		}
+	if !off && r.Session.WarnOfUnknownSSH(&resp.Diagnostics) {
 		return
 	}
 	hadLeft := len(rec.Record.Left) > 0
@@ -243,6 +241,7 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if r.role.release != nil {
 		r.role.release(ctx, r.Session, &state, h, &resp.Diagnostics)
 	}
+	r.Session.Successions.Gone(r.role.common(&state).Claim.ValueString())
 }
 
 // remove removes the role from its machines and reports whether that succeeded.

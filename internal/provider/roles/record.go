@@ -2,6 +2,7 @@ package roles
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -46,6 +47,10 @@ func (r roleRecord) addChecksums(as []artifact.Artifact) bool {
 // keeps them in the record.
 func pinChecksums(ctx context.Context, d *session.Session, rec *roleRecord, downloads []artifact.Artifact, diags *diag.Diagnostics) {
 	if !rec.addChecksums(downloads) {
+		if d.ChecksumsUnknown {
+			session.AddError(diags, "Cannot determine the checksum of a download", fmt.Errorf("%w: artifact_checksums", session.ErrNotYetKnown))
+			return
+		}
 		if err := d.Catalog.Resolve(ctx, downloads); err != nil {
 			session.AddError(diags, "Cannot determine the checksum of a download", err)
 			return

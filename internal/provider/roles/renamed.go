@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,6 +80,52 @@ func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.Mo
 			"Names that are positions in a list do that when a machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names.%s\n\n"+
 			"%s To go on here, give back the present names: %s.",
 			r.role.title, strings.Join(moves, "; "), leaves, rename, strings.Join(named, ", ")))
+}
+
+// checkSuccession refuses a plan that destroys a role on machines and gives it to another resource there: Terraform
+// does both at the same time, so that what the new resource installs is removed under it. That of a resource which
+// only has another address in the configuration is such a plan.
+func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	if r.Session == nil || diags.HasError() { // a plan that fails changes nothing
+		return
+	}
+	machines := func(from attributes, but []fleet.Target) map[string]string {
+		out := map[string]string{}
+		for _, t := range r.identities(ctx, from, diags) {
+			if t.ID+t.Host.Address != "" && !slices.ContainsFunc(but, t.SamePlace) {
+				out[cmp.Or(t.ID, t.Host.Address)] = t.Name()
+			}
+		}
+		return out
+	}
+	const advice = "If this resource only gets another address in the configuration, add a moved block: then nothing happens on its machines. " +
+		"Otherwise destroy the one in an apply of its own, before the other gets the machines."
+	if req.Plan.Raw.IsNull() {
+		var claim types.String
+		diags.Append(req.State.GetAttribute(ctx, path.Root("claim"), &claim)...)
+		if taken := r.Session.Successions.Ends(r.role.name, claim.ValueString(), machines(req.State, nil)); len(taken) > 0 {
+			diags.AddError("Machines of a resource that is destroyed", fmt.Sprintf("This plan destroys a k8s_%s, and gives its machines to another one: %s. Terraform does both at the same time, "+
+				"so what the other one installs would be removed under it.\n\n%s", r.role.name, strings.Join(taken, ", "), advice+handOver[r.role.name]))
+		}
+		return
+	}
+	var before []fleet.Target
+	if !req.State.Raw.IsNull() {
+		before = r.identities(ctx, req.State, diags)
+	}
+	if taken := r.Session.Successions.Gets(r.role.name, machines(req.Plan, before)); len(taken) > 0 {
+		at := "hosts"
+		if _, one := r.role.attributes["host"]; one {
+			at = "host"
+		}
+		diags.AddAttributeError(path.Root(at), "Machines of a resource that is destroyed", fmt.Sprintf("%s: this plan destroys the k8s_%s that has these machines. Terraform does both at the same time, "+
+			"so what this one installs would be removed under it.\n\n%s", strings.Join(taken, ", "), r.role.name, advice+handOver[r.role.name]))
+	}
+}
+
+// handOver is the way for roles between whose objects machines can move.
+var handOver = map[string]string{
+	"worker_pool": " Nodes keep running if their hosts move to the other pool first: leave the old one in the configuration with hosts = [], and remove it in a later apply.",
 }
 
 // withoutMachines returns the targets of prior whose machines are not in want, for people.

@@ -148,6 +148,7 @@ func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaReques
 // ModifyPlan checks the configuration and computes what follows from it, including the digests of
 // the files on the machines. It does no network I/O.
 func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	defer r.checkSuccession(ctx, req, &resp.Diagnostics)
 	defer r.planEnd(ctx, req, resp)
 	if req.Plan.Raw.IsNull() {
 		return
@@ -168,13 +169,17 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	r.checkPower(ctx, req, power, &resp.Diagnostics)
 	r.checkNamesStay(ctx, req, &resp.Diagnostics)
 	session.AddFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
-	if r.role.guard != nil && req.Private != nil {
-		known := knowledge{tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics), r.Session.IsGone}
+	if r.role.guard != nil && r.Session != nil {
+		known := knowledge{gone: r.Session.IsGone, fresh: r.Session.Successions.IsFresh, note: r.Session.Successions.Fresh}
+		if req.Private != nil {
+			known.contents = tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics)
+		}
 		r.role.guard(ctx, &plan, prior, known, &resp.Diagnostics)
 	}
 	reference.CheckRotationFinished(ctx, req, &resp.Diagnostics)
 	if prior != nil && r.role.keys {
 		checkKeysStay(ctx, r.role.title, req, &resp.Diagnostics)
+		checkClusterStays(ctx, r.role.title, req, &resp.Diagnostics)
 	}
 	if r.Session != nil {
 		r.Session.CheckAgentKey(&resp.Diagnostics)
@@ -188,7 +193,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	common := r.role.common(&plan)
 	common.Files = types.MapUnknown(types.StringType)
-	if r.Session != nil && req.Config.Raw.IsFullyKnown() {
+	if r.Session != nil && !r.Session.ChecksumsUnknown && req.Config.Raw.IsFullyKnown() {
 		r.complete(ctx, &plan, &s, &resp.Diagnostics)
 		var rec roleRecord
 		if req.Private != nil {

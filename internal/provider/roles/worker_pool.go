@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
-	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -103,11 +102,10 @@ func NewWorkerPool() resource.Resource {
 		attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
-				MarkdownDescription: "Name of the pool. A change replaces the pool. Default: `workers`.",
+				MarkdownDescription: "Name of the pool, for `id`. A change does nothing to the nodes. Default: `workers`.",
 				Validators:          []validator.String{argument.PartName()},
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes as well. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
+			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes as well. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running. A host may move to another pool in one apply, and its node stays. `[]` is a pool without nodes."),
 			"pki":           pkiAttribute(),
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
 		},
@@ -318,6 +316,9 @@ func checkKubeletSkew(server, kubelet types.String, diags *diag.Diagnostics) {
 }
 
 func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diagnostics) {
+	if m.RuncVersion.IsNull() && (m.Hosts.IsUnknown() || len(m.Hosts.Elements()) > 0) {
+		m.RuncVersion = types.StringUnknown() // it is chosen with the first hosts
+	}
 	m.ID = types.StringUnknown()
 	if cluster := reference.ClusterOf(ctx, m.PKI, diags); !cluster.IsUnknown() && !m.Name.IsUnknown() {
 		m.ID = types.StringValue(cluster.ValueString() + "/" + m.Name.ValueString())
@@ -350,9 +351,14 @@ func taintsValue(ctx context.Context, taints []component.Taint) types.List {
 	return types.ListValueMust(taint.Type(), out)
 }
 
-// workerPoolDownloads sets the artifacts of a pool. A pool keeps its release of runc.
+// workerPoolDownloads sets the artifacts of a pool. A pool keeps its release of runc. Without hosts, whose processors
+// are not known then, it needs none, and has no release of runc yet.
 func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *workerpool.Pool) (err error) {
 	containerd := &s.Spec.Containerd
+	if len(s.Targets) == 0 {
+		m.RuncVersion = tf.OptionalString(containerd.RuncVersion)
+		return nil
+	}
 	if containerd.RuncVersion == "" {
 		containerd.RuncVersion = c.ForArch(archsOf(s.Targets)[0]).RuncVersion()
 		m.RuncVersion = types.StringValue(containerd.RuncVersion)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,10 +55,13 @@ type Session struct {
 	Now     func() time.Time
 	Rand    io.Reader
 
-	LoadAWS     func() (*infraaws.Client, error) // called once
-	AWSUnknown  bool                             // an AWS argument is not known yet
-	SSHUnknown  bool
-	DefaultTags types.Map // as configured; may be unknown while planning
+	LoadAWS    func() (*infraaws.Client, error) // called once
+	AWSUnknown []string                         // arguments that AWS cannot be asked without, and that are not known yet
+	SSHUnknown bool
+	// ChecksumsUnknown says that artifact_checksums are not known yet. The catalog then has no checksums, and a
+	// role is compared with those that its last apply has recorded.
+	ChecksumsUnknown bool
+	DefaultTags      types.Map // as configured; may be unknown while planning
 
 	// Claims are what this process has claimed, and caller is who does so.
 	Claims claims
@@ -77,6 +81,8 @@ type Session struct {
 	Silence fleet.Silence
 	// Rolls holds, by cluster, which machine is replaced for a newer image.
 	Rolls maintenance.Rolls
+	// Successions are the machines of roles that change hands in this plan.
+	Successions *Successions
 	// Clusters holds, by cluster, which machine may go down next.
 	Clusters maintenance.Clusters
 }
@@ -86,18 +92,27 @@ type FindDuty func(context.Context, fleet.Target) (*maintenance.Duty, error)
 
 // AWS returns the AWS client. It is created at its first use, so that a configuration without AWS
 // needs no credentials.
-func (d *Session) AWS(context.Context) (*infraaws.Client, error) {
-	if d.AWSUnknown {
-		return nil, ErrNotYetKnown
+func (d *Session) AWS(context.Context) (*infraaws.Client, error) { return d.loadAWS() }
+
+func (d *Session) loadAWS() (*infraaws.Client, error) {
+	if len(d.AWSUnknown) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNotYetKnown, strings.Join(d.AWSUnknown, ", "))
 	}
 	return d.LoadAWS()
 }
 
 // AWSForRead is AWS for a refresh. ok is false if there is no client. That is an error with the
-// given title, unless the configuration is not known yet; then the state stays as it is.
+// given title, unless the configuration is not known yet: then the state stays as it is, and the first
+// refresh warns of that.
 func (d *Session) AWSForRead(ctx context.Context, title string, diags *diag.Diagnostics) (client *infraaws.Client, ok bool) {
 	client, err := d.AWS(ctx)
-	if err != nil && !errors.Is(err, ErrNotYetKnown) {
+	switch {
+	case errors.Is(err, ErrNotYetKnown):
+		if d.FirstWarning("AWS arguments of the provider") {
+			diags.AddWarning("What is in AWS is not compared", fmt.Sprintf("Arguments of the provider depend on what is known only after the apply: %s. "+
+				"The last known state of everything in AWS is kept, and this plan does not show what differs there.\n\n%s", strings.Join(d.AWSUnknown, ", "), Advice(err)))
+		}
+	case err != nil:
 		AddError(diags, title, err)
 	}
 	return client, err == nil
@@ -107,7 +122,7 @@ func (d *Session) AWSForRead(ctx context.Context, title string, diags *diag.Diag
 func (d *Session) Store(ref pki.Ref) (pki.Store, error) {
 	switch ref.Store {
 	case pki.StoreSSM:
-		client, err := d.LoadAWS()
+		client, err := d.loadAWS()
 		if err != nil {
 			return nil, err
 		}
@@ -140,6 +155,16 @@ func (d *Session) TagsAll(own types.Map) types.Map {
 	}
 	all := map[string]string{}
 	maps.Copy(all, tf.StringMap(d.DefaultTags))
+	maps.Copy(all, tf.StringMap(own))
+	return tf.StringMapValue(all)
+}
+
+// FoundTags is TagsAll for what is imported: of default tags that are not known yet, it has none.
+func (d *Session) FoundTags(own types.Map) types.Map {
+	all := tf.StringMap(d.DefaultTags)
+	if all == nil {
+		all = map[string]string{}
+	}
 	maps.Copy(all, tf.StringMap(own))
 	return tf.StringMapValue(all)
 }

@@ -87,3 +87,12 @@ func (d *Session) CheckAgentKey(diags *diag.Diagnostics) {
 		AddError(diags, NoAgentKey, d.SSH.AgentErr)
 	}
 }
+
+// WarnOfUnknownSSH reports whether machines cannot be asked because the provider's ssh is not known yet. The first
+// call warns of that.
+func (d *Session) WarnOfUnknownSSH(diags *diag.Diagnostics) bool {
+	if d.SSHUnknown && d.FirstWarning("ssh of the provider") {
+		diags.AddWarning("The machines are not compared", "The provider's ssh depends on what is known only after the apply. The last known state is kept.")
+	}
+	return d.SSHUnknown
+}
