@@ -30,6 +30,35 @@ func Journal(ctx context.Context, r Runner, unit string, lines int) string {
 	return foreign.Lines(tail(strings.TrimSpace(string(out.Stdout)), lines), lineLimit)
 }
 
+const (
+	// saidLines is how many lines of a journal are searched for the last error: a Go program that panics
+	// prints its stacks after it.
+	saidLines = 200
+	// saidBytes bounds what is read of one journal.
+	saidBytes = 64 << 10
+)
+
+// lastErrors returns the last errors in the journals of units, as lastError does. If the machine does not answer,
+// there are none.
+func lastErrors(ctx context.Context, r Runner, units []string) []string {
+	var script strings.Builder
+	script.WriteString("LC_ALL=C\nexport LC_ALL\n")
+	for _, name := range units {
+		// Only what the unit's own processes say, and not what systemd says of them.
+		fmt.Fprintf(&script, "journalctl --no-pager --quiet --all -o cat -n %d %s | tail -c %d | tr -d '\\000'; printf '\\000'\n",
+			saidLines, quote("_SYSTEMD_UNIT="+name), saidBytes)
+	}
+	out, err := r.Run(ctx, remote.Command{Script: script.String(), Sudo: true})
+	if err != nil {
+		return nil
+	}
+	said := strings.Split(strings.TrimSuffix(string(out.Stdout), "\x00"), "\x00")
+	for i := range said {
+		said[i] = lastError(said[i])
+	}
+	return said
+}
+
 var (
 	// journalHead is the start of a line of journalctl -o short-iso: the date, the time, the zone,
 	// the program and its process.

@@ -2,32 +2,20 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Why a unit fails is in its journal: systemd knows only how its process ended. So Observe reads the journal
 // of units that fail, and a finding quotes the last error.
 
-const (
-	// saidLines is how many lines of a journal are searched for the last error: a Go program that panics
-	// prints its stacks after it.
-	saidLines = 200
-	// saidBytes bounds what is read of one journal.
-	saidBytes = 64 << 10
-)
-
 // endedByOthers are results of units that others have ended, so that their last error explains nothing.
 var endedByOthers = []string{"", "success", "signal", "oom-kill"}
 
-// withErrors asks the machine for the last errors of the units that should run and fail, if there are any. If that
-// fails, there is nothing to quote.
+// withErrors asks the machine for the last errors of the units that should run and fail, if there are any.
 func (o Observation) withErrors(ctx context.Context, r Runner, want desired.State) Observation {
 	var failing []string
 	for _, w := range want.Units {
@@ -38,22 +26,11 @@ func (o Observation) withErrors(ctx context.Context, r Runner, want desired.Stat
 	if len(failing) == 0 {
 		return o
 	}
-	var script strings.Builder
-	script.WriteString("LC_ALL=C\nexport LC_ALL\n")
-	for _, name := range failing {
-		// Only what the unit's own processes say, and not what systemd says of them.
-		fmt.Fprintf(&script, "journalctl --no-pager --quiet --all -o cat -n %d %s | tail -c %d | tr -d '\\000'; printf '\\000'\n",
-			saidLines, quote("_SYSTEMD_UNIT="+name), saidBytes)
-	}
-	out, err := r.Run(ctx, remote.Command{Script: script.String(), Sudo: true})
-	if err != nil {
-		return o
-	}
+	said := lastErrors(ctx, r, failing)
 	o.Units = maps.Clone(o.Units)
-	answers := strings.Split(string(out.Stdout), "\x00")
-	for i, name := range failing[:min(len(failing), len(answers))] {
+	for i, name := range failing[:min(len(failing), len(said))] {
 		u := o.Units[name]
-		u.Said = lastError(answers[i])
+		u.Said = said[i]
 		o.Units[name] = u
 	}
 	return o

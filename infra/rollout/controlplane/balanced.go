@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -67,42 +68,45 @@ type balancing struct {
 // ask asks the API server and the load balancer once. Its error is final. A round cut short by the deadline does
 // not count.
 func (q *balancing) ask(ctx context.Context) (done bool, err error) {
-	own, err := q.Access.CheckHealth(ctx, q.machine)
+	own, failed := q.Access.CheckHealth(ctx, q.machine)
 	own.Close()
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return false, nil
 	}
-	q.healthy = err == nil && own.Status == http.StatusOK
-	switch {
-	case err != nil:
-		q.last = err
-		return false, nil
-	case own.Status == http.StatusUnauthorized || own.Status == http.StatusForbidden: // it stays so
-		q.last = nil
-		return false, refusal(own)
-	case !q.healthy:
-		q.last = refusal(own)
+	q.healthy = failed == nil && own.Status == http.StatusOK
+	if !q.healthy {
+		if failed == nil {
+			failed = refusal(own)
+		}
+		q.last = failed
+		if own.Status == http.StatusUnauthorized || own.Status == http.StatusForbidden { // it stays so
+			return false, errRefused
+		}
 		return false, nil
 	}
-	behind, err := q.Access.AskBehind(ctx, q.want.Balancer)
+	behind, failed := q.Access.AskBehind(ctx, q.want.Balancer)
 	q.connected = q.connected || behind.Connected
-	if err != nil || behind.Certificate == own.Certificate || len(q.held) >= heldConnections {
+	there := behind.Certificate == own.Certificate
+	if failed != nil || there || len(q.held) >= heldConnections {
 		behind.Close()
 	} else {
 		q.held = append(q.held, behind)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return false, nil
-	case err == nil && behind.Certificate == own.Certificate && behind.Status == http.StatusOK:
-		return true, nil
-	case err == nil:
-		err = fmt.Errorf("%s leads to other API servers only", q.want.Balancer)
+	if over(ctx) || there && behind.Status == http.StatusOK {
+		return !over(ctx), nil
 	}
-	q.last = err
+	if failed == nil {
+		failed = fmt.Errorf("%s leads to other API servers only", q.want.Balancer)
+	}
+	q.last = failed
 	q.unreachable = !q.connected && time.Since(q.began) >= fleet.ReachBudget
 	return q.unreachable, nil
 }
+
+func over(ctx context.Context) bool { return ctx.Err() != nil }
+
+// errRefused marks the end of a wait for an API server that refuses health checks.
+var errRefused = errors.New("refused")
 
 func refusal(a kube.Answer) error {
 	return fmt.Errorf("GET /readyz without credentials: %d %s", a.Status, http.StatusText(a.Status))
@@ -116,7 +120,10 @@ func (q *balancing) close() {
 
 // failed says what the wait ended with, and what to look at.
 func (q *balancing) failed(err error) error {
-	if q.last != nil {
+	switch {
+	case errors.Is(err, errRefused):
+		err = q.last
+	case q.last != nil:
 		err = fmt.Errorf("%w (last: %w)", err, q.last)
 	}
 	failed := &fleet.StepError{Machine: q.machine.Name(), Err: err, Unit: component.APIServerUnit,
