@@ -1,7 +1,6 @@
 package field
 
 import (
-	"bytes"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +30,7 @@ func Owners(live *unstructured.Unstructured, own string) []Owner {
 	for _, entry := range live.GetManagedFields() {
 		set := &fieldpath.Set{}
 		applies := entry.Operation == metav1.ManagedFieldsOperationApply
-		if applies && entry.Manager == own || entry.FieldsV1 == nil || set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) != nil {
+		if applies && entry.Manager == own || entry.FieldsV1 == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 			continue
 		}
 		o := Owner{Manager: entry.Manager, Applies: applies}

@@ -60,7 +60,7 @@ func TestAddon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := w
 			w.t = t
-			w.Core.T = t
+			w.T = t
 			test(w)
 		})
 	}
