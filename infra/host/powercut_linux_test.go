@@ -152,11 +152,11 @@ func whole(t *testing.T, m *localMachine, states ...desired.State) {
 func TestPowerCut(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	d := newTestDisk(t, m)
-	start := time.Now()
-	rec := m.converge(appState(t, m, web, "0"), Record{})
+	start, before := time.Now(), appState(t, m, web, "0")
+	rec := m.converge(before, Record{})
 	took := time.Since(start)
 	d.cut()
-	if lost := notUnits(m.diff(appState(t, m, web, "0"), rec)); len(lost) > 0 {
+	if lost := notUnits(m.diff(before, rec)); len(lost) > 0 {
 		t.Errorf("an apply had ended, and a power cut took: %s", Words(lost))
 	}
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)) //nolint:gosec // any moment will do
@@ -164,7 +164,7 @@ func TestPowerCut(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("K8S_POWER_CUTS")); err == nil {
 		rounds = n
 	}
-	before, ended := appState(t, m, web, "0"), 0
+	ended := 0
 	for i := range rounds {
 		version := []string{"1", "2"}[i%2]
 		want := appState(t, m, web, version)

@@ -44,8 +44,21 @@ func WithLog(ctx context.Context, log func(ctx context.Context, message, stack s
 	return context.WithValue(ctx, logKey{}, log)
 }
 
+// logOf returns what is told of panics in a context.
+func logOf(ctx context.Context) func(message, stack string) {
+	log, ok := ctx.Value(logKey{}).(func(context.Context, string, string))
+	if !ok {
+		return func(string, string) {}
+	}
+	return func(message, stack string) { log(ctx, message, stack) }
+}
+
 // Safely runs f. A panic of it is a [*PanicError], and what was at work is what.
-func Safely(ctx context.Context, what string, f func() error) (err error) {
+func Safely(ctx context.Context, what string, f func() error) error {
+	return safely(logOf(ctx), what, f)
+}
+
+func safely(log func(message, stack string), what string, f func() error) (err error) {
 	defer func() {
 		value := recover()
 		if value == nil {
@@ -56,8 +69,8 @@ func Safely(ctx context.Context, what string, f func() error) (err error) {
 			return
 		}
 		panicked := &PanicError{What: what, Value: value, Stack: debug.Stack()}
-		if log, ok := ctx.Value(logKey{}).(func(context.Context, string, string)); ok {
-			log(ctx, panicked.Error(), string(panicked.Stack))
+		if log != nil {
+			log(panicked.Error(), string(panicked.Stack))
 		}
 		err = panicked
 	}()
@@ -68,13 +81,13 @@ func Safely(ctx context.Context, what string, f func() error) (err error) {
 type Group struct {
 	group errgroup.Group
 	joint *errgroup.Group // with a context
-	ctx   context.Context //nolint:containedctx // only its log is used
+	log   func(message, stack string)
 }
 
 // WithContext returns a Group and a context that ends with the first error and with Wait.
 func WithContext(ctx context.Context) (*Group, context.Context) {
 	joint, inner := errgroup.WithContext(ctx)
-	return &Group{joint: joint, ctx: ctx}, inner
+	return &Group{joint: joint, log: logOf(ctx)}, inner
 }
 
 func (g *Group) inner() *errgroup.Group {
@@ -92,11 +105,7 @@ func (g *Group) Go(f func() error) { g.GoFor("", f) }
 
 // GoFor is Go for what is at work.
 func (g *Group) GoFor(what string, f func() error) {
-	ctx := g.ctx
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	g.inner().Go(func() error { return Safely(ctx, what, f) })
+	g.inner().Go(func() error { return safely(g.log, what, f) })
 }
 
 // Wait waits for all functions and returns the first error.

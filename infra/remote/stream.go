@@ -20,7 +20,7 @@ type capture struct {
 	limit int64
 	end   int
 	tee   io.Writer
-	ctx   context.Context //nolint:containedctx // only its log is used
+	ctx   context.Context // only its log is used
 	fail  func(error)     // called once, with an error that ends the command
 
 	mu   sync.Mutex
