@@ -1,6 +1,7 @@
 package rollouttest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,7 +32,7 @@ func TestWorkers(t *testing.T) {
 	d := w.deploy(targets[0], targets[1:2], targets[2:4])
 	d.workers.Spec.Kubelet.Labels = map[string]string{"pool": "blue", "node-role.kubernetes.io/worker": ""}
 	d.firstApply()
-	w.stage("coredns", func() error { return d.applyAddon(d.dns, nil) })
+	w.stage("coredns", func() error { return d.applyAddon(d.t.Context(), d.dns, nil) })
 	s, err := d.status()
 	if err != nil {
 		t.Error(err)
@@ -66,8 +67,8 @@ func (d *deployment) observeAddon() map[string]string {
 }
 
 // applyAddon applies an addon and keeps its inventory.
-func (d *deployment) applyAddon(a addon.Addon, inventory []kube.ObjectRef) error {
-	applied, err := a.Apply(d.t.Context(), d.fleet, inventory)
+func (d *deployment) applyAddon(ctx context.Context, a addon.Addon, inventory []kube.ObjectRef) error {
+	applied, err := a.Apply(ctx, d.fleet, inventory)
 	d.dnsInventory = applied.Inventory
 	return err
 }
@@ -89,11 +90,11 @@ func (d *deployment) testAddon() {
 	extra = append(extra, configMap(kube.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "extra"})...)
 	with := d.dns
 	with.Objects = append(slices.Clone(d.dns.Objects), extra...)
-	d.must(d.applyAddon(with, d.dnsInventory))
+	d.must(d.applyAddon(ctx, with, d.dnsInventory))
 	if drift := d.observeAddon(); len(drift) != 1 || !strings.Contains(drift["ConfigMap kube-system/extra"], "not wanted") {
 		d.t.Errorf("drift with a superfluous object = %q", drift)
 	}
-	d.must(d.applyAddon(d.dns, d.dnsInventory))
+	d.must(d.applyAddon(ctx, d.dns, d.dnsInventory))
 	if drift := d.observeAddon(); len(drift) > 0 {
 		d.t.Errorf("drift after the repair: %q", drift)
 	}
@@ -303,7 +304,7 @@ func (d *deployment) testClaims() {
 	workers, dns := d.workerRecord, d.dns
 	var err error
 	dns.Claim, d.dns.Claim = "old", "new"
-	d.must(d.applyAddon(dns, d.dnsInventory))
+	d.must(d.applyAddon(ctx, dns, d.dnsInventory))
 	if drift := d.observeAddon(); len(drift) > 0 {
 		d.t.Errorf("another claim is drift: %q", drift)
 	}
@@ -311,7 +312,7 @@ func (d *deployment) testClaims() {
 		if d.workerRecord, err = d.engine.Apply(ctx, d.workers, nil, rollout.Record{}); err != nil {
 			return err
 		}
-		return d.applyAddon(d.dns, nil)
+		return d.applyAddon(ctx, d.dns, nil)
 	})
 	d.noDrift("after the new records")
 	r, err := d.engine.Observe(ctx, d.workers, workers)
