@@ -109,7 +109,6 @@ func (s WorkerSpec) CheckHosts(hosts []Host) invalid.Fields {
 		field := hostField("hosts", i, "pod_cidr")
 		checkPodCIDR(&errs, field, h.Node, s.Cluster)
 		s.Cluster.checkRouted(&errs, field, h.Node)
-		s.checkMaxPods(&errs, h.Node)
 		for _, other := range hosts[:i] {
 			if h.PodCIDR.Overlaps(other.PodCIDR) {
 				errs.Say(field, "Overlapping pod networks", "pod_cidr %s of %s overlaps %s of %s.", h.PodCIDR, h.Name, other.PodCIDR, other.Name)

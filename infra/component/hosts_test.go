@@ -21,7 +21,7 @@ func TestCheckHosts(t *testing.T) {
 		return WorkerSpec{Cluster: Cluster{PodCIDR: DefaultPodCIDR, NodeCIDRs: prefixes(nodes...)}, CNI: CNISpec{Network: cni}}.CheckHosts
 	}
 	most := func(pods int, cni string) func([]Host) invalid.Fields {
-		return WorkerSpec{CNI: CNISpec{Network: cni}, Kubelet: KubeletSpec{Config: map[string]any{"maxPods": pods}}}.CheckHosts
+		return WorkerSpec{CNI: CNISpec{Network: cni}, Kubelet: KubeletSpec{Config: map[string]any{"maxPods": pods}}}.CheckMaxPods
 	}
 	plain := func(hosts []Host) invalid.Fields { return CheckHosts("controllers", hosts) }
 	for _, tt := range []struct {
@@ -59,8 +59,8 @@ func TestCheckHosts(t *testing.T) {
 		{"pods overlap", worker(CNIBridge), []Host{a, b, host("c", "", "", "10.200.1.0/25")},
 			[]string{"hosts[2].pod_cidr|Overlapping pod networks|pod_cidr 10.200.1.0/25 of c overlaps 10.200.1.0/24 of b."}},
 		{"more pods than addresses", most(14, CNIBridge), []Host{a, host("b", "", "", "10.200.1.0/28")},
-			[]string{"kubelet_config|More pods than addresses|kubelet_config.maxPods: 14 is more than the 13 addresses for pods in pod_cidr 10.200.1.0/28 of b, and further pods would never start. " +
-				"Take it out, which gives each node as many pods as it has addresses and at most 110, or give the machine a larger pod_cidr."}},
+			[]string{"kubelet_config|More pods than addresses|kubelet_config.maxPods: 14 is more than the 13 addresses for pods in pod_cidr 10.200.1.0/28 of b. Further pods never start there, unless they have the " +
+				"machine's network (hostNetwork). Without maxPods each node takes as many pods as it has addresses, and at most 110."}},
 		{"as many pods as addresses", most(13, CNIBridge), []Host{a, host("b", "", "", "10.200.1.0/28")}, nil},
 		{"pods whose addresses are another's", most(500, CNINone), []Host{a}, nil},
 	} {

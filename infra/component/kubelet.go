@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -70,18 +69,8 @@ var kernelDefaults = map[string]string{
 	"kernel.keys.root_maxbytes": "25000000",
 }
 
-// protectsKernel reports whether the kubelet wants the kernelDefaults and does not set them. A flag counts
-// more than the file.
-func (w *worker) protectsKernel() bool {
-	if flag := w.spec.Kubelet.Args["protect-kernel-defaults"]; len(flag) > 0 {
-		protects, err := strconv.ParseBool(flag[len(flag)-1])
-		return protects && err == nil
-	}
-	return w.configs.kubeletTyped.ProtectKernelDefaults
-}
-
 func (w *worker) addKubelet() error {
-	if w.protectsKernel() {
+	if w.configs.kubeletTyped.ProtectKernelDefaults {
 		maps.Copy(w.m.State.Sysctls, kernelDefaults)
 	}
 	configFile, err := yamlFile(KubeletConfigPath, w.kubeletConfigOfNode(w.configs.kubelet))
@@ -161,16 +150,20 @@ func (s WorkerSpec) podAddresses(n Node) int {
 	return 1<<(n.PodCIDR.Addr().BitLen()-n.PodCIDR.Bits()) - 3
 }
 
-// checkMaxPods reports a node with more pods than addresses. Further pods would wait for one for ever.
-func (s WorkerSpec) checkMaxPods(f *invalid.Fields, n Node) {
+// CheckMaxPods reports nodes that take more pods than they have addresses. It is no error: pods in the network of
+// their machine count, too, and need none. All others would wait for an address for ever.
+func (s WorkerSpec) CheckMaxPods(hosts []Host) (errs invalid.Fields) {
 	_, typed, err := overlayKubelet(nil, s.Kubelet.Config)
 	if err != nil {
-		return // reported by KubeletSpec.check
+		return nil // reported by KubeletSpec.check
 	}
-	if most := s.podAddresses(n); int(typed.MaxPods) > most {
-		f.Say("kubelet_config", "More pods than addresses", "kubelet_config.maxPods: %d is more than the %d addresses for pods in pod_cidr %s of %s, and further pods would never start. "+
-			"Take it out, which gives each node as many pods as it has addresses and at most %d, or give the machine a larger pod_cidr.", typed.MaxPods, most, n.PodCIDR, n.Name, defaultMaxPods)
+	for _, h := range hosts {
+		if most := s.podAddresses(h.Node); int(typed.MaxPods) > most {
+			errs.Say("kubelet_config", "More pods than addresses", "kubelet_config.maxPods: %d is more than the %d addresses for pods in pod_cidr %s of %s. Further pods never start there, unless they have the "+
+				"machine's network (hostNetwork). Without maxPods each node takes as many pods as it has addresses, and at most %d.", typed.MaxPods, most, h.PodCIDR, h.Name, defaultMaxPods)
+		}
 	}
+	return errs
 }
 
 // kubeletConfig returns the configuration of every node with the user's settings, as a map and typed.

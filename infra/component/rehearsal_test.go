@@ -67,6 +67,7 @@ func TestIgnored(t *testing.T) {
 			`nothing reads its key plugins."io.containerd.cri.v1.images".registry.config_pat`},
 		{"containerd has no such plugin", "version = 3\n[plugins]\n[plugins.'a.v1']\n[plugins.'a.v2']\nversion = 3\n[plugins]\ntime=\"2026\" level=info\n[plugins.'a.v1']\n", `nothing reads its table plugins."a.v2"`},
 		{"runc has no such option", "version = 3\n" + runtimes("b", "SystemCgroup") + "version = 3\n" + runtimes("runc", "SystemdCgroup"), "nothing reads the option SystemCgroup of its runtime b"},
+		{"what runc's shim reads and nothing prints", "version = 3\n" + runtimes("b", "NoPivotRoot") + "version = 3\n" + runtimes("runc", "SystemdCgroup"), ""},
 		{"what runc has", "version = 3\n" + runtimes("b", "SystemdCgroup") + "version = 3\n" + runtimes("runc", "SystemdCgroup"), ""},
 	} {
 		if got := ignoredIn(tt.output); got != tt.want {

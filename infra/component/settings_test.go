@@ -77,18 +77,14 @@ func TestProtectedKernel(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		config   map[string]any
-		args     Args
 		protects bool
 	}{
-		{"by default", nil, nil, false},
-		{"off", map[string]any{"protectKernelDefaults": false}, nil, false},
-		{"on", map[string]any{"protectKernelDefaults": true}, nil, true},
-		{"flag", nil, Args{"protect-kernel-defaults": {"true"}}, true},
-		{"flag over the file", map[string]any{"protectKernelDefaults": true}, Args{"protect-kernel-defaults": {"true", "false"}}, false},
-		{"flag taken out", map[string]any{"protectKernelDefaults": true}, Args{"protect-kernel-defaults": {}}, true},
+		{"by default", nil, false},
+		{"off", map[string]any{"protectKernelDefaults": false}, false},
+		{"on", map[string]any{"protectKernelDefaults": true}, true},
 	} {
 		spec := workerSpec(t)
-		spec.Kubelet.Config, spec.Kubelet.Args = tt.config, tt.args
+		spec.Kubelet.Config = tt.config
 		got := must(t)(Workers(spec)(worker0)).State.Sysctls
 		for key, want := range map[string]string{
 			"vm.overcommit_memory": "1", "vm.panic_on_oom": "0", "kernel.panic": "10", "kernel.panic_on_oops": "1",

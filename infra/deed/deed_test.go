@@ -129,7 +129,7 @@ func TestRehearsalScript(t *testing.T) {
 			t.Errorf("calls:\n%s\nwanted:\n%s...%s", part.script, part.begin, part.end)
 		}
 	}
-	for _, option := range []string{"PrivateNetwork=yes", "ProtectSystem=strict", "BindReadOnlyPaths=/run/k8s-rehearsal/x/etc:/etc", "StandardOutput=file:/run/k8s-rehearsal/x/a.service.log"} {
+	for _, option := range []string{"PrivateNetwork=yes", "ProtectSystem=strict", "BindReadOnlyPaths=/run/k8s-rehearsal/x/etc:/etc", "StandardOutput=append:/run/k8s-rehearsal/x/a.service.log"} {
 		if !strings.Contains(first, "\n"+option+"\n") {
 			t.Errorf("not sandboxed by %s:\n%s", option, first)
 		}

@@ -82,12 +82,12 @@ func rehearsedIn(report string) []Rehearsed {
 
 // sandboxOptions are the unit options of a rehearsal. The unit sees the new files in /etc and reads
 // what root may read. It has no network, no sockets of daemons and nothing permanent to write to.
-// If memory runs out, it is killed first.
+// If memory runs out, it is killed first. A unit may have several command lines: what each says is appended.
 func sandboxOptions(dir, name string) []*unit.UnitOption {
 	var out []*unit.UnitOption
 	for _, o := range [][2]string{
 		{"Type", "oneshot"}, {"TimeoutStartSec", "15"}, {"TimeoutStopSec", "1"},
-		{"StandardOutput", "file:" + dir + "/" + name + ".log"}, {"StandardError", "inherit"},
+		{"StandardOutput", "append:" + dir + "/" + name + ".log"}, {"StandardError", "inherit"},
 		{"BindReadOnlyPaths", dir + "/etc:/etc"}, {"TemporaryFileSystem", "/var/log"},
 		{"ProtectSystem", "strict"}, {"ProtectKernelTunables", "yes"}, {"ProtectControlGroups", "yes"},
 		{"PrivateTmp", "yes"}, {"PrivateNetwork", "yes"}, {"RestrictAddressFamilies", "AF_INET AF_INET6 AF_NETLINK"},

@@ -56,7 +56,8 @@ func (o *operation) balanced(ctx context.Context, m *fleet.Machine) error {
 type balancing struct {
 	*operation
 	machine *fleet.Machine
-	began   time.Time
+	began   time.Time // of the wait
+	asked   time.Time // when the load balancer was asked first
 
 	connected   bool // the load balancer took a connection
 	unreachable bool // it has not, for long enough to say so
@@ -79,10 +80,15 @@ func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 			failed = refusal(own)
 		}
 		q.last = failed
-		if own.Status == http.StatusUnauthorized || own.Status == http.StatusForbidden { // it stays so
+		// A server that has just started may refuse until it has read its rules.
+		refused := own.Status == http.StatusUnauthorized || own.Status == http.StatusForbidden
+		if refused && time.Since(q.began) >= fleet.ReachBudget {
 			return false, errRefused
 		}
 		return false, nil
+	}
+	if q.asked.IsZero() {
+		q.asked = time.Now()
 	}
 	behind, failed := q.Access.AskBehind(ctx, q.want.Balancer)
 	q.connected = q.connected || behind.Connected
@@ -99,7 +105,7 @@ func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 		failed = fmt.Errorf("%s leads to other API servers only", q.want.Balancer)
 	}
 	q.last = failed
-	q.unreachable = !q.connected && time.Since(q.began) >= fleet.ReachBudget
+	q.unreachable = !q.connected && time.Since(q.asked) >= fleet.ReachBudget
 	return q.unreachable, nil
 }
 

@@ -26,8 +26,6 @@ func (w *world) testRefusedValues(t *testing.T) {
 			[]string{"audit_policy", `wanted kind Policy of audit.k8s.io/v1, found "ConfigMap" of "v1"`}},
 		{"eviction threshold", "k8s_worker_pool", "kubelet_config", `{ evictionHard = { "memory.available" = "some" } }`,
 			[]string{"kubelet_config", `evictionHard: memory.available: "some" is neither a quantity such as 500Mi nor a percentage`}},
-		{"more pods than addresses", "k8s_worker_pool", "kubelet_config", `merge(var.kubelet_config, { maxPods = 300 })`,
-			[]string{"kubelet_config", "maxPods: 300 is more than the 253 addresses for pods in pod_cidr"}},
 		{"a flag that nothing reads", "k8s_worker_pool", "extra_args", `{ kube_proxy = { proxy-mode = "ipvs" } }`,
 			[]string{"extra_args", "use the argument kube_proxy_config instead"}},
 	} {

@@ -225,7 +225,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s co
 		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
 	}
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
-	errs = append(errs, s.Spec.APIServer.CheckAnonymous(!plan.LB.IsNull())...)
+	errs = append(errs, s.Spec.APIServer.CheckAnonymous(balancedByUs(ctx, plan, diags))...)
 	if prior != nil {
 		warnOfLostNames(ctx, plan, prior, diags)
 	}
@@ -342,6 +342,12 @@ func apiPower(ctx context.Context, l types.List, diags *diag.Diagnostics) types.
 	return types.StringValue(reference.Running)
 }
 
+// balancedByUs reports whether the load balancer is a k8s_lb or k8s_nlb, which send clients to every API server
+// that answers health checks. Of others it is not known how they choose and check.
+func balancedByUs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) bool {
+	return !m.LB.IsNull() && !reference.LBFrom(ctx, m.LB, diags).Controllers.IsNull()
+}
+
 // oneHost is the needed hosts of a role that works with a single one.
 func oneHost(int) int { return 1 }
 
@@ -354,7 +360,7 @@ func completeControlPlane(ctx context.Context, d *session.Session, m *controlPla
 	s.Spec.EndpointNames, s.Spec.EtcdEndpoints = tf.Strings(lb.Names.Elements()), tf.Strings(etcd.Endpoints.Elements())
 	s.Spec.ShutdownDelay = time.Duration(lb.NoticeSeconds.ValueInt64()) * time.Second
 	s.Targets = reference.TargetsFrom(ctx, d, m.Hosts, diags)
-	if !m.LB.IsNull() {
+	if balancedByUs(ctx, m, diags) {
 		s.Balancer = lb.Endpoint.ValueString()
 	}
 }

@@ -260,6 +260,9 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s worker
 	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs), PodRoutes: reference.PodRoutesFrom(cp.PodRoutes)}
 		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
+		for _, w := range s.Spec.CheckMaxPods(reference.ComponentHosts(hosts)) {
+			diags.AddAttributeWarning(tf.Path(w.Field), w.Problem, w.Err.Error())
+		}
 		warnOfUntainted(hosts, plan.Taints, s.Spec.Kubelet.Taints, diags)
 	}
 	return errs
