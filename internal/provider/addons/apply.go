@@ -70,7 +70,11 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecor
 		var applied addon.Applied
 		applied, err = a.Apply(ctx, r.Session.Fleet(ctx), rec.Objects)
 		rec.Objects = applied.Inventory
+		before := rec.Jobs
 		rec.keep(applied.Runs, a.Objects)
+		if err != nil {
+			rec.retain(before, applied.Runs)
+		}
 	}
 	if err != nil {
 		session.AddError(diags, "Cannot apply the addon "+a.Name, err)
@@ -127,7 +131,9 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	for _, f := range seen.Unjudged {
 		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", foreign.Text(f.String()))
 	}
+	before := rec.Jobs
 	rec.keep(seen.Runs, a.Objects)
+	rec.retain(before, nil)
 	rec.note(seen.Drift)
 	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
 	state.Claim, state.Drift = tf.OptionalString(a.Claim), argument.DriftValue(seen.Drift)
