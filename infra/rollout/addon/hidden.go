@@ -54,6 +54,11 @@ func (a Addon) hideIn(err error) error {
 	if err == nil || len(a.Hidden) == 0 {
 		return err
 	}
+	return &hiddenError{err, a.hideText(err.Error())}
+}
+
+// hideText takes the values of hidden objects out of a text.
+func (a Addon) hideText(text string) string {
 	var values []string
 	for _, o := range a.Hidden {
 		for field, v := range o.Object {
@@ -67,11 +72,10 @@ func (a Addon) hideIn(err error) error {
 	}
 	// Longer values first: one may be part of another.
 	slices.SortFunc(values, func(x, y string) int { return cmp.Or(len(y)-len(x), strings.Compare(x, y)) })
-	text := err.Error()
 	for _, v := range values {
 		text = strings.ReplaceAll(text, v, finding.Hidden)
 	}
-	return &hiddenError{err, text}
+	return text
 }
 
 // textsIn returns the texts and numbers in a value that are long enough to hide, in every form in which
