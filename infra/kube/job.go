@@ -27,6 +27,8 @@ type JobRun struct {
 	version string
 	// removed is set if the Job is removed once it has finished.
 	removed bool
+	// failed is why the Job has failed.
+	failed string
 }
 
 func isJob(o *unstructured.Unstructured) bool {
@@ -37,8 +39,8 @@ func isJob(o *unstructured.Unstructured) bool {
 func newRun(o *unstructured.Unstructured) JobRun {
 	_, ttl, _ := unstructured.NestedInt64(o.Object, "spec", "ttlSecondsAfterFinished")
 	suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend")
-	finished, _ := jobEnd(o)
-	return JobRun{Ref: RefOf(o), UID: string(o.GetUID()), Finished: finished, version: o.GetResourceVersion(), removed: ttl && !suspended}
+	finished, failed := jobEnd(o)
+	return JobRun{Ref: RefOf(o), UID: string(o.GetUID()), Finished: finished, version: o.GetResourceVersion(), removed: ttl && !suspended, failed: failed}
 }
 
 // jobEnd reports whether a Job has completed, and why it has failed.
@@ -118,7 +120,7 @@ const followRetry = time.Second
 
 // follow follows a Job until it has ended or the context has.
 func (c *Client) follow(ctx context.Context, run JobRun) *follower {
-	f := &follower{run: run}
+	f := &follower{run: run, failed: run.failed}
 	go func() {
 		for !f.ended() && ctx.Err() == nil {
 			if c.watch(ctx, f) != nil {

@@ -159,16 +159,22 @@ func (a Addon) Apply(ctx context.Context, f *fleet.Fleet, inventory []kube.Objec
 	if !a.Wait {
 		return out, nil
 	}
-	runs, err := c.WaitWorkloads(ctx, a.Objects, applied.Runs, func(s string) { f.Say(a.Name, "addon: %s", foreign.Text(s)) })
+	runs, err := c.WaitWorkloads(ctx, a.Objects, applied.Runs, func(s string) { f.Say(a.Name, "addon: %s", foreign.Text(a.hideText(s))) })
 	out.Runs = a.present(runs)
 	if err != nil {
-		return out, fmt.Errorf("addon %s: %w", a.Name, withPodAdvice(err))
+		return out, fmt.Errorf("addon %s: %w", a.Name, a.hideIn(withPodAdvice(err)))
 	}
 	return out, nil
 }
 
-// present returns the given runs, and those that were known before of Jobs that are not among them.
+// present returns the given runs, and those that were known before of Jobs that are not among them. A
+// Job that had finished still counts as done, unless it may have been made anew.
 func (a Addon) present(runs []kube.JobRun) []kube.JobRun {
+	runs = slices.Clone(runs)
+	for i, run := range runs {
+		done := slices.ContainsFunc(a.Runs, func(o kube.JobRun) bool { return o.Finished && o.Ref.Same(run.Ref) })
+		runs[i].Finished = run.Finished || done && !slices.ContainsFunc(a.Replace, run.Ref.Same)
+	}
 	known := func(r kube.JobRun) bool {
 		return slices.ContainsFunc(runs, func(o kube.JobRun) bool { return o.Ref.Same(r.Ref) })
 	}

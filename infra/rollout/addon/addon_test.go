@@ -189,3 +189,18 @@ func TestStale(t *testing.T) {
 		t.Errorf("stale = %v, wanted everything when nothing is wanted", got)
 	}
 }
+
+// TestPresentRuns: a Job that had finished still counts as done when somebody has made it again, unless
+// the apply may have made it anew.
+func TestPresentRuns(t *testing.T) {
+	ref := kube.ObjectRef{APIVersion: "batch/v1", Kind: "Job", Namespace: "x", Name: "migrate"}
+	a := Addon{Runs: []kube.JobRun{{Ref: ref, UID: "a", Finished: true}}}
+	running := []kube.JobRun{{Ref: ref, UID: "b"}}
+	if got := a.present(running); len(got) != 1 || !got[0].Finished || running[0].Finished {
+		t.Errorf("the runs are %v", got)
+	}
+	a.Replace = []kube.ObjectRef{ref}
+	if got := a.present(running); len(got) != 1 || got[0].Finished {
+		t.Errorf("the runs after a replacement are %v", got)
+	}
+}

@@ -2,7 +2,10 @@ package addon
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
@@ -51,6 +54,11 @@ func (a Addon) hideIn(err error) error {
 	if err == nil || len(a.Hidden) == 0 {
 		return err
 	}
+	return &hiddenError{err, a.hideText(err.Error())}
+}
+
+// hideText takes the values of hidden objects out of a text.
+func (a Addon) hideText(text string) string {
 	var values []string
 	for _, o := range a.Hidden {
 		for field, v := range o.Object {
@@ -64,20 +72,22 @@ func (a Addon) hideIn(err error) error {
 	}
 	// Longer values first: one may be part of another.
 	slices.SortFunc(values, func(x, y string) int { return cmp.Or(len(y)-len(x), strings.Compare(x, y)) })
-	text := err.Error()
 	for _, v := range values {
 		text = strings.ReplaceAll(text, v, finding.Hidden)
 	}
-	return &hiddenError{err, text}
+	return text
 }
 
-// textsIn returns the texts in a value that are long enough to hide.
+// textsIn returns the texts and numbers in a value that are long enough to hide, in every form in which
+// an API server quotes them.
 func textsIn(v any) (out []string) {
 	switch v := v.(type) {
 	case string:
 		if len(v) >= shortestHidden {
-			out = []string{v}
+			out = []string{v, inner(strconv.Quote(v)), inner(jsonOf(v))}
 		}
+	case int64, float64:
+		out = slices.DeleteFunc([]string{fmt.Sprint(v), jsonOf(v)}, func(s string) bool { return len(s) < shortestHidden })
 	case []any:
 		for _, e := range v {
 			out = append(out, textsIn(e)...)
@@ -88,4 +98,13 @@ func textsIn(v any) (out []string) {
 		}
 	}
 	return out
+}
+
+// inner returns what is between quotation marks.
+func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
+
+// jsonOf returns a text or a number as JSON.
+func jsonOf(v any) string {
+	out, _ := json.Marshal(v) // never fails for what came from a manifest
+	return string(out)
 }

@@ -1,7 +1,10 @@
 package addon
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,5 +35,33 @@ func TestHiddenObjects(t *testing.T) {
 	}
 	if err := (Addon{}).hideIn(said); !errors.Is(err, said) || err.Error() != said.Error() {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestHiddenForms: a value is hidden in every form in which an API server quotes it.
+func TestHiddenForms(t *testing.T) {
+	text := "hunter\"2\"\n<back\\slash>\té"
+	asJSON, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "b", "namespace": "x"},
+		"stringData": map[string]any{"text": text, "pin": int64(12345678), "share": 1234567890.5, "few": int64(7)},
+	}}
+	a := Addon{Objects: []*unstructured.Unstructured{secret}, Hidden: []*unstructured.Unstructured{secret}}
+	for _, quoted := range []string{
+		text, strconv.Quote(text), string(asJSON), fmt.Sprintf("%#v", text),
+		"&value.valueUnstructured{Value:12345678}", fmt.Sprint(1234567890.5), "1234567890.5",
+	} {
+		said := a.hideIn(fmt.Errorf("stringData.x: expected 7, got %s", quoted)).Error()
+		for _, part := range []string{"hunter", "slash", "12345678", "1.2345678905e+09"} {
+			if strings.Contains(said, part) {
+				t.Errorf("%s: the error is %s", quoted, said)
+			}
+		}
+		if !strings.Contains(said, "stringData.x: expected 7, got ") {
+			t.Errorf("%s: the error has become %s", quoted, said)
+		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -70,7 +70,11 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecor
 		var applied addon.Applied
 		applied, err = a.Apply(ctx, r.Session.Fleet(ctx), rec.Objects)
 		rec.Objects = applied.Inventory
+		before := rec.Jobs
 		rec.keep(applied.Runs, a.Objects)
+		if err != nil {
+			rec.retain(before, applied.Runs)
+		}
 	}
 	if err != nil {
 		session.AddError(diags, "Cannot apply the addon "+a.Name, err)
@@ -127,7 +131,9 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	for _, f := range seen.Unjudged {
 		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", foreign.Text(f.String()))
 	}
+	before := rec.Jobs
 	rec.keep(seen.Runs, a.Objects)
+	rec.retain(before, nil)
 	rec.note(seen.Drift)
 	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
 	state.Claim, state.Drift = tf.OptionalString(a.Claim), argument.DriftValue(seen.Drift)
@@ -156,15 +162,22 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 			fmt.Sprintf("Another k8s_addon has applied them since: the one that replaces this one, if its lifecycle block says create_before_destroy, or one to which their manifests "+
 				"were moved. The first of them is %s.", kept[0]))
 	}
-	var network net.Error
 	switch {
 	case err == nil:
-	case errors.As(err, &network):
+	case unreachable(ctx, err):
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
 			"The API server cannot be reached: "+foreign.Text(err.Error())+"\n\nIf the cluster is destroyed as well, they are gone with it. Otherwise delete them with kubectl.")
 	default:
 		session.AddError(&resp.Diagnostics, "Cannot delete the addon "+a.Name, err)
 	}
+}
+
+// unreachable reports whether an error is that of a request which got no answer. When the deadline is
+// over, that says nothing of the API server: the deadline has cut the request, or kept it from being
+// sent, as when the objects wait for their finalizers.
+func unreachable(ctx context.Context, err error) bool {
+	var failed *url.Error
+	return ctx.Err() == nil && errors.As(err, &failed)
 }
 
 // ImportState implements resource.ResourceWithImportState.

@@ -79,9 +79,11 @@ func (r *addonResource) planChange(ctx context.Context, req resource.ModifyPlanR
 	if resp.Diagnostics.HasError() || unchanged.Raw.Equal(req.State.Raw) {
 		return
 	}
-	plan.FinishedJobs = plannedJobs(rec.runs(a.Objects), a.Objects)
 	replaces, errs := replacements(before.Objects, a.Objects, rec.Immutable)
 	plan.Replaces = tf.StringMapValue(replaces)
+	anew := plan.replaced(a.Objects)
+	staying := slices.DeleteFunc(rec.runs(a.Objects), func(run kube.JobRun) bool { return slices.ContainsFunc(anew, run.Ref.Same) })
+	plan.FinishedJobs = plannedJobs(staying, a.Objects)
 	for ref, err := range errs {
 		resp.Diagnostics.AddAttributeError(plan.manifestOf(ref), "The object would be lost", err.Error())
 	}

@@ -53,6 +53,17 @@ func (r *addonRecord) keep(runs []kube.JobRun, objects []*unstructured.Unstructu
 	}
 }
 
+// retain puts back the runs from before of manifests that are not recorded now, except those of Jobs
+// with one of the given runs. After a failed update the next apply may want such a manifest again.
+func (r *addonRecord) retain(before []jobRecord, but []kube.JobRun) {
+	for _, j := range before {
+		recorded := slices.ContainsFunc(r.Jobs, func(o jobRecord) bool { return o.Ref.Same(j.Ref) && o.Digest == j.Digest })
+		if !recorded && !slices.ContainsFunc(but, func(o kube.JobRun) bool { return o.Ref.Same(j.Ref) }) {
+			r.Jobs = append(r.Jobs, j)
+		}
+	}
+}
+
 // note records which objects a refresh has found to be immutable.
 func (r *addonRecord) note(drift []finding.Finding) {
 	r.Immutable = nil

@@ -8,7 +8,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/action/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdbackup"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -58,7 +60,12 @@ func (a *etcdSnapshotAction) Invoke(ctx context.Context, req action.InvokeReques
 		resp.Diagnostics.AddAttributeError(tf.Path("hosts"), "Missing hosts", "A snapshot is taken on a machine of an etcd member: name at least one.")
 		return
 	}
-	taken, err := etcdbackup.TakeSnapshot(ctx, a.Session.Fleet(ctx).Machines(targets))
+	var taken snapshot.Description
+	// The framework calls this in a goroutine of its own, where a panic would end the provider.
+	err := parallel.Safely(ctx, "snapshot", func() (err error) {
+		taken, err = etcdbackup.TakeSnapshot(ctx, a.Session.Fleet(ctx).Machines(targets))
+		return err
+	})
 	if err != nil {
 		session.AddError(&resp.Diagnostics, "Cannot take a snapshot of etcd", err)
 		return
