@@ -254,7 +254,7 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 
 	// A unit that exits at every start is distinguished from one that exited once.
 	for _, tt := range []struct{ name, before, words string }{
-		{"a crash loop", ":", "unit other.service: failing again and again (exit-code), wanted running"},
+		{"a crash loop", ":", "unit other.service: failing again and again (exit-code: unknown flag: --wrong), wanted running"},
 		{"the end of it", "touch /run/good", ""},
 		{"one crash", "systemctl kill -s KILL other", ""},
 	} {
