@@ -13,7 +13,7 @@ func TestNetworkInUse(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
 	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
-	config := providertest.With(providertest.NetworkConfig(), providertest.Values{"timeouts": providertest.Values{"delete": "2s"}})
+	config := providertest.With(providertest.NetworkConfig(), providertest.Values{"timeouts": providertest.Values{"delete": "4s"}})
 	network.Must(config)
 	worker.Must(providertest.WorkerConfig(network))
 	got := network.Dismiss().Failure()
