@@ -153,10 +153,7 @@ func (d *Session) TagsAll(own types.Map) types.Map {
 	if d.DefaultTags.IsUnknown() || !tf.AllKnown(own, d.DefaultTags) {
 		return types.MapUnknown(types.StringType)
 	}
-	all := map[string]string{}
-	maps.Copy(all, tf.StringMap(d.DefaultTags))
-	maps.Copy(all, tf.StringMap(own))
-	return tf.StringMapValue(all)
+	return d.FoundTags(own)
 }
 
 // FoundTags is TagsAll for what is imported: of default tags that are not known yet, it has none.
