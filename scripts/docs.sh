@@ -16,3 +16,4 @@ cd "$tmp/work"
 cd "$root"
 "$1" generate --provider-name k8s --providers-schema "$tmp/schema.json" >"$tmp/docs.log" 2>&1 || { cat "$tmp/docs.log" >&2; exit 1; }
 go run ./internal/soak guide
+go run ./internal/pages

@@ -1,0 +1,3 @@
+package main
+
+var words = map[string]string{}
