@@ -92,8 +92,8 @@ func code(s string) string {
 
 func mode(m uint32) string { return fmt.Sprintf("%04o", m) }
 
-// files are the files of a machine: from text, from the key store, certificates with their keys, programs, and what
-// makes modules and sysctls last.
+// files are the files of a machine that are text, or come from the key store, and those that make modules and
+// sysctls last. Certificates, their keys and programs have tables of their own.
 func (m machine) files() []item {
 	var out []item
 	add := func(path, mode, origin string) {
@@ -105,10 +105,6 @@ func (m machine) files() []item {
 		}
 		for _, s := range p.Secrets {
 			add(s.Path, mode(s.Mode), "key store")
-		}
-		for _, c := range p.Certificates {
-			add(c.CertPath, mode(0o644), "issued")
-			add(c.KeyPath, mode(c.KeyMode), "made on apply")
 		}
 		for _, module := range p.State.Modules {
 			add("/etc/modules-load.d/k8s-"+module+".conf", mode(0o644), "text")
@@ -219,7 +215,7 @@ func (m machine) certificates() []item {
 			if r.Client {
 				usage = append(usage, "client")
 			}
-			out = append(out, item{"certificate " + c.CertPath, []string{code(c.CertPath), string(c.CA), code(subject), strings.Join(names, ", "), strings.Join(usage, ", ")}})
+			out = append(out, item{"certificate " + c.CertPath, []string{code(c.CertPath), code(path.Base(c.KeyPath)) + " " + mode(c.KeyMode), string(c.CA), code(subject), strings.Join(names, ", "), strings.Join(usage, ", ")}})
 		}
 	}
 	return sorted(out)

@@ -12,7 +12,7 @@ import (
 type port struct {
 	machine string
 	address string // "all" for every address of the machine, "own" for its private one
-	number  int
+	number  int    // 0 if the kernel chooses it
 	program string
 	file    string // the rendered file that sets the port; empty if it is the program's default
 	text    string // what the file says
@@ -30,6 +30,7 @@ var allPorts = []port{
 	{"worker-0", "127.0.0.1", 10248, "kubelet", "", ""},
 	{"worker-0", "all", 10256, "kube-proxy", "", ""},
 	{"worker-0", "127.0.0.1", 10249, "kube-proxy", "", ""},
+	{"worker-0", "127.0.0.1", 0, "containerd", "", ""},
 	{"worker-0", "all", 22, "sshd", "", ""},
 	{"lb-0", "all", 6443, "haproxy", "/etc/haproxy/haproxy.cfg", "bind *:6443"},
 	{"lb-0", "all", 22, "sshd", "", ""},
@@ -39,8 +40,11 @@ func (m machine) ports() []item {
 	var out []item
 	for _, p := range allPorts {
 		if p.machine == m.name {
-			key := "port " + m.name + " " + strconv.Itoa(p.number)
-			out = append(out, item{key, []string{p.address, strconv.Itoa(p.number), p.program}})
+			number := "any"
+			if p.number != 0 {
+				number = strconv.Itoa(p.number)
+			}
+			out = append(out, item{"port " + m.name + " " + number, []string{p.address, number, p.program}})
 		}
 	}
 	slices.SortFunc(out, func(a, b item) int { return strings.Compare(a.key, b.key) })

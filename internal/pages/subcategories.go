@@ -144,7 +144,7 @@ func lists(all []page) string {
 		}
 		b.WriteString("\n")
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return b.String()
 }
 
 // order is by title, but for the page for beginners, which comes first.

@@ -60,7 +60,7 @@ func (w *where) functions() template.FuncMap {
 		"directories":  table(machine.directories, "directory", "mode", "what it holds"),
 		"units":        table(machine.units, "unit", "after", "restarts when this changes", "reloads when this changes", "what it is"),
 		"settings":     table(machine.settings, "line", "units", "why"),
-		"certificates": table(machine.certificates, "certificate", "authority", "subject", "names", "for", "what it is"),
+		"certificates": table(machine.certificates, "certificate", "key beside it", "authority", "subject", "names", "for", "what it is"),
 		"ports":        table(machine.ports, "address", "port", "program", "who reaches it"),
 		"leases":       func() string { return w.table([]string{"namespace", "lease", "holder"}, leases) },
 		"flags": func(name, unit string) (string, error) {

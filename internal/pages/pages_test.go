@@ -1,0 +1,189 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// Every page that a registry shows has one of the known subcategories.
+func TestSubcategories(t *testing.T) {
+	all, err := readPages(filepath.Join(root, "docs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 40 {
+		t.Fatalf("only %d pages found", len(all))
+	}
+	if err := checkPages(all); err != nil {
+		t.Error(err)
+	}
+	for _, s := range subcategories {
+		if !slices.ContainsFunc(all, func(p page) bool { return p.Subcategory == s }) {
+			t.Errorf("no page has the subcategory %q", s)
+		}
+	}
+}
+
+func TestSubcategoriesRefused(t *testing.T) {
+	for front, want := range map[string]string{
+		"page_title: A\nsubcategory: \"\"\ndescription: B":           "has no subcategory",
+		"page_title: A\ndescription: B":                              "has no subcategory",
+		"page_title: A\nsubcategory: Other things\ndescription: B":   "unknown subcategory",
+		"page_title: A\nsubcategory: Reference\ndescription: \"  \"": "no description",
+		"page_title: A\nsubcategory: Reference\ndescription: B":      "",
+	} {
+		p, err := frontMatter([]byte("---\n" + front + "\n---\n\n# A\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.path = "guides/a.md"
+		err = checkPages([]page{p})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", front, err, want)
+		}
+	}
+	if _, err := frontMatter([]byte("# A\n")); err == nil {
+		t.Error("a page without front matter is accepted")
+	}
+}
+
+// The index and the README name every subcategory, and the index every page.
+func TestIndex(t *testing.T) {
+	all, err := readPages(filepath.Join(root, "docs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, readme := read(t, "docs/index.md"), read(t, "README.md")
+	for _, p := range all {
+		if !strings.Contains(index, "]("+p.path+")") {
+			t.Errorf("docs/index.md does not name %s", p.path)
+		}
+	}
+	for _, s := range subcategories {
+		if !strings.Contains(index, "\n### "+s+"\n") {
+			t.Errorf("docs/index.md has no heading %q", s)
+		}
+		if !strings.Contains(readme, "**"+s+"**") {
+			t.Errorf("README.md does not name %q", s)
+		}
+	}
+}
+
+// An item without words, and words without an item, stop the generator.
+func TestWordsAreComplete(t *testing.T) {
+	render := func() error {
+		_, err := renderWhere(filepath.Join(root, "templates/guides/what-is-where.md"))
+		return err
+	}
+	if err := render(); err != nil {
+		t.Fatal(err)
+	}
+	const key, gone = "flag etcd --name", "flag etcd --gone"
+	kept := words[key]
+	defer func() { words[key] = kept }()
+	delete(words, key)
+	if err := render(); err == nil || !strings.Contains(err.Error(), key) {
+		t.Errorf("without words on %s: %v", key, err)
+	}
+	words[key], words[gone] = kept, "-"
+	defer delete(words, gone)
+	if err := render(); err == nil || !strings.Contains(err.Error(), gone) {
+		t.Errorf("with words on %s: %v", gone, err)
+	}
+}
+
+// A port that a file sets is in that file.
+func TestPorts(t *testing.T) {
+	list, err := machines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range allPorts {
+		i := slices.IndexFunc(list, func(m machine) bool { return m.name == p.machine })
+		if i < 0 {
+			t.Errorf("no machine %s", p.machine)
+			continue
+		}
+		if p.file != "" && (p.text == "" || !strings.Contains(list[i].text(p.file), p.text)) {
+			t.Errorf("%s of %s does not say %q", p.file, p.machine, p.text)
+		}
+	}
+}
+
+var (
+	link  = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	block = regexp.MustCompile("(?s)```.*?```")
+)
+
+// Links between files of the repository lead somewhere.
+func TestLinks(t *testing.T) {
+	files := []string{"README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(root, path); filepath.Ext(path) == ".md" {
+			files = append(files, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for _, file := range files {
+		for _, found := range link.FindAllStringSubmatch(block.ReplaceAllString(read(t, file), ""), -1) {
+			u, err := url.Parse(found[1])
+			if err != nil || u.IsAbs() {
+				continue
+			}
+			links++
+			to := file
+			if u.Path != "" {
+				to = filepath.Join(filepath.Dir(file), u.Path)
+			}
+			if _, err := os.Stat(filepath.Join(root, to)); errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s links to %s, which does not exist", file, found[1])
+				continue
+			}
+			if u.Fragment != "" && filepath.Ext(to) == ".md" && !slices.Contains(anchors(read(t, to)), u.Fragment) {
+				t.Errorf("%s links to %s, and there is no such heading", file, found[1])
+			}
+		}
+	}
+	if links < 100 {
+		t.Errorf("only %d links found", links)
+	}
+}
+
+var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// anchors are those of headings, as GitHub makes them, and those that tfplugindocs writes.
+func anchors(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if heading, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); found && strings.HasPrefix(line, "#") {
+			out = append(out, strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), ""), " ", "-"))
+		}
+		if _, rest, found := strings.Cut(line, `<a id="`); found {
+			id, _, _ := strings.Cut(rest, `"`)
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
