@@ -68,6 +68,7 @@ func TestControllers(t *testing.T) {
 	t.Run("a member returns", func(t *testing.T) { d.on(t).testReturn() })
 	t.Run("scale to one", func(t *testing.T) { d.on(t).testScaleToOne() })
 	t.Run("removal", func(t *testing.T) { d.on(t).testRemoval() })
+	t.Run("the program of the guide", func(t *testing.T) { d.on(t).testProgram() })
 }
 
 // on returns the deployment for a subtest.

@@ -125,6 +125,7 @@ type world struct {
 	store   pki.Store
 	cluster component.Cluster
 	vars    lab.Vars
+	key     ed25519.PrivateKey // for SSH, as is its signer
 	signer  ssh.Signer
 	image   string // of the machines; empty means Debian's
 
@@ -154,9 +155,9 @@ func newWorld(t *testing.T, image string) *world {
 	w.catalog, err = artifact.NewCatalog(env["K8S_ARTIFACT_MIRROR"], sums, nil)
 	w.must(err)
 
-	_, private, err := ed25519.GenerateKey(rand.Reader)
+	_, w.key, err = ed25519.GenerateKey(rand.Reader)
 	w.must(err)
-	w.signer, err = ssh.NewSignerFromKey(private)
+	w.signer, err = ssh.NewSignerFromKey(w.key)
 	w.must(err)
 	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{w.signer}})
 	w.fleet = &fleet.Fleet{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return w.store, nil }, Progress: w.say}
