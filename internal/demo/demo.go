@@ -70,7 +70,16 @@ func (d *demo) up(ctx context.Context) error {
 	if err := d.kubeconfig(ctx, ws); err != nil {
 		return err
 	}
+	if err := d.shellFile(ws); err != nil {
+		return err
+	}
 	return d.summary(ctx, ws, applied)
+}
+
+// shellFile writes what a shell needs to go on with the demo: terraform, kubectl and k8s-lab.
+func (d *demo) shellFile(ws *workspace.Workspace) error {
+	text := ws.ShellFile([]string{d.path("bin")}, map[string]string{"KUBECONFIG": d.path("kubeconfig"), "K8S_LAB_STATE_DIR": d.path("lab")})
+	return os.WriteFile(d.path("env"), []byte(text), 0o600)
 }
 
 func (d *demo) down(ctx context.Context) error {
@@ -249,19 +258,18 @@ func (d *demo) summary(ctx context.Context, ws *workspace.Workspace, applied *ap
 		fmt.Printf("  %-32s %6.1fs\n", t.name, t.took.Seconds())
 	}
 	fmt.Printf("  %-32s %6.1fs\n", "everything", time.Since(d.began).Seconds())
-	rel := func(p string) string {
-		if r, err := filepath.Rel(d.root, p); err == nil {
-			return r
-		}
-		return p
+	file := d.path("env")
+	if rel, err := filepath.Rel(d.root, file); err == nil {
+		file = rel
 	}
 	fmt.Printf(`
 Go on with
-  export KUBECONFIG=$PWD/%s PATH=$PWD/%s:$PATH
+  . %s
   kubectl get nodes
-  k8s-lab --state-dir %s status
+  terraform plan
+  k8s-lab status
   make demo-down
-`, rel(d.path("kubeconfig")), rel(d.path("bin")), rel(d.path("lab")))
+`, file)
 	return nil
 }
 

@@ -39,6 +39,8 @@ func TestCluster(t *testing.T) {
 	step("nodes and API servers", func(t *testing.T) { c.testNodes(t, 3, 2) })
 	step("sizes of nodes", c.testSizes)
 	step("status agrees", c.testStatus)
+	step("your first cluster", c.testFirstCluster)
+	step("what is where", c.testWhatIsWhere)
 	step("workload", c.testWorkload)
 	step("pod egress", func(t *testing.T) { c.PodEgress(t, "worker-0", "worker-1") })
 	step("resolver", c.testResolver)
