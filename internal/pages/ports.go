@@ -55,6 +55,6 @@ func (m machine) ports() []item {
 var leases = []item{
 	{"lease kube-controller-manager", []string{"kube-system", "`kube-controller-manager`"}},
 	{"lease kube-scheduler", []string{"kube-system", "`kube-scheduler`"}},
-	{"lease apiserver", []string{"kube-system", "`apiserver-…`, one for each API server"}},
-	{"lease node", []string{"kube-node-lease", "`worker-0`, `worker-1`"}},
+	{"lease apiserver", []string{"kube-system", "`apiserver-…`"}},
+	{"lease node", []string{"kube-node-lease", "`worker-…`"}},
 }

@@ -62,7 +62,7 @@ func (w *where) functions() template.FuncMap {
 		"settings":     table(machine.settings, "line", "units", "why"),
 		"certificates": table(machine.certificates, "certificate", "key beside it", "authority", "subject", "names", "for", "what it is"),
 		"ports":        table(machine.ports, "address", "port", "program", "who reaches it"),
-		"leases":       func() string { return w.table([]string{"namespace", "lease", "holder"}, leases) },
+		"leases":       func() string { return w.table([]string{"namespace", "lease", "what it is"}, leases) },
 		"flags": func(name, unit string) (string, error) {
 			items := w.machines[name].flags(unit)
 			if len(items) == 0 {

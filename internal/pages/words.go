@@ -147,8 +147,8 @@ var words = map[string]string{
 
 	"lease kube-controller-manager": "The instance that works: its machine's name and a random id. Another instance takes over when the lease has not been renewed for 15 seconds.",
 	"lease kube-scheduler":          "The same.",
-	"lease apiserver":               "Each API server renews its own, so that the cluster knows which API servers run.",
-	"lease node":                    "Each kubelet renews its own every 10 seconds. The controller manager sees a node's failure by it.",
+	"lease apiserver":               "One for each API server, which renews it, so that the cluster knows which API servers run.",
+	"lease node":                    "One for each node, in a namespace of their own. The kubelet renews it every 10 seconds. The controller manager sees a node's failure by it.",
 
 	// Flags of etcd.
 	"flag etcd --name":                        "The machine's name. Hard Way: `controller`.",

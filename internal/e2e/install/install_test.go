@@ -1,4 +1,4 @@
-// Package install_test follows the README's steps for AWS from a clone, with Terraform and with
+// Package install_test follows the steps for AWS of the guide "Your first cluster" from a clone, with Terraform and with
 // OpenTofu, in a home directory of its own. The account is the local EC2's API in this process,
 // without machines: the steps end with a plan.
 package install_test
@@ -23,12 +23,12 @@ const root = "../../.."
 // limit is for one command. A release takes longest: with nothing cached, eight builds.
 const limit = time.Hour
 
-// TestREADME installs once, as the README says. The installed provider must work with both programs
+// TestFirstSteps installs once, as the guide says. The installed provider must work with both programs
 // and again after another installation.
-func TestREADME(t *testing.T) {
+func TestFirstSteps(t *testing.T) {
 	a := account.New(t)
 	home := newHome(t)
-	steps := readme(t)
+	steps := firstSteps(t)
 	clone := cloned(t)
 	clis := both(t)
 	tofu := clis[1]
@@ -69,9 +69,9 @@ func TestREADME(t *testing.T) {
 	run(t, a, home, example, tofu, "rm .terraform.lock.hcl; terraform init -no-color")
 }
 
-// readme returns the commands under the heading "On AWS", with the account's region, and a plan in
+// firstSteps returns the commands under the heading "On AWS", with the account's region, and a plan in
 // place of the apply.
-func readme(t *testing.T) string {
+func firstSteps(t *testing.T) string {
 	t.Helper()
 	steps := block(t, "make install")
 	for from, to := range map[string]string{"eu-central-1": "us-east-1", "terraform apply": "terraform plan -no-color"} {
@@ -86,7 +86,7 @@ func readme(t *testing.T) string {
 // block returns the first block of commands under the heading "On AWS" that has these words.
 func block(t *testing.T, words string) string {
 	t.Helper()
-	raw, err := os.ReadFile(root + "/README.md")
+	raw, err := os.ReadFile(root + "/docs/guides/first-cluster.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +99,11 @@ func block(t *testing.T, words string) string {
 			return commands
 		}
 	}
-	t.Fatalf("the README has no steps for AWS with %q", words)
+	t.Fatalf("the guide has no steps for AWS with %q", words)
 	return ""
 }
 
-// newHome makes a home directory with the profile and the SSH key that the README names.
+// newHome makes a home directory with the profile and the SSH key that the guide names.
 func newHome(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()

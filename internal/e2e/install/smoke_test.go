@@ -8,7 +8,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
-// TestSmokeAsks runs the README's `make aws-smoke` from a clone until it asks, and says no. Package
+// TestSmokeAsks runs the guide's `make aws-smoke` from a clone until it asks, and says no. Package
 // awssmoke has what comes then, with machines.
 func TestSmokeAsks(t *testing.T) {
 	a := account.New(t)
