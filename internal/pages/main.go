@@ -1,6 +1,7 @@
 // Command pages completes what tfplugindocs has written into docs/: the list of all pages in the index, and the
-// tables of the guide "What is where", which come from the pure rendering in infra/component. It fails when a page
-// has no subcategory, or an unknown one. It runs in the root of the repository.
+// tables of the guide "What is where", which come from the pure rendering in infra/component. It also puts blocks of
+// examples/ha-cluster into the README. It fails when a page has no subcategory, or an unknown one. It runs in the root
+// of the repository.
 //
 // What may not enter: I/O other than these files, and what a page says in prose, except the words on single items
 // of the tables.
@@ -36,14 +37,30 @@ func run(root string) error {
 	if err := checkPages(all); err != nil {
 		return err
 	}
-	index := filepath.Join(root, "docs", "index.md")
-	text, err := os.ReadFile(index)
+	config, err := os.ReadFile(filepath.Join(root, "examples", "ha-cluster", "main.tf"))
 	if err != nil {
 		return err
 	}
-	text, err = fillIndex(text, all)
+	blocks, err := excerpt(string(config))
 	if err != nil {
 		return err
 	}
-	return file.Replace(index, text, 0o644)
+	for _, f := range []struct{ name, begins, with string }{
+		{"docs/index.md", indexBegins, lists(all)},
+		{"README.md", excerptBegins, blocks},
+	} {
+		name := filepath.Join(root, f.name)
+		before, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		after, err := fill(f.name, string(before), f.begins, f.with)
+		if err != nil {
+			return err
+		}
+		if err := file.Replace(name, []byte(after), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -78,6 +78,33 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// The README shows blocks of the example as they are, and a second run changes nothing.
+func TestExcerpt(t *testing.T) {
+	config := read(t, "examples/ha-cluster/main.tf")
+	blocks, err := excerpt(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme := "before\n" + excerptBegins + "old\n" + ends + "after\n"
+	for range 2 {
+		if readme, err = fill("README.md", readme, excerptBegins, blocks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "before\n" + excerptBegins + blocks + ends + "after\n"; readme != want {
+		t.Errorf("%q, want %q", readme, want)
+	}
+	if !strings.Contains(read(t, "README.md"), blocks) {
+		t.Error("README.md does not show examples/ha-cluster/main.tf as it is: make docs")
+	}
+	if _, err := excerpt(strings.ReplaceAll(config, "k8s_worker_pool", "k8s_pool")); err == nil {
+		t.Error("an example without the block is accepted")
+	}
+	if _, err := fill("README.md", "nothing", excerptBegins, blocks); err == nil {
+		t.Error("a README without the place is accepted")
+	}
+}
+
 // An item without words, and words without an item, stop the generator.
 func TestWordsAreComplete(t *testing.T) {
 	render := func() error {

@@ -90,16 +90,6 @@ func checkPages(all []page) (err error) {
 	return err
 }
 
-// indexMark is the line of templates/index.md.tmpl in whose place the lists of pages stand.
-const indexMark = "<!-- pages -->\n"
-
-func fillIndex(text []byte, all []page) ([]byte, error) {
-	if !bytes.Contains(text, []byte(indexMark)) {
-		return nil, fmt.Errorf("docs/index.md has no line %q", strings.TrimSpace(indexMark))
-	}
-	return bytes.Replace(text, []byte(indexMark), []byte(lists(all)), 1), nil
-}
-
 // kinds are the folders of pages that tfplugindocs makes from schemas, and what a name in each is called.
 var kinds = []struct{ dir, one, many string }{
 	{"resources", "Resource", "Resources"},
