@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
 // Disk is how fast a member's disk has been since the member started, from etcd's own histograms.
@@ -69,13 +70,17 @@ func (c *Client) disk(ctx context.Context) (Disk, error) {
 	if answer.StatusCode != http.StatusOK {
 		return Disk{}, fmt.Errorf("answer %s", answer.Status)
 	}
-	return diskOf(foreign.Reader(answer.Body, maxMetrics, "etcd "+c.endpoint))
+	return diskOf(ctx, foreign.Reader(answer.Body, maxMetrics, "etcd "+c.endpoint))
 }
 
-// diskOf reads metrics in the text format of Prometheus.
-func diskOf(metrics io.Reader) (Disk, error) {
+// diskOf reads metrics in the text format of Prometheus. The library's parser panics on some texts.
+func diskOf(ctx context.Context, metrics io.Reader) (Disk, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(metrics)
+	var families map[string]*dto.MetricFamily
+	err := parallel.Safely(ctx, "reading etcd's metrics", func() (err error) {
+		families, err = parser.TextToMetricFamilies(metrics)
+		return err
+	})
 	if err != nil {
 		return Disk{}, err
 	}

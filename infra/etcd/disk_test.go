@@ -45,12 +45,12 @@ func TestDisk(t *testing.T) {
 		{"slow, and few writes", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1999), Disk{1999, 1024 * ms, 0}, false},
 		{"off the scale", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5000), Disk{5000, 16384 * ms, 0}, true},
 	} {
-		got, err := diskOf(strings.NewReader(tt.text))
+		got, err := diskOf(t.Context(), strings.NewReader(tt.text))
 		if err != nil || got != tt.want || got.Slow() != tt.slow {
 			t.Errorf("%s: %+v, slow %v, %v; wanted %+v", tt.name, got, got.Slow(), err, tt.want)
 		}
 	}
-	if _, err := diskOf(strings.NewReader("<html>")); err == nil {
+	if _, err := diskOf(t.Context(), strings.NewReader("<html>")); err == nil {
 		t.Error("a page was read as metrics")
 	}
 }
