@@ -209,7 +209,7 @@ var words = map[string]string{
 	"flag kube-apiserver --service-account-issuer":                      "A name inside the cluster, which stays when the endpoint changes. Hard Way: the server's URL.",
 	"flag kube-apiserver --service-account-key-file":                    "Keys that check tokens.",
 	"flag kube-apiserver --service-account-signing-key-file":            "Key that signs tokens.",
-	"flag kube-apiserver --service-cluster-ip-range":                    "4,094 addresses for services. Hard Way: a /24, which is 254.",
+	"flag kube-apiserver --service-cluster-ip-range":                    "4,094 addresses for services. Hard Way: a /24, which is 254. kubeadm: 10.96.0.0/12.",
 	"flag kube-apiserver --shutdown-delay-duration":                     "A stopping API server serves on until HAProxy has noticed: three intervals of its checks.",
 	"flag kube-apiserver --shutdown-send-retry-after":                   "A stopping API server tells clients to try again.",
 	"flag kube-apiserver --tls-cert-file":                               "Serving certificate.",
