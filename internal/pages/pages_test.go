@@ -261,3 +261,62 @@ func read(t *testing.T, file string) string {
 	}
 	return string(b)
 }
+
+var inCode = regexp.MustCompile("`([^`]+)`")
+
+// What the guide "From kubeadm" names exists: arguments in the pages of their resources, and files on machines.
+func TestKubeadm(t *testing.T) {
+	_, guide, _ := strings.Cut(read(t, "docs/guides/from-kubeadm.md"), "\n## Files\n")
+	files, guide, _ := strings.Cut(guide, "\n## ClusterConfiguration and HCL\n")
+	arguments, _, _ := strings.Cut(guide, "\nFor example:\n")
+
+	list, err := machines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, m := range list {
+		for _, items := range [][]item{m.files(), m.certificates(), m.directories()} {
+			for _, i := range items {
+				_, path, _ := strings.Cut(i.key, " ")
+				paths = append(paths, path, strings.TrimSuffix(path, ".crt")+".key")
+			}
+		}
+	}
+	checked := 0
+	for _, row := range secondCells(files) {
+		for _, name := range inCode.FindAllStringSubmatch(row, -1) {
+			checked++
+			if !slices.ContainsFunc(paths, func(p string) bool { return p == strings.TrimSuffix(name[1], "/") || filepath.Base(p) == name[1] }) {
+				t.Errorf("no machine has %s", name[1])
+			}
+		}
+	}
+	for _, row := range secondCells(arguments) {
+		var pages string
+		for _, name := range inCode.FindAllStringSubmatch(row, -1) {
+			if resource, found := strings.CutPrefix(name[1], "k8s_"); found {
+				pages += read(t, "docs/resources/"+resource+".md")
+			}
+		}
+		for _, name := range inCode.FindAllStringSubmatch(row, -1) {
+			checked++
+			if !strings.HasPrefix(name[1], "k8s_") && !strings.Contains(pages, "\n- `"+name[1]+"` (") {
+				t.Errorf("none of the resources of %q has the argument %s", row, name[1])
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("only %d names found", checked)
+	}
+}
+
+// secondCells are those of a table's rows.
+func secondCells(text string) (out []string) {
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) > 1 {
+			out = append(out, cells[1])
+		}
+	}
+	return out
+}
