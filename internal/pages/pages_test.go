@@ -306,7 +306,7 @@ func TestKubeadm(t *testing.T) {
 			}
 		}
 	}
-	if checked < 40 {
+	if checked < 30 {
 		t.Errorf("only %d names found", checked)
 	}
 }
