@@ -38,7 +38,8 @@ func (c *cluster) testFirstCluster(t *testing.T) {
 		}
 		run := func() error {
 			cmd := exec.CommandContext(t.Context(), "bash", "-euc", shell+command.Line)
-			cmd.Dir, cmd.Env = clone, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + clone}
+			cmd.Dir, cmd.Env = clone, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + clone, "TF_CLI_ARGS_plan=-no-color", "TF_CLI_ARGS_apply=-no-color"}
+			cmd.Stdin = strings.NewReader("yes\n") // to terraform apply
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("%s: %w\n%s", command.Line, err, out)
