@@ -5,24 +5,19 @@ import (
 	"strings"
 )
 
-// ends is the line after what is filled in. It stays, so that the next run finds the place again.
-const ends = "<!-- until here -->\n"
+// The lines of the README between which the blocks of the example stand.
+const excerptBegins, excerptEnds = "<!-- from examples/ha-cluster/main.tf, by make docs -->\n", "<!-- until here -->\n"
 
-// fill puts a text between the line begins and the line ends.
-func fill(file, text, begins, with string) (string, error) {
-	before, rest, begun := strings.Cut(text, begins)
-	_, after, ended := strings.Cut(rest, ends)
-	if !begun || !ended {
-		return "", fmt.Errorf("%s has no lines %q and %q", file, strings.TrimSpace(begins), strings.TrimSpace(ends))
+// fill puts a text before the line ends, in place of what stands between the lines begins and ends. Without the line
+// begins it is put in.
+func fill(text, begins, ends, with string) (string, error) {
+	before, after, found := strings.Cut("\n"+text, "\n"+ends)
+	if !found {
+		return "", fmt.Errorf("there is no line %q", strings.TrimSpace(ends))
 	}
-	return before + begins + with + ends + after, nil
+	before, _, _ = strings.Cut(before+"\n", "\n"+begins)
+	return strings.TrimPrefix(strings.TrimRight(before, "\n")+"\n\n"+with+ends+after, "\n"), nil
 }
-
-// indexBegins is the line of docs/index.md after which the lists of pages stand.
-const indexBegins = "<!-- the front matter of all pages, by make docs -->\n"
-
-// excerptBegins is the line of the README after which the blocks of the example stand.
-const excerptBegins = "<!-- from examples/ha-cluster/main.tf, by make docs -->\n"
 
 // excerpted are the blocks of examples/ha-cluster/main.tf that the README shows.
 var excerpted = []string{`resource "k8s_machine" "worker"`, `resource "k8s_control_plane" "this"`, `resource "k8s_worker_pool" "this"`}

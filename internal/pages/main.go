@@ -1,4 +1,4 @@
-// Command pages completes what tfplugindocs has written into docs/: the list of all pages in the index, and the
+// Command pages completes what tfplugindocs has written into docs/: subcategories, the list of all pages in the index, and the
 // tables of the guide "What is where", which come from the pure rendering in infra/component. It also puts blocks of
 // examples/ha-cluster into the README. It fails when a page has no subcategory, or an unknown one. It runs in the root
 // of the repository.
@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,6 +35,9 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
+	if err := stamp(filepath.Join(root, "docs"), all); err != nil {
+		return err
+	}
 	if err := checkPages(all); err != nil {
 		return err
 	}
@@ -45,22 +49,20 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range []struct{ name, begins, with string }{
-		{"docs/index.md", indexBegins, lists(all)},
-		{"README.md", excerptBegins, blocks},
-	} {
-		name := filepath.Join(root, f.name)
-		before, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		after, err := fill(f.name, string(before), f.begins, f.with)
-		if err != nil {
-			return err
-		}
-		if err := file.Replace(name, []byte(after), 0o644); err != nil {
-			return err
-		}
+	return errors.Join(
+		edit(filepath.Join(root, "docs", "index.md"), func(text string) (string, error) { return fill(text, "## Pages\n", "## Example Usage\n", lists(all)) }),
+		edit(filepath.Join(root, "README.md"), func(text string) (string, error) { return fill(text, excerptBegins, excerptEnds, excerptBegins+blocks) }))
+}
+
+// edit changes a file.
+func edit(name string, change func(string) (string, error)) error {
+	before, err := os.ReadFile(name)
+	if err != nil {
+		return err
 	}
-	return nil
+	after, err := change(string(before))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return file.Replace(name, []byte(after), 0o644)
 }

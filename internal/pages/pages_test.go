@@ -56,6 +56,56 @@ func TestSubcategoriesRefused(t *testing.T) {
 	}
 }
 
+// Pages that come from schemas get their subcategories, and no page is in the table twice or in vain.
+func TestStamp(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "resources", "lb.md")
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := "---\npage_title: \"k8s_lb Resource - k8s\"\nsubcategory: \"\"\ndescription: |-\n  HAProxy\n---\n\nsubcategory: \"\"\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		all, err := readPages(dir)
+		if err == nil {
+			err = stamp(dir, all)
+		}
+		if err == nil {
+			err = checkPages(all)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if want := strings.Replace(text, `""`, `"Networks and endpoints"`, 1); err != nil || string(got) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	seen := map[string]bool{}
+	for subcategory, names := range made {
+		if !slices.Contains(subcategories, subcategory) {
+			t.Errorf("unknown subcategory %q", subcategory)
+		}
+		for _, name := range names {
+			if seen[name] {
+				t.Errorf("%s is in two subcategories", name)
+			}
+			seen[name] = true
+		}
+	}
+	all, err := readPages(filepath.Join(root, "docs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range seen {
+		if name != "k8s_etcd_snapshot" && !slices.ContainsFunc(all, func(p page) bool { return p.name() == name }) {
+			t.Errorf("%s has no page", name)
+		}
+	}
+}
+
 // The index and the README name every subcategory, and the index every page.
 func TestIndex(t *testing.T) {
 	all, err := readPages(filepath.Join(root, "docs"))
@@ -85,14 +135,11 @@ func TestExcerpt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme := "before\n" + excerptBegins + "old\n" + ends + "after\n"
-	for range 2 {
-		if readme, err = fill("README.md", readme, excerptBegins, blocks); err != nil {
-			t.Fatal(err)
+	want := "before\n\n" + excerptBegins + blocks + excerptEnds + "after\n"
+	for _, was := range []string{"before\n" + excerptEnds + "after\n", "before\n\n" + excerptBegins + "old\n" + excerptEnds + "after\n", want} {
+		if got, err := fill(was, excerptBegins, excerptEnds, excerptBegins+blocks); err != nil || got != want {
+			t.Errorf("%q becomes %q, %v, want %q", was, got, err, want)
 		}
-	}
-	if want := "before\n" + excerptBegins + blocks + ends + "after\n"; readme != want {
-		t.Errorf("%q, want %q", readme, want)
 	}
 	if !strings.Contains(read(t, "README.md"), blocks) {
 		t.Error("README.md does not show examples/ha-cluster/main.tf as it is: make docs")
@@ -100,7 +147,7 @@ func TestExcerpt(t *testing.T) {
 	if _, err := excerpt(strings.ReplaceAll(config, "k8s_worker_pool", "k8s_pool")); err == nil {
 		t.Error("an example without the block is accepted")
 	}
-	if _, err := fill("README.md", "nothing", excerptBegins, blocks); err == nil {
+	if _, err := fill("nothing", excerptBegins, excerptEnds, blocks); err == nil {
 		t.Error("a README without the place is accepted")
 	}
 }
@@ -213,4 +260,63 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+var inCode = regexp.MustCompile("`([^`]+)`")
+
+// What the guide "From kubeadm" names exists: arguments in the pages of their resources, and files on machines.
+func TestKubeadm(t *testing.T) {
+	_, guide, _ := strings.Cut(read(t, "docs/guides/from-kubeadm.md"), "\n## Files\n")
+	files, guide, _ := strings.Cut(guide, "\n## ClusterConfiguration and HCL\n")
+	arguments, _, _ := strings.Cut(guide, "\nFor example:\n")
+
+	list, err := machines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, m := range list {
+		for _, items := range [][]item{m.files(), m.certificates(), m.directories()} {
+			for _, i := range items {
+				_, path, _ := strings.Cut(i.key, " ")
+				paths = append(paths, path, strings.TrimSuffix(path, ".crt")+".key")
+			}
+		}
+	}
+	checked := 0
+	for _, row := range secondCells(files) {
+		for _, name := range inCode.FindAllStringSubmatch(row, -1) {
+			checked++
+			if !slices.ContainsFunc(paths, func(p string) bool { return p == strings.TrimSuffix(name[1], "/") || filepath.Base(p) == name[1] }) {
+				t.Errorf("no machine has %s", name[1])
+			}
+		}
+	}
+	for _, row := range secondCells(arguments) {
+		var pages string
+		for _, name := range inCode.FindAllStringSubmatch(row, -1) {
+			if resource, found := strings.CutPrefix(name[1], "k8s_"); found {
+				pages += read(t, "docs/resources/"+resource+".md")
+			}
+		}
+		for _, name := range inCode.FindAllStringSubmatch(row, -1) {
+			checked++
+			if !strings.HasPrefix(name[1], "k8s_") && !strings.Contains(pages, "\n- `"+name[1]+"` (") {
+				t.Errorf("none of the resources of %q has the argument %s", row, name[1])
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("only %d names found", checked)
+	}
+}
+
+// secondCells are those of a table's rows.
+func secondCells(text string) (out []string) {
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) > 1 {
+			out = append(out, cells[1])
+		}
+	}
+	return out
 }

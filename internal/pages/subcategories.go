@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 // subcategories are all that a page may have, in the order of the index.
@@ -25,12 +27,53 @@ var subcategories = []string{
 	"Reference",
 }
 
+// made are the pages that come from schemas. Their templates have no subcategory. Guides have it in their own front
+// matter.
+var made = map[string][]string{
+	"Running a cluster":      {"k8s_addon", "k8s_cluster_status", "k8s_control_plane", "k8s_etcd_backup", "k8s_etcd_cluster", "k8s_etcd_snapshot", "k8s_machine", "k8s_volume", "k8s_worker_pool", "version_problems"},
+	"Networks and endpoints": {"k8s_lb", "k8s_network", "k8s_nlb", "machine_address", "network_problems", "pod_cidr", "worker_addresses"},
+	"Keys and access":        {"k8s_kubeconfig", "k8s_pki", "k8s_pki_copy"},
+}
+
 // page is what the front matter of a page says.
 type page struct {
 	path        string // below docs/, such as "guides/drift.md"
 	Title       string `json:"page_title"`
 	Subcategory string `json:"subcategory"`
 	Description string `json:"description"`
+}
+
+// name is the resource, data source, action or function of a page that comes from a schema.
+func (p page) name() string {
+	name, _, _ := strings.Cut(p.Title, " ")
+	return name
+}
+
+// stamp sets the subcategories of the pages that come from schemas. A page that it does not know keeps what it has,
+// and checkPages refuses it.
+func stamp(docs string, all []page) error {
+	for i, p := range all {
+		for subcategory, names := range made {
+			if strings.HasPrefix(p.path, "guides/") || !slices.Contains(names, p.name()) {
+				continue
+			}
+			name := filepath.Join(docs, filepath.FromSlash(p.path))
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			before, after, found := bytes.Cut(text, []byte("\nsubcategory: \""+p.Subcategory+"\"\n"))
+			if !found {
+				return fmt.Errorf("docs/%s has no line for its subcategory", p.path)
+			}
+			text = slices.Concat(before, []byte("\nsubcategory: \""+subcategory+"\"\n"), after)
+			if err := file.Replace(name, text, 0o644); err != nil {
+				return err
+			}
+			all[i].Subcategory = subcategory
+		}
+	}
+	return nil
 }
 
 // readPages reads the front matter of all pages that a registry shows, except the index.
@@ -79,7 +122,7 @@ func checkPages(all []page) (err error) {
 	for _, p := range all {
 		switch {
 		case p.Subcategory == "":
-			err = errors.Join(err, fmt.Errorf("docs/%s has no subcategory: set it in its template below templates/", p.path))
+			err = errors.Join(err, fmt.Errorf("docs/%s has no subcategory: a guide has it in its template, other pages in internal/pages/subcategories.go", p.path))
 		case !slices.Contains(subcategories, p.Subcategory):
 			err = errors.Join(err, fmt.Errorf("docs/%s has the unknown subcategory %q: known are %q", p.path, p.Subcategory, subcategories))
 		}
@@ -104,6 +147,7 @@ var kinds = []struct{ dir, one, many string }{
 // the other pages.
 func lists(all []page) string {
 	var b strings.Builder
+	b.WriteString("## Pages\n\n")
 	for _, s := range subcategories {
 		fmt.Fprintf(&b, "### %s\n\n", s)
 		of := func(dir string) []page {
@@ -127,8 +171,7 @@ func lists(all []page) string {
 			}
 			var names []string
 			for _, p := range found {
-				name, _, _ := strings.Cut(p.Title, " ")
-				names = append(names, fmt.Sprintf("[`%s`](%s)", name, p.path))
+				names = append(names, fmt.Sprintf("[`%s`](%s)", p.name(), p.path))
 			}
 			fmt.Fprintf(&b, "- %s: %s\n", map[bool]string{true: k.one, false: k.many}[len(found) == 1], strings.Join(names, ", "))
 		}

@@ -38,7 +38,8 @@ func (c *cluster) testFirstCluster(t *testing.T) {
 		}
 		run := func() error {
 			cmd := exec.CommandContext(t.Context(), "bash", "-euc", shell+command.Line)
-			cmd.Dir, cmd.Env = clone, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + clone}
+			cmd.Dir, cmd.Env = clone, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + clone, "TF_CLI_ARGS_plan=-no-color", "TF_CLI_ARGS_apply=-no-color"}
+			cmd.Stdin = strings.NewReader("yes\n") // to terraform apply
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("%s: %w\n%s", command.Line, err, out)
@@ -98,12 +99,12 @@ func (c *cluster) testWhatIsWhere(t *testing.T) {
 			}
 		}
 		found := c.Sh(t, machine, `find /etc/etcd /etc/kubernetes /etc/containerd /etc/cni /etc/haproxy/*.cfg /etc/haproxy/*.crt /usr/local/bin /usr/local/sbin /opt/cni/bin \
-			/etc/modules-load.d/k8s-* /etc/sysctl.d/90-k8s-* /etc/tmpfiles.d -type f -printf '%m %p\n' 2>/dev/null
+			/etc/modules-load.d/k8s-* /etc/sysctl.d/90-k8s-* /etc/tmpfiles.d/kube* -type f -printf '%m %p\n' 2>/dev/null
 			find /etc/systemd/system -maxdepth 1 -type f -printf '%m %p\n'`)
 		for line := range strings.Lines(found) {
 			mode, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if strings.HasPrefix(file, "/etc/containerd/certs.d/") {
-				continue // the lab's registry
+			if strings.HasPrefix(file, "/etc/containerd/certs.d/") || strings.HasPrefix(path.Base(file), "k8s-lab-") {
+				continue // the lab's registry, and a unit with which its machines boot
 			}
 			want, onPage := wanted[file]
 			if !onPage {
@@ -162,8 +163,8 @@ func (c *cluster) testPorts(t *testing.T, machine string, table [][]string) {
 		case own:
 			address = "own"
 		}
-		if program == "systemd-resolve" || program == "systemd" && port == "22" {
-			continue
+		if program == "systemd-resolve" {
+			continue // Debian's own
 		}
 		if program == "containerd" {
 			port = "any"
