@@ -21,7 +21,6 @@ module "cluster" {
 resource "k8s_addon" "cilium" {
   for_each      = fileset(path.module, "cilium.yaml")
   name          = "cilium"
-  pki           = module.cluster.pki
   control_plane = module.cluster.control_plane
   manifests     = [file("${path.module}/${each.key}")]
   wait          = var.cni == "none"

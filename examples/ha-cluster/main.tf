@@ -84,7 +84,6 @@ resource "k8s_pki" "this" {
 }
 
 resource "k8s_lb" "this" {
-  cluster     = var.cluster
   host        = k8s_machine.lb.host
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
@@ -124,7 +123,6 @@ resource "k8s_etcd_backup" "this" {
   count    = var.snapshot_bucket == null ? 0 : 1
   etcd     = k8s_etcd_cluster.this.ref
   hosts    = k8s_machine.controller[*].host
-  pki      = k8s_pki.this.ref
   bucket   = var.snapshot_bucket
   endpoint = var.s3_endpoint
 }
@@ -132,7 +130,6 @@ resource "k8s_etcd_backup" "this" {
 resource "k8s_control_plane" "this" {
   version    = var.kubernetes_version
   hosts      = k8s_machine.controller[*].host
-  pki        = k8s_pki.this.ref
   etcd       = k8s_etcd_cluster.this.ref
   lb         = k8s_lb.this.ref
   pod_cidr   = var.pod_cidr
@@ -152,7 +149,6 @@ resource "k8s_control_plane" "this" {
 resource "k8s_worker_pool" "this" {
   version           = var.kubernetes_version
   hosts             = k8s_machine.worker[*].host
-  pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
   registry_mirrors  = var.registry_mirrors
   kubelet_config    = var.kubelet_config
@@ -172,7 +168,6 @@ resource "k8s_worker_pool" "this" {
 
 resource "k8s_addon" "coredns" {
   name          = "coredns"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
 

@@ -3,7 +3,7 @@
 # machines reach the internet through a NAT gateway.
 
 provider "k8s" {
-  ssh {
+  ssh = {
     instance_connect = {}
   }
 }

@@ -6,7 +6,7 @@ provider "k8s" {
 }
 
 provider "k8s" {
-  ssh {
+  ssh = {
     bastion = module.cluster.bastion
   }
 }

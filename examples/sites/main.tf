@@ -8,7 +8,7 @@ provider "k8s" {
 # It has neither a region nor credentials: nothing of its cluster is in AWS. Other machines, another SSH key.
 provider "k8s" {
   alias = "basement"
-  ssh {
+  ssh = {
     private_key_file = var.basement_ssh_key_file
   }
 }
@@ -39,8 +39,7 @@ module "basement" {
 }
 
 resource "k8s_kubeconfig" "cloud" {
-  pki      = module.cloud.pki
-  endpoint = module.cloud.endpoint
+  control_plane = module.cloud.control_plane
 }
 
 output "endpoints" {

@@ -166,7 +166,7 @@ func (w *world) testEverythingGone(t *testing.T) {
 	for file, text := range map[string]string{
 		"elsewhere_override.tf": "resource \"k8s_network\" \"this\" {\n  vpc_cidr  = \"10.77.0.0/16\"\n  node_cidr = \"10.77.0.0/24\"\n}\n",
 		"identity.tf":           "variable \"identity\" {\n  type      = string\n  ephemeral = true\n  default   = null\n}\n",
-		"keys_override.tf": fmt.Sprintf("resource \"k8s_pki\" \"this\" {\n  restore_from = {\n    bucket = %q\n    key    = %q\n  }\n  restore_identity = var.identity\n}\n",
+		"keys_override.tf": fmt.Sprintf("resource \"k8s_pki\" \"this\" {\n  restore_from = {\n    bucket = %q\n    key    = %q\n  }\n  restore_identity_wo = var.identity\n}\n",
 			copies, key),
 	} {
 		if err := again.WS.WriteFile(file, text); err != nil {

@@ -22,7 +22,7 @@ func (c *cluster) testBastion(t *testing.T) {
 		}
 	}
 	main := strings.Replace(c.main, provider, fmt.Sprintf(`provider "k8s" {
-  ssh {
+  ssh = {
     connect_timeout = "3s"
     bastion         = { address = %q, host_keys = [%q] }
   }

@@ -150,7 +150,6 @@ func (c *cluster) testStatus(t *testing.T) {
 	const name = "status.tf"
 	if err := c.WS.WriteFile(name, `
 data "k8s_cluster_status" "this" {
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   controllers   = k8s_machine.controller[*].host
 }
@@ -228,7 +227,6 @@ resource "k8s_worker_pool" "spare" {
   name              = "spare"
   version           = var.kubernetes_version
   hosts             = slice(k8s_machine.worker[*].host, local.first, var.workers)
-  pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
   registry_mirrors  = var.registry_mirrors
   kubelet_config    = var.kubelet_config

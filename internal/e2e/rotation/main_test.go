@@ -44,7 +44,6 @@ variable "generations" {
 
 resource "k8s_addon" "metrics" {
   name          = "metrics-server"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
 }

@@ -75,7 +75,6 @@ resource "k8s_etcd_cluster" "this" {
 resource "k8s_etcd_backup" "this" {
   etcd     = k8s_etcd_cluster.this.ref
   hosts    = k8s_machine.controller[*].host
-  pki      = k8s_pki.this.ref
   bucket   = var.bucket
   endpoint = var.s3_endpoint
   interval = "1m"

@@ -24,7 +24,7 @@ resource "k8s_machine" "host" {
   instance_type    = "r6i.large"
   root_volume_size = 40
 
-  timeouts {
+  timeouts = {
     create = "40m"
   }
 }
