@@ -232,7 +232,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			return &m.MaxUnavailable, &s.MaxUnavailable
 		}),
 		"drain_timeout": newSetting(tf.DurationAttribute(fmt.Sprintf("How long draining a node may take, PodDisruptionBudgets included, as a duration such as `10m`. After that the roll stops. Nothing was changed on the "+
-			"node by then, and it accepts pods again. Default: `%s`.",
+			"node by then, and it accepts pods again. Default: `%s`, times the provider's `patience`.",
 			tf.ShortDuration(fleet.DefaultDrainTimeout))),
 			duration, func(m *workerPoolModel, s *workerpool.Pool) (*timetypes.GoDuration, *time.Duration) {
 				return &m.DrainTimeout, &s.DrainTimeout
