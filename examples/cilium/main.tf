@@ -13,7 +13,7 @@ module "cluster" {
   controller_nodes = var.controller_nodes
   cni              = var.cni
   kube_proxy       = var.kube_proxy
-  elsewhere        = local.elsewhere
+  elsewhere        = var.elsewhere
 }
 
 # What `helm template` has made of the chart and values.yaml. CoreDNS, in the module, is available once nodes have

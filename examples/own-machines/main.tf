@@ -64,13 +64,12 @@ resource "k8s_control_plane" "this" {
 }
 
 resource "k8s_worker_pool" "this" {
-  version           = var.kubernetes_version
   hosts             = local.workers
   control_plane     = k8s_control_plane.this.ref
-  registry_mirrors  = var.registry_mirrors
-  kubelet_config    = var.kubelet_config
-  kube_proxy_config = var.kube_proxy_config
-  containerd_config = var.containerd_config
+  registry_mirrors  = var.elsewhere.registry_mirrors
+  kubelet_config    = var.elsewhere.kubelet_config
+  kube_proxy_config = var.elsewhere.kube_proxy_config
+  containerd_config = var.elsewhere.containerd_config
 }
 
 resource "k8s_addon" "coredns" {

@@ -17,7 +17,7 @@ module "cluster" {
   cluster     = "demo"
   admin_cidrs = var.admin_cidrs
   private     = true
-  elsewhere   = local.elsewhere
+  elsewhere   = var.elsewhere
 }
 
 output "endpoint" {

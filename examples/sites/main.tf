@@ -21,7 +21,7 @@ module "cloud" {
   controllers = 1
   workers     = 1
   pod_cidr    = "10.201.0.0/16" # that of the other cluster is 10.200.0.0/16
-  elsewhere   = local.elsewhere
+  elsewhere   = var.elsewhere
 }
 
 module "basement" {
@@ -31,11 +31,7 @@ module "basement" {
   network     = var.basement_network
   controllers = var.basement_controllers
   workers     = var.basement_workers
-
-  registry_mirrors  = var.registry_mirrors
-  kubelet_config    = var.kubelet_config
-  kube_proxy_config = var.kube_proxy_config
-  containerd_config = var.containerd_config
+  elsewhere   = var.elsewhere
 }
 
 resource "k8s_kubeconfig" "cloud" {

@@ -165,7 +165,6 @@ resource "k8s_control_plane" "this" {
 }
 
 resource "k8s_worker_pool" "this" {
-  version           = var.kubernetes_version
   hosts             = k8s_machine.worker[*].host
   control_plane     = k8s_control_plane.this.ref
   registry_mirrors  = var.elsewhere.registry_mirrors
@@ -181,7 +180,6 @@ resource "k8s_worker_pool" "this" {
 resource "k8s_worker_pool" "controllers" {
   count             = var.controller_nodes ? 1 : 0
   name              = "controllers"
-  version           = var.kubernetes_version
   hosts             = k8s_machine.controller[*].host
   control_plane     = k8s_control_plane.this.ref
   labels            = { "node-role.kubernetes.io/control-plane" = "" }

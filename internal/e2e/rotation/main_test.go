@@ -64,7 +64,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const at = "  key_store = \"ssm\"\n"
+	const at = "resource \"k8s_pki\" \"this\" {\n"
 	if strings.Count(string(source), at) != 1 {
 		t.Fatalf("the example has no %q any more", at)
 	}

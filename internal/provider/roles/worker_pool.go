@@ -129,10 +129,11 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 	}
 	return settings[workerPoolModel, workerpool.Pool]{
 		"version": newSetting(schema.StringAttribute{
-			Required: true,
+			Optional: true, Computed: true,
 			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minor releases older. A change " +
-				"drains and rolls the nodes.",
-			Validators: []validator.String{argument.KubernetesVersion()},
+				"drains and rolls the nodes. Default: the release of `control_plane`.",
+			Validators:    []validator.String{argument.KubernetesVersion()},
+			PlanModifiers: []planmodifier.String{releaseOfControlPlane{}},
 		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
@@ -240,6 +241,28 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *workerPoolModel, s *workerpool.Pool) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
+	}
+}
+
+// releaseOfControlPlane is the default of version: the release of the API servers, which are upgraded first.
+type releaseOfControlPlane struct{}
+
+func (releaseOfControlPlane) Description(context.Context) string {
+	return "The release of control_plane."
+}
+func (r releaseOfControlPlane) MarkdownDescription(ctx context.Context) string {
+	return r.Description(ctx)
+}
+
+func (releaseOfControlPlane) PlanModifyString(ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+	if !req.ConfigValue.IsNull() {
+		return
+	}
+	var ref types.Object
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("control_plane"), &ref)...)
+	resp.PlanValue = types.StringUnknown()
+	if cp, known := reference.OfControlPlane.Read(ctx, ref, &resp.Diagnostics); known {
+		resp.PlanValue = cp.Version
 	}
 }
 
