@@ -17,7 +17,7 @@ find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir;
   esac
   work=$tmp/work/${dir#"$root"/examples/}
   mkdir -p "$work"
-  cp "$root/examples/ha-cluster/versions.tf" "$work/"
+  case $dir in */examples/provider) ;; *) cp "$root/examples/ha-cluster/versions.tf" "$work/" ;; esac
   # The examples of single resources refer to the cluster of examples/ha-cluster.
   case $dir in */resources/* | */data-sources/* | */ephemeral-resources/*) cp "$root"/examples/ha-cluster/*.tf "$work/" ;; esac
   cp "$dir"/*.tf "$work/"

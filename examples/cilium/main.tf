@@ -13,7 +13,7 @@ module "cluster" {
   controller_nodes = var.controller_nodes
   cni              = var.cni
   kube_proxy       = var.kube_proxy
-  elsewhere        = local.elsewhere
+  elsewhere        = var.elsewhere
 }
 
 # What `helm template` has made of the chart and values.yaml. CoreDNS, in the module, is available once nodes have
@@ -21,7 +21,6 @@ module "cluster" {
 resource "k8s_addon" "cilium" {
   for_each      = fileset(path.module, "cilium.yaml")
   name          = "cilium"
-  pki           = module.cluster.pki
   control_plane = module.cluster.control_plane
   manifests     = [file("${path.module}/${each.key}")]
   wait          = var.cni == "none"

@@ -9,7 +9,7 @@ module "cluster" {
   cluster          = "demo"
   admin_cidrs      = var.admin_cidrs
   controller_nodes = true
-  elsewhere        = local.elsewhere
+  elsewhere        = var.elsewhere
 }
 
 output "endpoint" {

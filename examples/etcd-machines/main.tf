@@ -9,7 +9,7 @@ module "cluster" {
   cluster       = "demo"
   admin_cidrs   = var.admin_cidrs
   etcd_machines = 3
-  elsewhere     = local.elsewhere
+  elsewhere     = var.elsewhere
 }
 
 output "endpoint" {

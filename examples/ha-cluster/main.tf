@@ -1,5 +1,3 @@
-provider "k8s" {}
-
 resource "k8s_network" "this" {
   cluster     = var.cluster
   admin_cidrs = var.admin_cidrs
@@ -14,175 +12,79 @@ resource "k8s_volume" "etcd" {
 }
 
 resource "k8s_machine" "controller" {
-  count            = var.controllers
-  name             = "controller-${count.index}"
-  role             = "controller"
-  network          = k8s_network.this.ref
-  private_ip       = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
-  instance_type    = var.instance_type
-  ami              = var.ami
-  stage            = local.stage
-  instance_profile = var.controller_profile
-  data_volume      = var.data_volume_size == null ? null : { id = k8s_volume.etcd[count.index].id }
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
+  count       = var.controllers
+  name        = "controller-${count.index}"
+  role        = "controller"
+  network     = k8s_network.this.ref
+  private_ip  = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
+  ami         = var.ami
+  stage       = local.stage
+  data_volume = var.data_volume_size == null ? null : { id = k8s_volume.etcd[count.index].id }
 }
 
 resource "k8s_machine" "worker" {
-  count         = var.workers
-  name          = "worker-${count.index}"
-  role          = "worker"
-  network       = k8s_network.this.ref
-  private_ip    = cidrhost(k8s_network.this.node_cidr, 20 + count.index)
-  pod_cidr      = cidrsubnet(var.pod_cidr, 8, count.index)
-  instance_type = var.instance_type
-  ami           = var.ami
-  stage         = local.stage
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
+  count      = var.workers
+  name       = "worker-${count.index}"
+  role       = "worker"
+  network    = k8s_network.this.ref
+  private_ip = cidrhost(k8s_network.this.node_cidr, 20 + count.index)
+  pod_cidr   = cidrsubnet("10.200.0.0/16", 8, count.index)
+  ami        = var.ami
+  stage      = local.stage
 }
 
 resource "k8s_machine" "lb" {
-  name          = "lb-0"
-  role          = "lb"
-  network       = k8s_network.this.ref
-  private_ip    = cidrhost(k8s_network.this.node_cidr, 4)
-  instance_type = var.instance_type
-  ami           = var.ami
-  stage         = local.stage
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
+  name       = "lb-0"
+  role       = "lb"
+  network    = k8s_network.this.ref
+  private_ip = cidrhost(k8s_network.this.node_cidr, 4)
+  ami        = var.ami
+  stage      = local.stage
 }
 
 resource "k8s_pki" "this" {
-  cluster   = var.cluster
-  key_store = "ssm"
+  cluster = var.cluster
 }
 
 resource "k8s_lb" "this" {
-  cluster     = var.cluster
   host        = k8s_machine.lb.host
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
-
-  check_interval = var.check_interval
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
 }
 
 resource "k8s_etcd_cluster" "this" {
   version = var.etcd_version
   hosts   = k8s_machine.controller[*].host
   pki     = k8s_pki.this.ref
-
-  extra_args = var.etcd_flags == null ? null : { etcd = var.etcd_flags }
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
 }
 
 resource "k8s_etcd_backup" "this" {
   count    = var.snapshot_bucket == null ? 0 : 1
   etcd     = k8s_etcd_cluster.this.ref
   hosts    = k8s_machine.controller[*].host
-  pki      = k8s_pki.this.ref
   bucket   = var.snapshot_bucket
-  endpoint = var.s3_endpoint
+  endpoint = var.elsewhere.s3_endpoint
 }
 
 resource "k8s_control_plane" "this" {
   version    = var.kubernetes_version
   hosts      = k8s_machine.controller[*].host
-  pki        = k8s_pki.this.ref
   etcd       = k8s_etcd_cluster.this.ref
   lb         = k8s_lb.this.ref
-  pod_cidr   = var.pod_cidr
   node_cidrs = k8s_network.this.node_cidrs
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
 }
 
 resource "k8s_worker_pool" "this" {
-  version           = var.kubernetes_version
   hosts             = k8s_machine.worker[*].host
-  pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
-  registry_mirrors  = var.registry_mirrors
-  kubelet_config    = var.kubelet_config
-  kube_proxy_config = var.kube_proxy_config
-  containerd_config = var.containerd_config
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
+  registry_mirrors  = var.elsewhere.registry_mirrors
+  kubelet_config    = var.elsewhere.kubelet_config
+  kube_proxy_config = var.elsewhere.kube_proxy_config
+  containerd_config = var.elsewhere.containerd_config
 }
 
 resource "k8s_addon" "coredns" {
   name          = "coredns"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
-
-  dynamic "timeouts" {
-    for_each = var.timeout[*]
-    content {
-      create = timeouts.value
-      read   = timeouts.value
-      update = timeouts.value
-      delete = timeouts.value
-    }
-  }
 }

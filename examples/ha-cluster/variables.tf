@@ -44,33 +44,16 @@ variable "paused" {
   description = "Whether the cluster is paused: all machines are stopped and keep their disks and addresses."
 }
 
-variable "instance_type" {
-  type    = string
-  default = "t3.medium"
-}
-
 variable "ami" {
   type        = string
   default     = null
   description = "AMI of the machines: an id, or an SSM parameter as resolve:ssm:NAME. Null means the newest Debian 13."
 }
 
-variable "pod_cidr" {
-  type        = string
-  default     = "10.200.0.0/16"
-  description = "Network of the pods. Each worker gets a /24 of it."
-}
-
 variable "snapshot_bucket" {
   type        = string
   default     = null
-  description = "S3 bucket for hourly snapshots of etcd. They are worth nothing without the keys: add k8s_pki_copy. Null means none."
-}
-
-variable "controller_profile" {
-  type        = string
-  default     = null
-  description = "Instance profile of the controllers. Its role may write to snapshot_bucket, as in examples/iam/etcd-snapshots.json."
+  description = "S3 bucket for hourly snapshots of etcd, to which the instance profile of the controllers must give access. They are worth nothing without the keys: add k8s_pki_copy. Null means none."
 }
 
 variable "data_volume_size" {
@@ -79,54 +62,14 @@ variable "data_volume_size" {
   description = "Size in GiB of a volume for the data of each etcd member, which stays when its machine is replaced. Null means that they are on the root disks. Set it in terraform.tfvars before the first apply: an apply without it would delete the volumes."
 }
 
-# The following variables are for places other than plain AWS: slow machines, a registry mirror, a
-# kubelet on cgroup v1, a kube-proxy in a container. The local EC2 sets some of them in a variable
-# file.
-
-variable "timeout" {
-  type        = string
-  default     = null
-  description = "How long each operation on a resource may take, such as 60m. Single waits take longer in proportion. Null means the provider's defaults."
-}
-
-variable "check_interval" {
-  type        = string
-  default     = null
-  description = "How often HAProxy asks each API server whether it is ready, up to 8s. Slow machines need a longer interval. Null means the provider's default."
-}
-
-variable "etcd_flags" {
-  type        = any
-  default     = null
-  description = "Flags of etcd: an object. Slow machines need a longer heartbeat-interval and election-timeout, in milliseconds."
-}
-
-variable "registry_mirrors" {
-  type        = map(string)
+variable "elsewhere" {
+  type = object({
+    registry_mirrors  = optional(map(string), {})
+    kubelet_config    = optional(any)
+    kube_proxy_config = optional(any)
+    containerd_config = optional(any)
+    s3_endpoint       = optional(string)
+  })
   default     = {}
-  description = "Image registry host to the URL of its mirror."
-}
-
-variable "kubelet_config" {
-  type        = any
-  default     = null
-  description = "KubeletConfiguration fields, merged over the provider's: an object."
-}
-
-variable "kube_proxy_config" {
-  type        = any
-  default     = null
-  description = "KubeProxyConfiguration fields, merged over the provider's: an object."
-}
-
-variable "containerd_config" {
-  type        = any
-  default     = null
-  description = "containerd settings, merged over the provider's: an object."
-}
-
-variable "s3_endpoint" {
-  type        = string
-  default     = null
-  description = "URL at which the controllers reach S3. Null means S3 of the region."
+  description = "Settings of places other than plain AWS: a registry mirror, a kubelet on cgroup v1, a kube-proxy in a container, the URL at which controllers reach S3. The local EC2 sets it."
 }

@@ -11,7 +11,7 @@ module "cluster" {
   zone_count      = 3
   endpoint        = var.endpoint
   endpoint_before = var.endpoint_before
-  elsewhere       = local.elsewhere
+  elsewhere       = var.elsewhere
 }
 
 output "endpoint" {

@@ -17,33 +17,8 @@ variable "endpoint_before" {
   description = "What carried it before, in the first of the two applies that move it. Null otherwise."
 }
 
-# The following is for places other than plain AWS. The local EC2 sets it in a variable file.
-
-variable "registry_mirrors" {
-  type    = map(string)
-  default = {}
-}
-
-variable "kubelet_config" {
-  type    = any
-  default = null
-}
-
-variable "kube_proxy_config" {
-  type    = any
-  default = null
-}
-
-variable "containerd_config" {
-  type    = any
-  default = null
-}
-
-locals {
-  elsewhere = {
-    registry_mirrors  = var.registry_mirrors
-    kubelet_config    = var.kubelet_config
-    kube_proxy_config = var.kube_proxy_config
-    containerd_config = var.containerd_config
-  }
+variable "elsewhere" {
+  type        = any
+  default     = {}
+  description = "Settings of places other than plain AWS, as of examples/modules/cluster. The local EC2 sets it."
 }

@@ -43,7 +43,6 @@ resource "k8s_etcd_cluster" "this" {
 
 resource "k8s_lb" "this" {
   count       = length(local.load_balancers) > 0 ? 1 : 0
-  cluster     = var.cluster
   host        = local.load_balancers[0]
   standbys    = slice(local.load_balancers, 1, length(local.load_balancers))
   virtual_ip  = var.virtual_ip
@@ -54,7 +53,6 @@ resource "k8s_lb" "this" {
 resource "k8s_control_plane" "this" {
   version      = var.kubernetes_version
   hosts        = local.controllers
-  pki          = k8s_pki.this.ref
   etcd         = k8s_etcd_cluster.this.ref
   lb           = one(k8s_lb.this[*].ref)
   service_cidr = "10.96.0.0/24"
@@ -66,27 +64,23 @@ resource "k8s_control_plane" "this" {
 }
 
 resource "k8s_worker_pool" "this" {
-  version           = var.kubernetes_version
   hosts             = local.workers
-  pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
-  registry_mirrors  = var.registry_mirrors
-  kubelet_config    = var.kubelet_config
-  kube_proxy_config = var.kube_proxy_config
-  containerd_config = var.containerd_config
+  registry_mirrors  = var.elsewhere.registry_mirrors
+  kubelet_config    = var.elsewhere.kubelet_config
+  kube_proxy_config = var.elsewhere.kube_proxy_config
+  containerd_config = var.elsewhere.containerd_config
 }
 
 resource "k8s_addon" "coredns" {
   count         = length(local.workers) > 0 ? 1 : 0
   name          = "coredns"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
 }
 
 resource "k8s_kubeconfig" "admin" {
-  pki      = k8s_pki.this.ref
-  endpoint = k8s_control_plane.this.ref.endpoint
+  control_plane = k8s_control_plane.this.ref
 }
 
 output "endpoint" {

@@ -53,24 +53,13 @@ variable "kubernetes_version" {
   default = "1.35.8"
 }
 
-# The following is for places other than plain machines. The tests set it in a variable file.
-
-variable "registry_mirrors" {
-  type    = map(string)
-  default = {}
-}
-
-variable "kubelet_config" {
-  type    = any
-  default = null
-}
-
-variable "kube_proxy_config" {
-  type    = any
-  default = null
-}
-
-variable "containerd_config" {
-  type    = any
-  default = null
+variable "elsewhere" {
+  type = object({
+    registry_mirrors  = optional(map(string), {})
+    kubelet_config    = optional(any)
+    kube_proxy_config = optional(any)
+    containerd_config = optional(any)
+  })
+  default     = {}
+  description = "Settings of places other than plain machines: a registry mirror, a kubelet on cgroup v1, a kube-proxy in a container."
 }

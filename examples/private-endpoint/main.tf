@@ -3,7 +3,7 @@
 # machines reach the internet through a NAT gateway.
 
 provider "k8s" {
-  ssh {
+  ssh = {
     instance_connect = {}
   }
 }
@@ -15,7 +15,7 @@ module "cluster" {
   admin_cidrs      = var.admin_cidrs
   private          = true
   instance_connect = true
-  elsewhere        = local.elsewhere
+  elsewhere        = var.elsewhere
 }
 
 output "endpoint" {

@@ -6,7 +6,7 @@ provider "k8s" {
 }
 
 provider "k8s" {
-  ssh {
+  ssh = {
     bastion = module.cluster.bastion
   }
 }
@@ -17,7 +17,7 @@ module "cluster" {
   cluster     = "demo"
   admin_cidrs = var.admin_cidrs
   private     = true
-  elsewhere   = local.elsewhere
+  elsewhere   = var.elsewhere
 }
 
 output "endpoint" {

@@ -8,7 +8,7 @@ provider "k8s" {
 # It has neither a region nor credentials: nothing of its cluster is in AWS. Other machines, another SSH key.
 provider "k8s" {
   alias = "basement"
-  ssh {
+  ssh = {
     private_key_file = var.basement_ssh_key_file
   }
 }
@@ -21,7 +21,7 @@ module "cloud" {
   controllers = 1
   workers     = 1
   pod_cidr    = "10.201.0.0/16" # that of the other cluster is 10.200.0.0/16
-  elsewhere   = local.elsewhere
+  elsewhere   = var.elsewhere
 }
 
 module "basement" {
@@ -31,16 +31,11 @@ module "basement" {
   network     = var.basement_network
   controllers = var.basement_controllers
   workers     = var.basement_workers
-
-  registry_mirrors  = var.registry_mirrors
-  kubelet_config    = var.kubelet_config
-  kube_proxy_config = var.kube_proxy_config
-  containerd_config = var.containerd_config
+  elsewhere   = var.elsewhere
 }
 
 resource "k8s_kubeconfig" "cloud" {
-  pki      = module.cloud.pki
-  endpoint = module.cloud.endpoint
+  control_plane = module.cloud.control_plane
 }
 
 output "endpoints" {

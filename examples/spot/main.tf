@@ -10,7 +10,7 @@ module "cluster" {
   admin_cidrs  = var.admin_cidrs
   controllers  = 1
   spot_workers = true
-  elsewhere    = local.elsewhere
+  elsewhere    = var.elsewhere
 }
 
 output "endpoint" {

@@ -9,7 +9,7 @@ module "cluster" {
   admin_cidrs = var.admin_cidrs
   zone_count  = 3
   workers     = 3
-  elsewhere   = local.elsewhere
+  elsewhere   = var.elsewhere
 }
 
 output "endpoint" {

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
@@ -145,7 +146,7 @@ func Quorum(n int) int { return n/2 + 1 }
 
 // Members returns the cluster's members. It needs a quorum.
 func (c *Client) Members(ctx context.Context) ([]Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	resp, err := c.cli.MemberList(ctx)
 	if err != nil {
@@ -157,7 +158,7 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 // MembersKnown returns the members that this member knows, without asking the others. It needs no
 // quorum, and may be outdated.
 func (c *Client) MembersKnown(ctx context.Context) ([]Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	resp, err := c.cli.MemberList(ctx, clientv3.WithSerializable())
 	if err != nil {
@@ -188,7 +189,7 @@ func (c *Client) Contents(ctx context.Context) (Contents, error) {
 	if err != nil {
 		return Contents{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	counted, err := c.cli.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithSerializable())
 	if err != nil {

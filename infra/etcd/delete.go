@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // DeleteUnder deletes the keys under a prefix, except those that are the prefix and one of the names
@@ -36,7 +38,7 @@ func (c *Client) DeleteUnder(ctx context.Context, prefix string, keep ...string)
 }
 
 func (c *Client) delete(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	_, err := c.cli.Delete(ctx, key)
 	return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Disk is how fast a member's disk has been since the member started, from etcd's own histograms.
@@ -48,7 +49,7 @@ const (
 
 // Disk reads the member's metrics. It needs no quorum.
 func (c *Client) Disk(ctx context.Context) (Disk, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	d, err := c.disk(ctx)
 	if err != nil {

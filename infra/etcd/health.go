@@ -85,7 +85,7 @@ type Status struct {
 // The alarms are in it, too, and not in a request of their own: etcd's AlarmList is a proposal to
 // all members. It fails without a quorum and on a learner, and writes to the log of each member.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	s, err := c.cli.Status(ctx, c.endpoint)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // WaitHealthy polls Health until it succeeds. abort, if not nil, is called between polls; its error
@@ -27,7 +29,7 @@ func (c *Client) WaitServes(ctx context.Context, abort func(context.Context) err
 func (c *Client) AddLearner(ctx context.Context, peerURL string) (Member, error) {
 	var added Member
 	err := c.until(ctx, "accept learner "+peerURL, nil, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 		defer cancel()
 		resp, err := c.cli.MemberAddAsLearner(ctx, []string{peerURL})
 		if err == nil {
@@ -51,7 +53,7 @@ func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context)
 // must not run.
 func (c *Client) Move(ctx context.Context, id ID, peerURL string) error {
 	return c.until(ctx, "accept that member "+id.String()+" listens on "+peerURL, nil, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 		defer cancel()
 		_, err := c.cli.MemberUpdate(ctx, uint64(id), []string{peerURL})
 		return err
@@ -71,7 +73,7 @@ func (c *Client) Remove(ctx context.Context, id ID) error {
 // response was lost, has succeeded.
 func (c *Client) settle(ctx context.Context, what string, abort func(context.Context) error, done error, request func(context.Context) error) error {
 	return c.until(ctx, what, abort, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 		defer cancel()
 		if err := request(ctx); !errors.Is(err, done) {
 			return err
@@ -83,7 +85,7 @@ func (c *Client) settle(ctx context.Context, what string, abort func(context.Con
 // MoveLeader transfers the leadership from this member, if it leads, to another voter. That takes
 // milliseconds, an election takes a second. Proposals made in the meantime are lost.
 func (c *Client) MoveLeader(ctx context.Context, to ID) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	s, err := c.Status(ctx)
 	if err == nil && s.Leader != s.ID {

@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Space is how full the database of a member is, in bytes, as in [Status].
@@ -125,7 +127,7 @@ func (c *Client) DisarmNoSpace(ctx context.Context) error {
 				continue
 			}
 			armed++
-			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+			ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 			defer cancel()
 			if _, err := c.cli.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: uint64(a.Member), Alarm: etcdserverpb.AlarmType_NOSPACE}); err != nil {
 				return err

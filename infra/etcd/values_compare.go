@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 const (
@@ -48,7 +50,7 @@ func (c *Client) Unlike(ctx context.Context, keyPrefix, valuePrefix string) (unl
 }
 
 func (c *Client) keys(ctx context.Context, from, end string) (keys []string, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	resp, err := c.cli.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(keysPage))
 	if err != nil {
@@ -63,7 +65,7 @@ func (c *Client) keys(ctx context.Context, from, end string) (keys []string, mor
 // allBegin reports whether every value in a range of keys begins with a prefix. It only reads, and
 // its cost does not depend on the size of the values.
 func (c *Client) allBegin(ctx context.Context, from, end, valuePrefix string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	low, high := begins(from, valuePrefix)
 	resp, err := c.cli.Txn(ctx).If(low.WithRange(end), high.WithRange(end)).Commit()
@@ -89,7 +91,7 @@ func (c *Client) NotBeginning(ctx context.Context, keys []string, valuePrefix st
 }
 
 func (c *Client) notBeginning(ctx context.Context, keys []string, valuePrefix string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	var each []clientv3.Op
 	for _, key := range keys {

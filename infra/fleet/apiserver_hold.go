@@ -11,6 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Writers are the API servers to hold, and what to wait for once they are held.
@@ -104,7 +105,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 
 // release lets held API servers continue. If that fails, they continue after holdLimit.
 func release(ctx context.Context, servers []*Machine) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ProbeBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, ProbeBudget))
 	defer cancel()
 	EachAll(ctx, servers, func(ctx context.Context, m *Machine) error { return deed.Release(ctx, m.Remote) })
 }

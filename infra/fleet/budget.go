@@ -117,6 +117,5 @@ func Observing(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Probing limits ctx by [ProbeBudget].
 func Probing(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := patience.Of(ctx, ProbeBudget)
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	return patience.Within(ctx, ProbeBudget)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // MoveLeader transfers the leadership from the member on m to another member while no API server
@@ -76,7 +77,7 @@ func RemoveMember(ctx context.Context, by string, m *Machine, w Writers, stopFir
 	}
 	err := remove(ctx)
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LeaveBudget)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, LeaveBudget))
 		defer cancel()
 		if err := deed.Start(ctx, m.Remote, component.EtcdUnit); err != nil {
 			m.Say("etcd: its member could not be started again: %v", err)

@@ -122,7 +122,7 @@ func (m *Machine) UnitError(ctx context.Context, step, unit string, err error) e
 	if err == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LeaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, LeaveBudget))
 	defer cancel()
 	journal := host.Journal(ctx, m.Remote, unit, journalLines)
 	return &StepError{Machine: m.Name(), Step: step, Err: err, Unit: unit, Journal: journal,

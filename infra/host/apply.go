@@ -16,6 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -201,7 +202,7 @@ func PrefetchedProgram(want desired.State, installed, name string) (program, arc
 
 // limit is how many seconds a script may wait so that it ends before the context does.
 func limit(ctx context.Context) int {
-	d := defaultLimit
+	d := patience.Of(ctx, defaultLimit)
 	if deadline, ok := ctx.Deadline(); ok {
 		d = min(d, time.Until(deadline)-reportTime)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -36,7 +37,7 @@ func Causes(ctx context.Context, r Runner, said string) []finding.Finding {
 	if script.Len() == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, 10*time.Second))
 	defer cancel()
 	out, err := r.Run(ctx, remote.Command{Sudo: true, Script: "LC_ALL=C\nexport LC_ALL\n" + causeFunctions + script.String()})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -20,7 +21,7 @@ const lineLimit = 1000
 // meant for errors: instead of failing it returns why there is nothing to show, and it asks even if ctx
 // has just ended.
 func Journal(ctx context.Context, r Runner, unit string, lines int) string {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, 10*time.Second))
 	defer cancel()
 	out, err := r.Run(ctx, remote.Command{Sudo: true, Script: fmt.Sprintf(
 		"LC_ALL=C journalctl --no-pager --quiet --no-hostname -o short-iso -n %d -u %s", 20*lines, quote(unit))})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -69,7 +70,7 @@ func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Obs
 	units := desired.State{Units: want.Units, Retired: unitsOnly(want.Retired)}
 	names := observedUnits(units)
 	script := l.preamble() + observeScript(units, Record{})
-	for end := time.Now().Add(settleBudget); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(patience.Of(ctx, settleBudget)); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 			return obs.markUnsettled(want)

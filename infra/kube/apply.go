@@ -16,6 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube/field"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Terms are how objects are applied and compared. With the zero value a field that another manager
@@ -235,7 +236,7 @@ func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, force,
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	live, err := resource.Patch(ctx, ref.Name, types.ApplyPatchType, body, options)
 	if err != nil {

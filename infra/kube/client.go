@@ -137,7 +137,7 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Version returns the server's version: "v1.36.4".
 func (c *Client) Version(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	// The discovery client's own ServerVersion takes no context.
 	raw, err := c.typed.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // encryptionMetric has the digest of the EncryptionConfiguration that an API server uses
@@ -19,7 +21,7 @@ const encryptionMetric = "apiserver_encryption_config_controller_last_config_inf
 // EncryptionConfigDigest returns the hex SHA-256 of the EncryptionConfiguration file that the API
 // server loaded last. The server checks for a changed file once a minute.
 func (c *Client) EncryptionConfigDigest(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	body, err := c.typed.Discovery().RESTClient().Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
@@ -61,7 +63,7 @@ func encryptionDigest(line string) (string, bool) {
 func (c *Client) RewriteSecret(ctx context.Context, namespace, name string) error {
 	secrets := c.typed.CoreV1().Secrets(namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 		defer cancel()
 		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // JobRun is one run of a Job: what is known of a Job that may be gone. It is plain JSON.
@@ -95,7 +97,7 @@ func (c *Client) Runs(ctx context.Context, objects []*unstructured.Unstructured,
 // completed reports whether the Job controller has reported that a Job has completed which is gone.
 // Events are kept for an hour.
 func (c *Client) completed(ctx context.Context, run JobRun) bool {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	namespace := run.Ref.Namespace
 	if namespace == "" {

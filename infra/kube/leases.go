@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Lease is a leader election lease: who leads, and since when that is known.
@@ -28,7 +30,7 @@ var leaderLeases = []string{"kube-controller-manager", "kube-scheduler"}
 // Leases returns the leader election leases of the controller manager and the scheduler, in that
 // order. A lease that does not exist yet is left out.
 func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	list, err := c.typed.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {

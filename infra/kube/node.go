@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Node is the state of a node, for people.
@@ -53,7 +54,7 @@ func (c *Client) Nodes(ctx context.Context, names ...string) ([]Node, error) {
 // NodeObjects lists the Node objects. With names, only the first of them is returned, which a
 // kubelet may ask for, too.
 func (c *Client) NodeObjects(ctx context.Context, names ...string) ([]corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	var options metav1.ListOptions
 	if len(names) == 1 {
@@ -202,7 +203,7 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 // returns true for the node. It patches only these: an update of the whole node could overwrite
 // taints changed in the meantime, which a kubelet is forbidden to do.
 func (c *Client) markNode(ctx context.Context, name string, mark, unschedulable any, due func(*corev1.Node) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err == nil && due(n) {
@@ -223,7 +224,7 @@ func (c *Client) markNode(ctx context.Context, name string, mark, unschedulable 
 
 // DeleteNode deletes a Node object. One that does not exist is no error.
 func (c *Client) DeleteNode(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	err := c.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // evictionRetry is the pause before a pod that a PodDisruptionBudget protects is evicted again.
@@ -95,7 +96,7 @@ func budgetState(refusal error) string {
 
 // evictable lists the pods of a node that a drain evicts.
 func (c *Client) evictable(ctx context.Context, node string) ([]corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	list, err := c.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // ownedAnnotation lists the labels and taints that this project has set on a node, to distinguish
@@ -166,7 +167,7 @@ func findTaint(taints []corev1.Taint, key string) (corev1.Taint, bool) {
 // retries on conflicts.
 func (c *Client) updateNode(ctx context.Context, name string, change func(*corev1.Node) bool) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 		defer cancel()
 		n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil || !change(n) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // fieldManager is this project's name in server-side apply.
@@ -83,13 +84,13 @@ func RefsOf(objects []*unstructured.Unstructured) []ObjectRef {
 	return out
 }
 
-// resource finds the API resource of an object and its namespace. With patience it waits for an
+// resource finds the API resource of an object and its namespace. patiently, it waits for an
 // unknown kind, whose definition may have just been applied.
-func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dynamic.ResourceInterface, string, error) {
+func (c *Client) resource(ctx context.Context, ref ObjectRef, patiently bool) (dynamic.ResourceInterface, string, error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mapping, err := c.mapping(ctx, gvk)
-	if meta.IsNoMatchError(err) && patience {
-		waitCtx, cancel := context.WithTimeout(ctx, kindBudget)
+	if meta.IsNoMatchError(err) && patiently {
+		waitCtx, cancel := context.WithTimeout(ctx, patience.Of(ctx, kindBudget))
 		defer cancel()
 		_ = wait.PollUntilContextCancel(waitCtx, pollInterval, false, func(context.Context) (bool, error) {
 			c.mapper.Reset()
@@ -144,7 +145,7 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", ref, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	o, err := resource.Get(ctx, ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 const (
@@ -60,7 +61,7 @@ func (c *Client) podError(ctx context.Context, of string, t Trouble, more int) *
 	if !t.Ran {
 		return e
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, logBudget))
 	defer cancel()
 	e.Log, e.Unread = c.logTail(ctx, t)
 	return e

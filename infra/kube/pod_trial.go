@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 const (
@@ -132,7 +134,7 @@ func hasRun(pod *corev1.Pod) bool {
 
 // trialPod returns the trial's pod, and creates it if necessary.
 func (c *Client) trialPod(ctx context.Context, t *Trial) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	if t.uid != "" {
 		pod, err := c.typed.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, t.podName(), metav1.GetOptions{})
@@ -195,7 +197,7 @@ func (c *Client) deleteTrial(ctx context.Context, t Trial) error {
 
 // endTrial deletes the pod on a context of its own. If that fails, the next trial deletes it.
 func (c *Client) endTrial(ctx context.Context, t Trial) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialDeleteBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, trialDeleteBudget))
 	defer cancel()
 	_ = c.deleteTrial(ctx, t)
 }
@@ -203,7 +205,7 @@ func (c *Client) endTrial(ctx context.Context, t Trial) {
 // SetProven notes on a node the state in which a pod has started there. A node that registers again
 // at this moment gets no note and is tested again later.
 func (c *Client) SetProven(ctx context.Context, name, state string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{provenAnnotation: state}}})
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	deployments "k8s.io/kubectl/pkg/util/deployment"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // revisionLabel has the revision of the DaemonSet or StatefulSet that made a pod.
@@ -25,7 +26,7 @@ const revisionLabel = appsv1.ControllerRevisionHashLabelKey
 // out pods of earlier revisions, which are being replaced. There are none before the controller has
 // seen the template.
 func (c *Client) podsOf(ctx context.Context, ref ObjectRef) ([]corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	namespace := ref.Namespace
 	if namespace == "" {
@@ -126,7 +127,7 @@ func (c *Client) diagnose(ctx context.Context, pod *corev1.Pod) *Trouble {
 	if t := troubleOf(pod, nil); t != nil || running(pod) {
 		return t
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	events, err := c.typed.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.String()})

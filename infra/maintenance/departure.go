@@ -8,6 +8,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -44,7 +45,7 @@ const (
 
 // look is Look after a change, whose context may have ended. A machine that is starting is awaited.
 func (m Machine) look(ctx context.Context) (Sight, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, lastLook))
 	defer cancel()
 	for {
 		now, err := m.Look(ctx)

@@ -26,6 +26,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Duty is what one machine does for its cluster, as found on the machine itself. A machine on which
@@ -267,7 +268,7 @@ func (d *Duty) drain(ctx context.Context) error {
 	}
 	defer c.Close()
 	d.fleet.Say(node, "maintenance: draining")
-	if err := c.Drain(ctx, node, fleet.DefaultDrainTimeout, func(line string) { d.fleet.Say(node, "%s", line) }); err != nil {
+	if err := c.Drain(ctx, node, patience.Of(ctx, fleet.DefaultDrainTimeout), func(line string) { d.fleet.Say(node, "%s", line) }); err != nil {
 		return &fleet.StepError{Machine: d.m.Name(), Step: "drain", Err: err,
 			Next: "kubectl get pods,poddisruptionbudgets --all-namespaces --output wide, and make room for the pods or relax the budget"}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -96,7 +97,7 @@ func (d *Duty) Restore(ctx context.Context, h remote.Host) {
 	if d.Idle() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, d.patience))
 	defer cancel()
 	d.m = d.fleet.Machine(fleet.Target{Host: h, Node: d.m.Node})
 	if units := d.all(); len(units) > 0 && (d.noted || d.Interrupted()) {

@@ -4,13 +4,14 @@ package patience
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
 type key struct{}
 
 // With returns a context in which every wait with a budget may take longer, by a factor. A factor below 1 changes
-// nothing: the caller's context ends earlier anyway.
+// nothing.
 func With(ctx context.Context, factor float64) context.Context {
 	return context.WithValue(ctx, key{}, factor)
 }
@@ -21,4 +22,10 @@ func Of(ctx context.Context, budget time.Duration) time.Duration {
 		return max(budget, time.Duration(factor*float64(budget)).Round(time.Second))
 	}
 	return budget
+}
+
+// Within limits a context by a budget, as [Of] returns it.
+func Within(ctx context.Context, budget time.Duration) (context.Context, context.CancelFunc) {
+	budget = Of(ctx, budget)
+	return context.WithTimeoutCause(ctx, budget, fmt.Errorf("not within %s", budget))
 }

@@ -85,7 +85,8 @@ type Pool struct {
 // maxPreparing is how many connections are opened ahead at the same time.
 const maxPreparing = 16
 
-const defaultConnectTimeout = 10 * time.Second
+// DefaultConnectTimeout is how long a connection may take to open.
+const DefaultConnectTimeout = 10 * time.Second
 
 // errOff is why a machine that is [Host.Off] is unreachable.
 var errOff = errors.New("it is stopped on purpose")
@@ -96,7 +97,7 @@ var errClosed = errors.New("the connection pool is closed")
 // NewPool returns an empty pool. It does no I/O.
 func NewPool(cfg Config) *Pool {
 	if cfg.ConnectTimeout <= 0 {
-		cfg.ConnectTimeout = defaultConnectTimeout
+		cfg.ConnectTimeout = DefaultConnectTimeout
 	}
 	if cfg.Dial == nil {
 		cfg.Dial = (&net.Dialer{}).DialContext

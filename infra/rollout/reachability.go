@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -41,7 +42,7 @@ func (o *Operation) CheckReach(ctx context.Context, needs func(*Machine) *Need) 
 }
 
 func (n *Need) reach(ctx context.Context, m *fleet.Machine) error {
-	soon, cancel := context.WithTimeout(ctx, fleet.ReachBudget)
+	soon, cancel := context.WithTimeout(ctx, patience.Of(ctx, fleet.ReachBudget))
 	defer cancel()
 	failures := make(chan error, len(n.Addresses))
 	for _, address := range n.Addresses {

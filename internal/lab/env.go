@@ -42,11 +42,15 @@ func (l *Lab) existingSettings() (settings, error) {
 	return s, err
 }
 
-// Vars are Terraform variables for clusters in the lab: the operator's address, where images come
-// from, where machines reach S3, and the settings that kubelet, kube-proxy and containerd need if machines are
-// containers on this host.
+// Vars are Terraform variables for clusters in the lab: the operator's address, and what differs from plain AWS.
 type Vars struct {
-	AdminCIDRs       []string          `json:"admin_cidrs"`
+	AdminCIDRs []string  `json:"admin_cidrs"`
+	Elsewhere  Elsewhere `json:"elsewhere"`
+}
+
+// Elsewhere is what clusters in the lab need, unlike on AWS: where images come from, where machines reach S3, and the
+// settings of kubelet, kube-proxy and containerd if machines are containers on this host.
+type Elsewhere struct {
 	RegistryMirrors  map[string]string `json:"registry_mirrors"`
 	KubeletConfig    map[string]any    `json:"kubelet_config,omitempty"`    // fields of KubeletConfiguration
 	KubeProxyConfig  map[string]any    `json:"kube_proxy_config,omitempty"` // fields of KubeProxyConfiguration
@@ -65,18 +69,20 @@ func (l *Lab) Vars() (Vars, error) {
 	}
 	v := Vars{
 		AdminCIDRs: []string{s.Operator.String() + "/32"},
-		// An image name without a host, such as the toolbox's, means docker.io.
-		RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
-		S3Endpoint:      "http://" + outside.APIName,
+		Elsewhere: Elsewhere{
+			// An image name without a host, such as the toolbox's, means docker.io.
+			RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
+			S3Endpoint:      "http://" + outside.APIName,
+		},
 	}
 	if s.Cilium {
-		v.RegistryMirrors["quay.io"] = s.registry()
+		v.Elsewhere.RegistryMirrors["quay.io"] = s.registry()
 	}
 	if s.Machines == machine.VirtualMachine {
 		return v, nil
 	}
-	v.KubeProxyConfig = kubeProxyConfig()
-	v.KubeletConfig, v.ContainerdConfig, err = hostSettings()
+	v.Elsewhere.KubeProxyConfig = kubeProxyConfig()
+	v.Elsewhere.KubeletConfig, v.Elsewhere.ContainerdConfig, err = hostSettings()
 	return v, err
 }
 

@@ -172,8 +172,8 @@ func TestMirrorsOfCilium(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if mirror, there := v.RegistryMirrors["quay.io"]; there != cilium || there && mirror != v.RegistryMirrors["docker.io"] {
-			t.Errorf("with Cilium %t: %v", cilium, v.RegistryMirrors)
+		if mirror, there := v.Elsewhere.RegistryMirrors["quay.io"]; there != cilium || there && mirror != v.Elsewhere.RegistryMirrors["docker.io"] {
+			t.Errorf("with Cilium %t: %v", cilium, v.Elsewhere.RegistryMirrors)
 		}
 	}
 }

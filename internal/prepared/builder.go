@@ -138,8 +138,8 @@ func install(ctx context.Context, shell *remote.Machine, state desired.State) er
 func (b *builder) pull() string {
 	var script strings.Builder
 	script.WriteString(pullScript)
-	for _, registry := range slices.Sorted(maps.Keys(b.vars.RegistryMirrors)) {
-		fmt.Fprintf(&script, "mirror '%s' '%s'\n", registry, b.vars.RegistryMirrors[registry])
+	for _, registry := range slices.Sorted(maps.Keys(b.vars.Elsewhere.RegistryMirrors)) {
+		fmt.Fprintf(&script, "mirror '%s' '%s'\n", registry, b.vars.Elsewhere.RegistryMirrors[registry])
 	}
 	for _, ref := range images {
 		fmt.Fprintf(&script, "pull '%s'\n", ref)

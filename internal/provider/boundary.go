@@ -40,7 +40,7 @@ func through[Q, R any](ctx context.Context, b boundary, what string, q *Q, call 
 	defer b.recorder.Start("Terraform " + what)()
 	var answer *R
 	err := parallel.Safely(logPanics(ctx), what, func() (err error) {
-		answer, err = call(logPanics(ctx), q)
+		answer, err = call(b.patient(logPanics(ctx)), q)
 		return err
 	})
 	var panicked *parallel.PanicError
@@ -179,7 +179,7 @@ func (b boundary) ValidateActionConfig(ctx context.Context, q *tfprotov6.Validat
 
 // InvokeAction answers with events, and the last of them has diagnostics.
 func (b boundary) InvokeAction(ctx context.Context, q *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
-	ctx = logPanics(ctx)
+	ctx = b.patient(logPanics(ctx))
 	answer, err := b.ProviderServerWithActions.InvokeAction(ctx, q)
 	if answer != nil {
 		events := fitEvents(ctx, "InvokeAction "+q.ActionType, answer.Events)

@@ -137,16 +137,16 @@ func TestKeysStay(t *testing.T) {
 	replaced, _ := providertest.Plain(r.Instance("k8s_pki").Plan(config).Planned).(providertest.Values) // as after a taint
 	for name, role := range map[string]providertest.Values{"k8s_etcd_cluster": r.Etcd, "k8s_control_plane": r.ControlPlane, "k8s_worker_pool": r.Pool} {
 		alive := r.Applied(name, role)
-		got := alive.Plan(providertest.With(role, providertest.Values{"pki": replaced["ref"]})).Failure()
-		if !strings.Contains(got, "pki") || !strings.Contains(got, "The keys of a living cluster would be replaced") || !strings.Contains(got, "generations") {
+		got := alive.Plan(providertest.WithKeys(role, replaced["ref"])).Failure()
+		if !strings.Contains(got, "The keys of a living cluster would be replaced") || !strings.Contains(got, "generations") {
 			t.Errorf("%s: %q", name, got)
 		}
-		if got := r.Instance(name).Plan(providertest.With(role, providertest.Values{"pki": replaced["ref"]})).Failure(); got != "" {
+		if got := r.Instance(name).Plan(providertest.WithKeys(role, replaced["ref"])).Failure(); got != "" {
 			t.Errorf("a new %s: %s", name, got)
 		}
 		next := keys.Plan(providertest.With(config, providertest.Values{"generations": providertest.Values{"kubernetes_ca": []any{1, 2}}}))
 		rotated, _ := providertest.Plain(next.Planned).(providertest.Values)
-		if got := alive.Plan(providertest.With(role, providertest.Values{"pki": rotated["ref"]})).Failure(); strings.Contains(got, "living cluster") {
+		if got := alive.Plan(providertest.WithKeys(role, rotated["ref"])).Failure(); strings.Contains(got, "living cluster") {
 			t.Errorf("%s: a rotation: %s", name, got)
 		}
 	}

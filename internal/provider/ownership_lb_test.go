@@ -21,7 +21,7 @@ func TestFailedAddress(t *testing.T) {
 	before := c.Account.Cloud.Overview().Total
 	host := providertest.Values{"name": "lb-0", "address": "203.0.113.9", "private_ip": "10.240.0.30", "host_key": providertest.PublicKey(t), "instance_id": "i-0123456789abcdef0"}
 	controller := providertest.Values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": providertest.PublicKey(t)}
-	config := providertest.Values{"cluster": "demo", "host": host, "controllers": []any{controller}, "pki": keys.Get("ref")}
+	config := providertest.Values{"host": host, "controllers": []any{controller}, "pki": keys.Get("ref")}
 	for range 2 {
 		c = c.Ends(t)
 		lb := c.Instance("k8s_lb")

@@ -25,7 +25,7 @@ func TestBadInput(t *testing.T) {
 	network := providertest.NetworkConfig()
 	machine := providertest.Values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
 	keys := providertest.Values{"cluster": "demo"}
-	kubeconfig := providertest.Values{"pki": providertest.Unknown, "endpoint": providertest.Unknown}
+	kubeconfig := providertest.Values{"control_plane": providertest.Unknown}
 	copied := providertest.Values{"pki": providertest.Unknown, "recipients": providertest.Unknown, "bucket": providertest.Unknown}
 	backup := providertest.With(providertest.NewRoles(t).Backup(), nil)
 	pool, controllers := newPool, newControllers
@@ -179,10 +179,10 @@ func TestUnknownInput(t *testing.T) {
 	for resource, config := range map[string]providertest.Values{
 		"k8s_network":  {"cluster": providertest.Unknown, "admin_cidrs": []any{providertest.Unknown}, "node_cidr": providertest.Unknown, "tags": providertest.Unknown},
 		"k8s_machine":  {"name": providertest.Unknown, "role": providertest.Unknown, "private_ip": providertest.Unknown, "pod_cidr": providertest.Unknown, "network": providertest.Unknown, "user": nil},
-		"k8s_pki":      {"cluster": providertest.Unknown, "key_store": providertest.Unknown, "restore_from": providertest.Unknown, "restore_identity": providertest.Unknown},
+		"k8s_pki":      {"cluster": providertest.Unknown, "key_store": providertest.Unknown, "restore_from": providertest.Unknown, "restore_identity_wo": providertest.Unknown},
 		"k8s_pki_copy": {"pki": providertest.Unknown, "recipients": []any{providertest.Unknown, "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, "bucket": providertest.Unknown, "region": providertest.Unknown, "kms_key_id": providertest.Unknown},
 		"k8s_worker_pool": {
-			"version": providertest.Unknown, "hosts": providertest.Unknown, "pki": providertest.Unknown, "control_plane": providertest.Unknown, "labels": providertest.Unknown,
+			"version": providertest.Unknown, "hosts": providertest.Unknown, "control_plane": providertest.Unknown, "labels": providertest.Unknown,
 			"taints": []any{providertest.Values{"key": "gpu", "value": providertest.Unknown, "effect": "NoSchedule"}, providertest.Values{"key": "gpu", "effect": "NoSchedule"}},
 		},
 	} {
@@ -250,13 +250,13 @@ func TestEndOfLife(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 27, 0, 0, 0, 0, time.UTC)
 	c := providertest.NewCore(t, provider.NewAt("test", func() time.Time { return now }), providertest.Values{})
-	config := providertest.Values{"version": "1.35.8", "hosts": providertest.Unknown, "pki": providertest.Unknown, "etcd": providertest.Unknown, "lb": providertest.Unknown}
+	config := providertest.Values{"version": "1.35.8", "hosts": providertest.Unknown, "etcd": providertest.Unknown, "lb": providertest.Unknown}
 	if said := c.Instance("k8s_control_plane").Plan(config); len(said.Warnings) > 0 {
 		t.Errorf("it warns too early: %s", said.Warnings[0].Detail)
 	}
 	now = now.AddDate(0, 0, 1)
 	for resource, config := range map[string]providertest.Values{
-		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.8", "hosts": providertest.Unknown, "pki": providertest.Unknown, "control_plane": providertest.Unknown},
+		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.8", "hosts": providertest.Unknown, "control_plane": providertest.Unknown},
 	} {
 		said := c.Instance(resource).Plan(config)
 		if len(said.Warnings) != 1 || said.Warnings[0].Attribute.String() != `AttributeName("version")` || !strings.Contains(said.Warnings[0].Detail, "Upgrade to 1.36.4 next.") {

@@ -40,7 +40,7 @@ func TestRefusedOnNewCluster(t *testing.T) {
 	machine := providertest.Values{"name": "worker-0", "role": "worker", "network": ref}
 	keys := providertest.Values{"cluster": "demo"}
 	etcd := providertest.Values{"version": "3.6.16", "hosts": providertest.Unknown, "pki": providertest.Unknown}
-	addon := providertest.Values{"name": "own", "pki": providertest.Unknown, "control_plane": providertest.Unknown}
+	addon := providertest.Values{"name": "own", "control_plane": providertest.Unknown}
 	const object = `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}`
 	kubelet := func(flags providertest.Values) providertest.Values { return providertest.Values{"kubelet": flags} }
 	server := func(flags providertest.Values) providertest.Values {
@@ -103,8 +103,8 @@ func TestRefusedAmongResources(t *testing.T) {
 	host := func(config providertest.Values, more providertest.Values) []any {
 		return []any{providertest.With(config["hosts"].([]any)[0].(providertest.Values), more)}
 	}
-	lb := providertest.Values{"cluster": "demo", "host": host(c.Pool, providertest.Values{"name": "lb-0", "pod_cidr": nil})[0], "controllers": c.ControlPlane["hosts"], "pki": c.Pool["pki"]}
-	addon := providertest.Values{"name": "coredns", "pki": c.Pool["pki"], "control_plane": c.Pool["control_plane"]}
+	lb := providertest.Values{"host": host(c.Pool, providertest.Values{"name": "lb-0", "pod_cidr": nil})[0], "controllers": c.ControlPlane["hosts"], "pki": c.Etcd["pki"]}
+	addon := providertest.Values{"name": "coredns", "control_plane": c.Pool["control_plane"]}
 	own := providertest.With(addon, providertest.Values{"name": "own", "manifests": []any{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: y}}"}})
 	balancer := func(more providertest.Values) providertest.Values {
 		return providertest.With(c.ControlPlane["lb"].(providertest.Values), more)
@@ -117,10 +117,7 @@ func TestRefusedAmongResources(t *testing.T) {
 		{"k8s_control_plane", c.ControlPlane, "lb", balancer(providertest.Values{"controllers": providertest.Values{"controller-9": "10.240.0.19"}}), "controller-9"},
 		{"k8s_control_plane", c.ControlPlane, "lb", balancer(providertest.Values{"controllers": providertest.Values{"controller-0": "10.240.0.11"}}), "10.240.0.11"},
 		{"k8s_control_plane", c.ControlPlane, "lb", balancer(providertest.Values{"cluster": "other"}), "cluster other"},
-		{"k8s_control_plane", c.ControlPlane, "etcd", providertest.With(c.ControlPlane["etcd"].(providertest.Values), providertest.Values{"cluster": "other"}), "cluster other"},
-		{"k8s_control_plane", c.ControlPlane, "pki", other.Get("ref"), "cluster other"},
-		{"k8s_worker_pool", c.Pool, "pki", other.Get("ref"), "cluster other"},
-		{"k8s_addon", addon, "pki", other.Get("ref"), "cluster other"},
+		{"k8s_control_plane", c.ControlPlane, "etcd", providertest.With(c.ControlPlane["etcd"].(providertest.Values), providertest.Values{"pki": other.Get("ref")}), "cluster other"},
 		{"k8s_addon", own, "ignore_fields", providertest.Values{"ConfigMap b": []any{"data.x"}}, "They are: ConfigMap a."},
 		{"k8s_addon", own, "ignore_fields", providertest.Values{"ConfigMap a": []any{"data.z"}}, "has no field data.z"},
 	} {
@@ -199,7 +196,7 @@ func TestSensitiveManifests(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewRoles(t)
 	config := providertest.Values{
-		"name": "own", "pki": c.Pool["pki"], "control_plane": c.Pool["control_plane"],
+		"name": "own", "control_plane": c.Pool["control_plane"],
 		"manifests":           []any{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"},
 		"sensitive_manifests": []any{"{apiVersion: v1, kind: Secret, metadata: {name: b, namespace: x}, stringData: {password: hunter2}}"},
 	}

@@ -120,6 +120,7 @@ type providerModel struct {
 	ForbiddenAccounts types.Set    `tfsdk:"forbidden_account_ids"`
 	Endpoints         types.Object `tfsdk:"endpoints"`
 	SSH               types.Object `tfsdk:"ssh"`
+	Patience          types.Number `tfsdk:"patience"`
 }
 
 type assumeRoleModel struct {
@@ -295,9 +296,13 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 					},
 				},
 			},
-		},
-		Blocks: map[string]schema.Block{
-			"endpoints": schema.SingleNestedBlock{
+			"patience": schema.NumberAttribute{
+				Optional:            true,
+				MarkdownDescription: "Factor for slow machines and networks: every wait of the provider, and every default of `timeouts`, may take so many times as long. Between 1 and 100. Default: `K8S_PATIENCE`, else 1.",
+				Validators:          []validator.Number{patienceFactor{}},
+			},
+			"endpoints": schema.SingleNestedAttribute{
+				Optional: true,
 				MarkdownDescription: "URLs of AWS services, for VPC endpoints or a local EC2. Default: the environment variables of the AWS SDK, such as `AWS_ENDPOINT_URL_EC2` and " +
 					"`AWS_ENDPOINT_URL`.",
 				Attributes: map[string]schema.Attribute{
@@ -315,7 +320,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 					"sts": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of the Security Token Service.", Validators: []validator.String{tf.HTTPURL()}},
 				},
 			},
-			"ssh": sshBlock(),
+			"ssh": sshAttribute(),
 		},
 	}
 }

@@ -85,6 +85,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 		return
 	}
 	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags, Successions: new(session.Successions)}
+	configurePatience(d, p.Environment, m, &resp.Diagnostics)
 	configureAWS(ctx, d, p.Environment, p.version, m, &resp.Diagnostics)
 	configureSSH(ctx, d, p.Environment, p.watch, m, &resp.Diagnostics)
 	configureArtifacts(d, p.Environment, m, &resp.Diagnostics)

@@ -11,6 +11,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -68,7 +69,7 @@ func configureSSH(ctx context.Context, d *session.Session, env environment, watc
 		Timing:         d.Timing,
 		Signers:        d.SSH.Signers,
 		Agent:          d.SSH.Agent,
-		ConnectTimeout: tf.Duration(s.ConnectTimeout, 0),
+		ConnectTimeout: tf.Duration(s.ConnectTimeout, patience.Of(patience.With(ctx, d.Patience), remote.DefaultConnectTimeout)),
 		Watch:          watch,
 	})
 }

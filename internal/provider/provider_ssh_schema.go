@@ -19,8 +19,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-func sshBlock() schema.SingleNestedBlock {
-	return schema.SingleNestedBlock{
+func sshAttribute() schema.SingleNestedAttribute {
+	return schema.SingleNestedAttribute{
+		Optional:            true,
 		MarkdownDescription: "How the provider reaches machines by SSH. Host keys are pinned from the first connection on; there is no trust on first use.",
 		Attributes: map[string]schema.Attribute{
 			"private_key": schema.StringAttribute{
@@ -54,7 +55,7 @@ func sshBlock() schema.SingleNestedBlock {
 			},
 			"connect_timeout": schema.StringAttribute{
 				Optional: true, CustomType: timetypes.GoDurationType{},
-				MarkdownDescription: "How long to wait for a machine to accept a connection before it counts as unreachable, as a duration such as `30s`. Default: `10s`.",
+				MarkdownDescription: "How long to wait for a machine to accept a connection before it counts as unreachable, as a duration such as `30s`. Default: `10s`, times `patience`.",
 				Validators:          []validator.String{tf.PositiveDuration()},
 			},
 			"bastion": schema.SingleNestedAttribute{

@@ -112,7 +112,7 @@ func TestUnknownAWS(t *testing.T) {
 			host := providertest.Values{"name": "lb-0", "address": "203.0.113.9", "private_ip": "10.240.0.30", "host_key": providertest.PublicKey(t), "instance_id": "i-0123456789abcdef0"}
 			controller := providertest.Values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": providertest.PublicKey(t)}
 			c.Account.Fault(fault.Fault{Kind: fault.Fail, Action: "AssociateAddress", Code: "UnauthorizedOperation"})
-			if failure := lb.Attempt(providertest.Values{"cluster": "demo", "host": host, "controllers": []any{controller}, "pki": keys.Get("ref")}); lb.State.IsNull() {
+			if failure := lb.Attempt(providertest.Values{"host": host, "controllers": []any{controller}, "pki": keys.Get("ref")}); lb.State.IsNull() {
 				t.Fatal(failure)
 			}
 

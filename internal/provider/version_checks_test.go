@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	newPool        = providertest.Values{"version": "1.36.4", "hosts": providertest.Unknown, "pki": providertest.Unknown, "control_plane": providertest.Unknown}
-	newControllers = providertest.Values{"version": "1.36.4", "hosts": providertest.Unknown, "pki": providertest.Unknown, "etcd": providertest.Unknown, "lb": providertest.Unknown}
+	newPool        = providertest.Values{"version": "1.36.4", "hosts": providertest.Unknown, "control_plane": providertest.Unknown}
+	newControllers = providertest.Values{"version": "1.36.4", "hosts": providertest.Unknown, "etcd": providertest.Unknown, "lb": providertest.Unknown}
 )
 
 // TestNotInRelease checks that an argument that only some releases support is an error on that

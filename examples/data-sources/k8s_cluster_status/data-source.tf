@@ -1,5 +1,4 @@
 data "k8s_cluster_status" "this" {
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   controllers   = k8s_machine.controller[*].host
 }

@@ -1,7 +1,6 @@
 ephemeral "k8s_kubeconfig" "admin" {
-  pki      = k8s_pki.this.ref
-  endpoint = k8s_lb.this.endpoint
-  ttl      = "1h"
+  control_plane = k8s_control_plane.this.ref
+  ttl           = "1h"
 }
 
 # provider "kubernetes" {

@@ -119,7 +119,6 @@ resource "k8s_pki" "this" {
 
 resource "k8s_lb" "this" {
   count       = contains(local.endpoints, "lb") ? 1 : 0
-  cluster     = var.cluster
   host        = k8s_machine.lb[0].host
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
@@ -152,7 +151,6 @@ resource "k8s_etcd_cluster" "this" {
 resource "k8s_control_plane" "this" {
   version    = var.kubernetes_version
   hosts      = k8s_machine.controller[*].host
-  pki        = k8s_pki.this.ref
   etcd       = k8s_etcd_cluster.this.ref
   lb         = local.lbs[var.endpoint]
   extra_sans = var.endpoint_before == null ? null : local.lbs[var.endpoint_before].names
@@ -167,9 +165,7 @@ resource "k8s_control_plane" "this" {
 }
 
 resource "k8s_worker_pool" "this" {
-  version           = var.kubernetes_version
   hosts             = k8s_machine.worker[*].host
-  pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
   registry_mirrors  = var.elsewhere.registry_mirrors
   kubelet_config    = var.elsewhere.kubelet_config
@@ -184,9 +180,7 @@ resource "k8s_worker_pool" "this" {
 resource "k8s_worker_pool" "controllers" {
   count             = var.controller_nodes ? 1 : 0
   name              = "controllers"
-  version           = var.kubernetes_version
   hosts             = k8s_machine.controller[*].host
-  pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
   labels            = { "node-role.kubernetes.io/control-plane" = "" }
   taints            = [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }]
@@ -203,7 +197,6 @@ resource "k8s_worker_pool" "controllers" {
 
 resource "k8s_addon" "coredns" {
   name          = "coredns"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
 }

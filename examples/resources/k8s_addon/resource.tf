@@ -1,7 +1,6 @@
 # Built in.
 resource "k8s_addon" "metrics_server" {
   name          = "metrics-server"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
 
   # Its pods need nodes: without this, the addon could be applied before there are any.
@@ -11,7 +10,6 @@ resource "k8s_addon" "metrics_server" {
 # Your own.
 resource "k8s_addon" "quota" {
   name          = "quota"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
 
   manifests = [local.quota]
@@ -30,7 +28,6 @@ resource "k8s_addon" "quota" {
 # Fields that others set are left to them.
 resource "k8s_addon" "settings" {
   name          = "settings"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   manifests     = [local.settings]
 

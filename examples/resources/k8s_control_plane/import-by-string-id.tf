@@ -1,4 +1,4 @@
 import {
   to = k8s_control_plane.this
-  id = jsonencode({ hosts = k8s_machine.controller[*].host, etcd = k8s_etcd_cluster.this.ref, lb = k8s_lb.this.ref, pki = "demo" })
+  id = jsonencode({ hosts = k8s_machine.controller[*].host, etcd = merge(k8s_etcd_cluster.this.ref, { pki = "demo" }), lb = k8s_lb.this.ref })
 }

@@ -1,7 +1,6 @@
 resource "k8s_control_plane" "example" {
   version    = "1.36.4"
   hosts      = k8s_machine.controller[*].host
-  pki        = k8s_pki.this.ref
   etcd       = k8s_etcd_cluster.this.ref
   lb         = k8s_lb.this.ref
   node_cidrs = k8s_network.this.node_cidrs

@@ -2,7 +2,6 @@
 resource "k8s_etcd_backup" "example" {
   etcd     = k8s_etcd_cluster.this.ref
   hosts    = k8s_machine.controller[*].host
-  pki      = k8s_pki.this.ref
   bucket   = "example-snapshots"
   interval = "15m"
   keep     = 500

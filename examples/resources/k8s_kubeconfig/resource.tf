@@ -1,8 +1,7 @@
 # The private key is stored in Terraform's state. Prefer the ephemeral resource.
 resource "k8s_kubeconfig" "viewer" {
-  pki      = k8s_pki.this.ref
-  endpoint = k8s_lb.this.endpoint
-  user     = "viewer"
-  groups   = ["viewers"]
-  ttl      = "720h"
+  control_plane = k8s_control_plane.this.ref
+  user          = "viewer"
+  groups        = ["viewers"]
+  ttl           = "720h"
 }

@@ -1,5 +1,4 @@
 resource "k8s_lb" "example" {
-  cluster     = "demo"
   host        = k8s_machine.lb.host
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref

@@ -1,7 +1,6 @@
 resource "k8s_worker_pool" "example" {
   version       = "1.36.4"
   hosts         = k8s_machine.worker[*].host
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
 
   labels = {

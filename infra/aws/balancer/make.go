@@ -15,6 +15,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // budget is several times what AWS takes until a load balancer forwards, which is two or three
@@ -152,7 +153,7 @@ func forwardTo(group *string) []types.Action {
 
 // await waits until the load balancer forwards.
 func await(ctx context.Context, c *aws.Client, p *parts) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("not within %s", budget))
+	ctx, cancel := patience.Within(ctx, budget)
 	defer cancel()
 	arn := sdk.ToString(p.balancer.LoadBalancerArn)
 	return aws.Poll(ctx, "wait until it forwards", func(ctx context.Context) (bool, string, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // What of an instance changes only while it is stopped.
@@ -115,7 +116,7 @@ func reshape(ctx context.Context, c *aws.Client, id string, now *shape, wanted s
 
 // changeBack gives an instance its old shape again and starts it, on a context of its own.
 func changeBack(ctx context.Context, c *aws.Client, id string, now, was shape) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAgainBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, startAgainBudget))
 	defer cancel()
 	if err := reshape(ctx, c, id, &now, was); err != nil {
 		return fmt.Errorf("undo that: %w", err)
@@ -125,7 +126,7 @@ func changeBack(ctx context.Context, c *aws.Client, id string, now, was shape) e
 
 // startAgain starts an instance as it was, on a context of its own, after a change was refused.
 func startAgain(ctx context.Context, c *aws.Client, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAgainBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, startAgainBudget))
 	defer cancel()
 	if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
 		return fmt.Errorf("start it again as it was: %w", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // fieldDataVolume is the argument with a machine's data volume.
@@ -80,7 +81,7 @@ const (
 // a predecessor that is being terminated has let go of it, and takes it from no other machine. It
 // returns the volume.
 func attachDataVolume(ctx context.Context, c *aws.Client, id string, spec Spec) (volume.Volume, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, attachBudget, fmt.Errorf("not within %s", attachBudget))
+	ctx, cancel := patience.Within(ctx, attachBudget)
 	defer cancel()
 	var v volume.Volume
 	err := aws.Poll(ctx, "attach the data volume "+spec.DataVolume.ID, func(ctx context.Context) (ready bool, seen string, err error) {

@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // fieldProfile is the argument with the name of an instance profile.
@@ -72,7 +72,7 @@ const profileBudget = 2 * time.Minute
 // the profile of a running instance only. That of a stopped one is taken away first:
 // https://github.com/hashicorp/terraform-provider-aws/issues/8262
 func setProfile(ctx context.Context, c *aws.Client, instance, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, profileBudget, fmt.Errorf("not within %s", profileBudget))
+	ctx, cancel := patience.Within(ctx, profileBudget)
 	defer cancel()
 	change := profileChange{client: c, instance: instance, name: name}
 	what := "take away the instance profile"

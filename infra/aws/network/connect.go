@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // The network's own EC2 Instance Connect Endpoint, and its security group.
@@ -223,7 +224,7 @@ func (b *builder) adoptEndpoint(ctx context.Context, failed error) error {
 
 // endpointReady waits until an endpoint opens tunnels.
 func endpointReady(ctx context.Context, c *aws.Client, id string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, connectBudget, fmt.Errorf("not within %s", connectBudget))
+	ctx, cancel := patience.Within(ctx, connectBudget)
 	defer cancel()
 	return aws.Poll(ctx, "wait until it is ready", func(ctx context.Context) (bool, string, error) {
 		e, err := describeEndpoint(ctx, c, id)
@@ -256,7 +257,7 @@ func describeEndpoint(ctx context.Context, c *aws.Client, id string) (*types.Ec2
 // deleteEndpoints deletes endpoints and waits until they are gone: until then they keep their subnet and
 // their security group.
 func deleteEndpoints(ctx context.Context, c *aws.Client, endpoints []types.Ec2InstanceConnectEndpoint) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, connectBudget, fmt.Errorf("not within %s", connectBudget))
+	ctx, cancel := patience.Within(ctx, connectBudget)
 	defer cancel()
 	g, gctx := parallel.WithContext(ctx)
 	for _, e := range endpoints {

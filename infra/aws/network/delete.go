@@ -14,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Delete deletes everything that Ensure made for the cluster, including duplicates
@@ -194,7 +195,7 @@ func explainBlocked(ctx context.Context, c *aws.Client, vpc string, err error) e
 		return err
 	}
 	// The deletion may have used up its time.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, explainBudget))
 	defer cancel()
 	out, failed := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{aws.Filter("vpc-id", vpc)}})
 	if failed != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // NATGateway is a NAT gateway of a network.
@@ -211,7 +212,7 @@ func (b *builder) natAddress(ctx context.Context, name string) (types.Address, e
 		})
 		switch {
 		case i >= 0:
-			ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
+			ctx, cancel := patience.Within(ctx, natBudget)
 			defer cancel()
 			return a, natGone(ctx, b.Client, sdk.ToString(nats[i].NatGatewayId))
 		case sdk.ToString(a.AssociationId) == "":
@@ -232,7 +233,7 @@ func (b *builder) natAddress(ctx context.Context, name string) (types.Address, e
 
 // natReady waits until a NAT gateway forwards.
 func natReady(ctx context.Context, c *aws.Client, id string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
+	ctx, cancel := patience.Within(ctx, natBudget)
 	defer cancel()
 	return aws.Poll(ctx, "wait until it is available", func(ctx context.Context) (bool, string, error) {
 		n, err := describeNAT(ctx, c, id)
@@ -265,7 +266,7 @@ func describeNAT(ctx context.Context, c *aws.Client, id string) (*types.NatGatew
 // deleteNATs deletes NAT gateways and waits until they are gone: until then they keep their subnet and
 // their Elastic IP, which keeps the internet gateway.
 func deleteNATs(ctx context.Context, c *aws.Client, nats []types.NatGateway) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
+	ctx, cancel := patience.Within(ctx, natBudget)
 	defer cancel()
 	g, gctx := parallel.WithContext(ctx)
 	for _, n := range nats {

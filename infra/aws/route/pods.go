@@ -15,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // ToPods are the wanted routes to the pods of one machine.
@@ -141,7 +142,7 @@ const routeBudget = 10 * time.Minute
 // replaced only if its target does not exist any more. If it is another machine's of the cluster,
 // putPodRoute waits: Terraform deletes or changes that machine at the same time.
 func putPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Route) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, routeBudget, fmt.Errorf("not within %s", routeBudget))
+	ctx, cancel := patience.Within(ctx, routeBudget)
 	defer cancel()
 	return aws.Poll(ctx, fmt.Sprintf("route %s in %s", r.to, r.table), func(ctx context.Context) (bool, string, error) {
 		held, err := tryPodRoute(ctx, c, r, found)

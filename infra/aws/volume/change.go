@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // changeBudget is how long EC2 may take to give an enlarged volume its new size: usually seconds,
@@ -37,7 +38,7 @@ func Apply(ctx context.Context, c *aws.Client, change Change) error {
 	if err := aws.Ignore(underWay, "IncorrectModificationState"); err != nil {
 		return fmt.Errorf("%s: %w", change, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, changeBudget, fmt.Errorf("not within %s", changeBudget))
+	ctx, cancel := patience.Within(ctx, changeBudget)
 	defer cancel()
 	return aws.Poll(ctx, "wait until "+change.String()+" has taken effect", func(ctx context.Context) (bool, string, error) {
 		out, err := c.EC2.DescribeVolumesModifications(ctx, &ec2.DescribeVolumesModificationsInput{VolumeIds: []string{change.id}})

@@ -18,6 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Spec is the wanted state of an EBS volume that outlives the machine to which it is attached.
@@ -183,7 +184,7 @@ const madeBudget = 2 * time.Minute
 // state "error", and the volume vanishes soon after.
 // https://docs.aws.amazon.com/ebs/latest/userguide/ebs-describing-volumes.html
 func awaitMade(ctx context.Context, c *aws.Client, v Volume, spec Spec) (Volume, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, madeBudget, fmt.Errorf("not within %s", madeBudget))
+	ctx, cancel := patience.Within(ctx, madeBudget)
 	defer cancel()
 	key := "the account's KMS key for EBS"
 	if spec.KMSKeyID != "" {
@@ -346,7 +347,7 @@ func free(ctx context.Context, c *aws.Client, v Volume) error {
 	if v.Attachment == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, detachBudget, fmt.Errorf("not within %s; if it is mounted there, stop what uses it and unmount it", detachBudget))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience.Of(ctx, detachBudget), fmt.Errorf("not within %s; if it is mounted there, stop what uses it and unmount it", patience.Of(ctx, detachBudget)))
 	defer cancel()
 	asked := false
 	return aws.Poll(ctx, "wait until it is detached from "+v.InstanceID, func(ctx context.Context) (bool, string, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -36,7 +37,7 @@ func (o *operation) facts(ctx context.Context) (clusterFacts, error) {
 	if _, err := o.Access.Keys.Admin(ctx, pki.EtcdCA); err != nil {
 		return f, err // without a key no member can be asked; that is not the same as no answer
 	}
-	waitCtx, cancel := context.WithTimeout(ctx, fleet.EtcdAnswerBudget)
+	waitCtx, cancel := context.WithTimeout(ctx, patience.Of(ctx, fleet.EtcdAnswerBudget))
 	defer cancel()
 	_ = wait.PollUntilContextCancel(waitCtx, fleet.Poll, true, func(ctx context.Context) (bool, error) {
 		members, err := o.members(ctx, running)

@@ -13,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
@@ -73,7 +74,7 @@ func (x LoadBalancer) viewAddress(ctx context.Context, m *fleet.Machine, address
 	if !v.holds && !component.Admits(x.Spec.AllowedCIDRs, m.Node.PrivateIP) {
 		return v, nil
 	}
-	soon, cancel := context.WithTimeout(ctx, fleet.ReachBudget)
+	soon, cancel := context.WithTimeout(ctx, patience.Of(ctx, fleet.ReachBudget))
 	defer cancel()
 	conn, err := m.Remote.Dial(soon, "tcp", address.String())
 	if fleet.Unreachable(err) {
@@ -213,7 +214,7 @@ func (x LoadBalancer) checkFree(ctx context.Context, o *rollout.Operation, prior
 
 // occupied reports whether something answers the machine at an address, if only with a refusal.
 func occupied(ctx context.Context, m *fleet.Machine, address netip.AddrPort) bool {
-	ctx, cancel := context.WithTimeout(ctx, fleet.ReachBudget)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, fleet.ReachBudget))
 	defer cancel()
 	conn, err := m.Remote.Dial(ctx, "tcp", address.String())
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -130,7 +131,7 @@ func (o *operation) unproved(ctx context.Context, m *fleet.Machine, err error) e
 	if !errors.As(err, &pod) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, fleet.LeaveBudget))
 	defer cancel()
 	closed := "it is closed to new pods until one starts there"
 	if cordonErr := o.api.Cordon(ctx, m.Name()); cordonErr != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -209,7 +210,7 @@ func (o *operation) drain(ctx context.Context, node string) error {
 	}
 	timeout := o.want.DrainTimeout
 	if timeout == 0 {
-		timeout = fleet.DefaultDrainTimeout
+		timeout = patience.Of(ctx, fleet.DefaultDrainTimeout)
 	}
 	o.Fleet.Say(node, "worker: draining")
 	return o.api.Drain(ctx, node, timeout, func(line string) { o.Fleet.Say(node, "%s", line) })
@@ -217,7 +218,7 @@ func (o *operation) drain(ctx context.Context, node string) error {
 
 // uncordonNode uncordons a node that could not be drained; nothing on it was changed.
 func (o *operation) uncordonNode(ctx context.Context, node string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, fleet.LeaveBudget))
 	defer cancel()
 	if err := o.api.Uncordon(ctx, node); err != nil {
 		o.Fleet.Say(node, "worker: could not be uncordoned: %v", err)

@@ -25,7 +25,7 @@ type lab struct {
 	json string // vars, as a file of Terraform variables
 }
 
-// labVars are the lab's variables for clusters, see "k8s-lab env --tfvars".
+// labVars are what clusters in the lab need, see "k8s-lab env --tfvars".
 type labVars struct {
 	Kubelet    map[string]any `json:"kubelet_config"`
 	KubeProxy  map[string]any `json:"kube_proxy_config"`
@@ -48,7 +48,9 @@ func (b *bench) up(ctx context.Context, log io.Writer) (*lab, error) {
 		return nil, err
 	}
 	l.json = vars
-	return l, json.Unmarshal([]byte(vars), &l.vars)
+	return l, json.Unmarshal([]byte(vars), &struct {
+		Elsewhere *labVars `json:"elsewhere"`
+	}{&l.vars})
 }
 
 // down ends the lab, whatever is in it, and removes the working directory.

@@ -54,7 +54,6 @@ resource "k8s_pki" "this" {
 }
 
 resource "k8s_lb" "this" {
-  cluster     = "bench"
   host        = k8s_machine.lb.host
   controllers = [k8s_machine.controller.host]
   pki         = k8s_pki.this.ref
@@ -71,7 +70,6 @@ resource "k8s_control_plane" "this" {
   count      = var.kubernetes ? 1 : 0
   version    = "1.36.4"
   hosts      = [k8s_machine.controller.host]
-  pki        = k8s_pki.this.ref
   etcd       = k8s_etcd_cluster.this.ref
   lb         = k8s_lb.this.ref
   pod_cidr   = "10.200.0.0/16"
@@ -82,6 +80,5 @@ resource "k8s_worker_pool" "this" {
   count         = var.kubernetes ? 1 : 0
   version       = "1.36.4"
   hosts         = k8s_machine.worker[*].host
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this[0].ref
 }

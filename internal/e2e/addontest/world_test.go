@@ -49,8 +49,8 @@ func TestAddon(t *testing.T) {
 		EtcdCA: text("etcd_ca_pem"), FrontProxyCA: text("front_proxy_ca_pem"), ServiceAccountPublicKey: text("service_account_public_key_pem")})
 	s := local.StartAPIServer(t, p)
 	s.StartControllerManager(t, p, "--horizontal-pod-autoscaler-sync-period=1s")
-	w := world{core, t, s.Client(t, p).Typed(), values{"pki": ref, "control_plane": values{
-		"cluster": "local", "version": "1.36.4", "endpoint": s.Endpoint, "private_endpoint": s.Endpoint,
+	w := world{core, t, s.Client(t, p).Typed(), values{"control_plane": values{
+		"pki": ref, "version": "1.36.4", "endpoint": s.Endpoint, "private_endpoint": s.Endpoint,
 		"pod_cidr": "10.200.0.0/16", "service_cidr": "10.32.0.0/24", "dns_ip": "10.32.0.10", "domain": "cluster.local"}},
 		base64.StdEncoding.EncodeToString([]byte(p.Ref.KubernetesCA))}
 	for name, test := range map[string]func(world){

@@ -151,10 +151,12 @@ func (w *world) testOneLeft(t *testing.T) {
 func (w *world) endpoint(t *testing.T) string {
 	t.Helper()
 	var vars struct {
-		S3Endpoint string `json:"s3_endpoint"`
+		Elsewhere struct {
+			S3Endpoint string `json:"s3_endpoint"`
+		} `json:"elsewhere"`
 	}
 	w.variables(t, &vars)
-	return vars.S3Endpoint
+	return vars.Elsewhere.S3Endpoint
 }
 
 // describe describes a copy of a snapshot under another name, with other keys unless they are nil.

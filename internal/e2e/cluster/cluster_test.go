@@ -162,20 +162,20 @@ func (c *cluster) testBadInput(t *testing.T) {
 		attribute      string // in the source excerpt of the error
 		words          string
 	}{
-		{"overlapping ranges", `pod_cidr = var.pod_cidr`, "pod_cidr = var.pod_cidr\n  service_cidr = \"10.200.4.0/24\"", "service_cidr", "overlap"},
+		{"overlapping ranges", `lb = k8s_lb.this.ref`, "lb = k8s_lb.this.ref\n  service_cidr = \"10.200.4.0/24\"", "service_cidr", "overlap"},
 		{"non-canonical CIDR", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = ["198.51.100.7/24"]`, "admin_cidrs", "198.51.100.0/24"},
-		{"even member count", `hosts = k8s_machine.controller[*].host` + "\n  pki = k8s_pki.this.ref\n\n  extra_args", `hosts = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki = k8s_pki.this.ref\n\n  extra_args", "hosts", "use 1, 3, 5 or 7"},
+		{"even member count", `hosts = k8s_machine.controller[*].host` + "\n  pki = k8s_pki.this.ref", `hosts = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki = k8s_pki.this.ref", "hosts", "use 1, 3, 5 or 7"},
 		{"duplicate host", `hosts = k8s_machine.worker[*].host`, `hosts = [k8s_machine.worker[0].host, k8s_machine.worker[0].host]`, "hosts", "Duplicate host"},
-		{"pod CIDR outside the range", `cidrsubnet(var.pod_cidr, 8, count.index)`, `cidrsubnet("10.201.0.0/16", 8, count.index)`, "hosts", "outside"},
-		{"workers as controllers", `hosts = k8s_machine.controller[*].host` + "\n  pki = k8s_pki.this.ref\n\n  extra_args", `hosts = [k8s_machine.worker[0].host]` + "\n  pki = k8s_pki.this.ref\n\n  extra_args", "hosts", "has the role worker"},
+		{"pod CIDR outside the range", `cidrsubnet("10.200.0.0/16", 8, count.index)`, `cidrsubnet("10.201.0.0/16", 8, count.index)`, "hosts", "outside"},
+		{"workers as controllers", `hosts = k8s_machine.controller[*].host` + "\n  pki = k8s_pki.this.ref", `hosts = [k8s_machine.worker[0].host]` + "\n  pki = k8s_pki.this.ref", "hosts", "has the role worker"},
 		{"balancer of other machines", `controllers = k8s_machine.controller[*].host`, `controllers = [k8s_machine.controller[0].host]`, "lb", "are not this control plane's hosts"},
-		{"flag of the provider", `pod_cidr = var.pod_cidr`, "pod_cidr = var.pod_cidr\n  extra_args = { kube_apiserver = { etcd-servers = \"https://10.0.0.1:2379\" } }", "extra_args", "the provider sets it"},
+		{"flag of the provider", `lb = k8s_lb.this.ref`, "lb = k8s_lb.this.ref\n  extra_args = { kube_apiserver = { etcd-servers = \"https://10.0.0.1:2379\" } }", "extra_args", "the provider sets it"},
 		{"unsupported version", `version = var.kubernetes_version`, `version = "1.20.0"`, "version", "1.20"},
 		{"malformed version", `version = var.kubernetes_version`, `version = "latest"`, "version", "latest"},
-		{"kubelet newer than API server", `version = var.kubernetes_version`, `version = "1.35.8"`, "version", "newer"},
+		{"kubelet newer than API server", `hosts = k8s_machine.worker[*].host`, "hosts = k8s_machine.worker[*].host\n  version = \"1.37.1\"", "version", "newer"},
 		{"no admin_cidrs", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = []`, "admin_cidrs", "at least 1"},
-		{"unknown key store", `key_store = "ssm"`, `key_store = "vault"`, "key_store", "vault"},
-		{"bad duration", `key_store = "ssm"`, "key_store = \"ssm\"\n  ca_validity = \"ten years\"", "ca_validity", "duration"},
+		{"unknown key store", `resource "k8s_pki" "this" {`, "resource \"k8s_pki\" \"this\" {\n  key_store = \"vault\"", "key_store", "vault"},
+		{"bad duration", `resource "k8s_pki" "this" {`, "resource \"k8s_pki\" \"this\" {\n  ca_validity = \"ten years\"", "ca_validity", "duration"},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			old := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(bad.old), " ", " +")) // however it is aligned

@@ -70,16 +70,17 @@ func newWorld(t *testing.T, lab *harness.Suite, name string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const at = "  key_store = \"ssm\"\n"
+	const at = "resource \"k8s_pki\" \"this\" {\n"
 	if strings.Count(string(source), at) != 1 {
 		t.Fatalf("the example has no %q any more", at)
 	}
 	w := &world{
 		Cluster: lab.Cluster(lab.Workspace(t, name, lab.CLI, example)), lab: lab, ec2: ec2.NewFromConfig(lab.AWS()),
-		vars: map[string]any{"snapshot_bucket": harness.SnapshotBucket, "controller_profile": harness.SnapshotProfile},
+		vars: map[string]any{"snapshot_bucket": harness.SnapshotBucket},
 	}
 	for name, content := range map[string]string{
-		"main.tf": strings.Replace(string(source), at, at+"  generations = { etcd_ca = var.etcd_ca }\n", 1),
+		"profile_override.tf": harness.ProfileOverride,
+		"main.tf":             strings.Replace(string(source), at, at+"  generations = { etcd_ca = var.etcd_ca }\n", 1),
 		"drills.tf": fmt.Sprintf("variable \"etcd_ca\" {\n  type    = list(number)\n  default = [1]\n}\n\n"+
 			"resource \"k8s_pki_copy\" \"this\" {\n  pki        = k8s_pki.this.ref\n  recipients = [%q]\n  bucket     = %q\n}\n\n"+
 			"output \"key_copy\" {\n  value = k8s_pki_copy.this.key\n}\n", identity.Recipient(), copies),

@@ -128,7 +128,7 @@ func (w *world) testAllLost(t *testing.T) {
 		w.terminate(t, append([]string{"lb-0"}, controllers...)...)
 		time.Sleep(10 * time.Second)
 		w.silent(t)
-		w.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.s3_endpoint }`, harness.SnapshotBucket))
+		w.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.elsewhere.s3_endpoint }`, harness.SnapshotBucket))
 		w.killedWhen(t, "etcd: making its data from snapshot ")
 	})
 	if len(result.Unread) > 0 || result.Undone == 0 || result.OldestUndone < taken-tolerance {
@@ -166,14 +166,14 @@ func (w *world) testEverythingGone(t *testing.T) {
 	for file, text := range map[string]string{
 		"elsewhere_override.tf": "resource \"k8s_network\" \"this\" {\n  vpc_cidr  = \"10.77.0.0/16\"\n  node_cidr = \"10.77.0.0/24\"\n}\n",
 		"identity.tf":           "variable \"identity\" {\n  type      = string\n  ephemeral = true\n  default   = null\n}\n",
-		"keys_override.tf": fmt.Sprintf("resource \"k8s_pki\" \"this\" {\n  restore_from = {\n    bucket = %q\n    key    = %q\n  }\n  restore_identity = var.identity\n}\n",
+		"keys_override.tf": fmt.Sprintf("resource \"k8s_pki\" \"this\" {\n  restore_from = {\n    bucket = %q\n    key    = %q\n  }\n  restore_identity_wo = var.identity\n}\n",
 			copies, key),
 	} {
 		if err := again.WS.WriteFile(file, text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	again.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.s3_endpoint }`, harness.SnapshotBucket))
+	again.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.elsewhere.s3_endpoint }`, harness.SnapshotBucket))
 	again.WS.Env = append(again.WS.Env, "TF_VAR_identity="+identity.String())
 	start := time.Now()
 	again.Apply(t)

@@ -199,7 +199,6 @@ resource "k8s_pki" "second" {
 }
 
 resource "k8s_lb" "second" {
-  cluster     = "second"
   host        = k8s_machine.controller[1].host
   controllers = [k8s_machine.controller[2].host]
   pki         = k8s_pki.second.ref
@@ -218,7 +217,6 @@ func addon(image, script string) string {
 	return fmt.Sprintf(`
 resource "k8s_addon" "greeter" {
   name          = "greeter"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   manifests = [yamlencode({
     apiVersion = "apps/v1"

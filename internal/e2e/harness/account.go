@@ -35,6 +35,9 @@ const (
 	SnapshotBucket  = "example-snapshots"
 )
 
+// ProfileOverride gives the controllers of examples/ha-cluster the SnapshotProfile.
+const ProfileOverride = "resource \"k8s_machine\" \"controller\" {\n  instance_profile = \"" + SnapshotProfile + "\"\n}\n"
+
 // KeepSnapshots makes SnapshotBucket and SnapshotProfile. Its role, of the same name, has exactly the
 // policy etcd-snapshots.json of examples/iam.
 func (s *Suite) KeepSnapshots(t *testing.T) {

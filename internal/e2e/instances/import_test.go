@@ -30,19 +30,19 @@ import {
 }
 import {
   to = k8s_control_plane.this
-  id = jsonencode({ hosts = k8s_machine.controller[*].host, etcd = k8s_etcd_cluster.this.ref, lb = k8s_lb.this.ref, pki = "demo" })
+  id = jsonencode({ hosts = k8s_machine.controller[*].host, etcd = merge(k8s_etcd_cluster.this.ref, { pki = "demo" }), lb = k8s_lb.this.ref })
 }
 import {
   to = k8s_worker_pool.this
-  id = jsonencode({ hosts = k8s_machine.worker[*].host, control_plane = k8s_control_plane.this.ref, pki = "demo" })
+  id = jsonencode({ hosts = k8s_machine.worker[*].host, control_plane = merge(k8s_control_plane.this.ref, { pki = "demo" }) })
 }
 import {
   to = k8s_addon.coredns
-  id = jsonencode({ name = "coredns", control_plane = k8s_control_plane.this.ref, pki = "demo" })
+  id = jsonencode({ name = "coredns", control_plane = merge(k8s_control_plane.this.ref, { pki = "demo" }) })
 }
 import {
   to = k8s_addon.quota
-  id = jsonencode({ name = "quota", manifests = [local.quota], control_plane = k8s_control_plane.this.ref, pki = "demo" })
+  id = jsonencode({ name = "quota", manifests = [local.quota], control_plane = merge(k8s_control_plane.this.ref, { pki = "demo" }) })
 }
 `
 
@@ -58,7 +58,6 @@ locals {
 }
 resource "k8s_addon" "quota" {
   name          = "quota"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   manifests     = [local.quota]
   depends_on    = [k8s_worker_pool.this]

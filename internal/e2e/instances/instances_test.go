@@ -80,7 +80,7 @@ func (w *world) edit(t *testing.T, before, after string, n int) {
 func (w *world) testInstall(t *testing.T) {
 	w.unusual(t)
 	// A kubelet that only compares the kernel's settings starts again after each boot below.
-	w.edit(t, "= var.kubelet_config", "= merge(var.kubelet_config, { protectKernelDefaults = true })", 1)
+	w.edit(t, "= var.elsewhere.kubelet_config", "= merge(var.elsewhere.kubelet_config, { protectKernelDefaults = true })", 1)
 	if err := w.WS.WriteFile("data.auto.tfvars", "data_volume_size = 10\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +158,11 @@ func (d *down) oneByOne(t *testing.T, machines ...string) {
 // testInstanceTypes changes the instance type of all controllers and workers in one apply. Machines
 // restart one at a time, and clients notice nothing.
 func (w *world) testInstanceTypes(t *testing.T) {
-	w.edit(t, "instance_type    = var.instance_type", `instance_type = "t3.large"`, 1) // the controllers
-	w.edit(t, "instance_type = var.instance_type", `instance_type = "t3.large"`, 1)    // the workers
+	const large = "  instance_type = \"t3.large\"\n"
+	for _, role := range []string{"controller", "worker"} {
+		resource := fmt.Sprintf("resource \"k8s_machine\" %q {\n", role)
+		w.edit(t, resource, resource+large, 1)
+	}
 	traffic, watch := w.Traffic(t, w.Kubeconfig), w.watch(t)
 	w.apply(t)
 	traffic.Unbroken(t)
@@ -217,7 +220,7 @@ func (w *world) members(t *testing.T) string {
 func (w *world) testImage(t *testing.T) {
 	before := w.main
 	was := w.Units(t)
-	const workers = "  pod_cidr      = cidrsubnet(var.pod_cidr, 8, count.index)\n  instance_type = \"t3.large\"\n  ami           = "
+	const workers = "  pod_cidr   = cidrsubnet(\"10.200.0.0/16\", 8, count.index)\n  ami        = "
 	w.edit(t, workers+"var.ami", workers+`"resolve:ssm:/aws/service/debian/release/12/latest/amd64"`, 1)
 	_, text, err := w.WS.Plan(t.Context())
 	if err != nil {
@@ -245,7 +248,7 @@ func (w *world) same(t *testing.T, was map[string]harness.Unit) {
 // accept the next change yet.
 func (w *world) testVolume(t *testing.T) {
 	was := w.Units(t)
-	w.edit(t, `role          = "lb"`, "role          = \"lb\"\n  root_volume_size = 30", 1)
+	w.edit(t, `role       = "lb"`, "role       = \"lb\"\n  root_volume_size = 30", 1)
 	w.apply(t)
 	w.same(t, was)
 	w.NoChanges(t)

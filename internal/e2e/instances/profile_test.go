@@ -45,7 +45,7 @@ func (w *world) testProfile(t *testing.T) {
 		}
 	}
 	was := w.Units(t)
-	w.edit(t, `role          = "lb"`, "role          = \"lb\"\n  instance_profile = \"k8s-node\"", 1)
+	w.edit(t, `role       = "lb"`, "role       = \"lb\"\n  instance_profile = \"k8s-node\"", 1)
 	w.apply(t)
 	w.same(t, was)
 	w.NoChanges(t)

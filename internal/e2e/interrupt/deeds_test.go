@@ -114,11 +114,11 @@ func (c *cluster) resize(t *testing.T, n int) {
 	types := []string{"t3.large", "t3.small"}
 	if err := c.WS.WriteFile("resize_override.tf", fmt.Sprintf(`
 resource "k8s_machine" "controller" {
-  instance_type = count.index == 0 ? %[1]q : var.instance_type
+  instance_type = count.index == 0 ? %[1]q : null
 }
 
 resource "k8s_machine" "worker" {
-  instance_type = count.index == 0 ? %[1]q : var.instance_type
+  instance_type = count.index == 0 ? %[1]q : null
 }
 `, types[n%len(types)])); err != nil {
 		t.Fatal(err)

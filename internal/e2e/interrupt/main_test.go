@@ -79,7 +79,7 @@ resource "k8s_control_plane" "this" {
 
 resource "k8s_worker_pool" "this" {
   labels         = { revision = "%[1]d" }
-  kubelet_config = merge(var.kubelet_config, { maxPods = %[2]d })
+  kubelet_config = merge(var.elsewhere.kubelet_config, { maxPods = %[2]d })
 }
 `, c.revision, 50+c.revision%50)
 	if err := c.WS.WriteFile("change_override.tf", override); err != nil {

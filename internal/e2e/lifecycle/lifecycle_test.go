@@ -41,13 +41,13 @@ func TestLifecycle(t *testing.T) {
 
 func (c *cluster) testInstall(t *testing.T) {
 	c.adopt(t)
-	for name, text := range map[string]string{"spare.tf": spare, "pools_override.tf": pools} {
+	for name, text := range map[string]string{"spare.tf": spare, "pools_override.tf": pools, "profile_override.tf": harness.ProfileOverride} {
 		if err := c.WS.WriteFile(name, text); err != nil {
 			t.Fatal(err)
 		}
 	}
 	suite.KeepSnapshots(t)
-	c.set(t, map[string]any{"kubernetes_version": c.version, "snapshot_bucket": harness.SnapshotBucket, "controller_profile": harness.SnapshotProfile})
+	c.set(t, map[string]any{"kubernetes_version": c.version, "snapshot_bucket": harness.SnapshotBucket})
 	c.Apply(t)
 	c.Learn(t)
 	c.wantVersions(t, 2)
@@ -84,9 +84,10 @@ func (c *cluster) testVersions(t *testing.T) {
 	}
 	c.set(t, map[string]any{"kubernetes_version": c.version})
 	// Workers may be older than the control plane, but not newer.
-	main := strings.Replace(c.main, "version           = var.kubernetes_version", `version           = "`+way[1]+`"`, 1)
+	const pool = "resource \"k8s_worker_pool\" \"this\" {\n"
+	main := strings.Replace(c.main, pool, pool+`  version = "`+way[1]+"\"\n", 1)
 	if main == c.main {
-		t.Fatal("the example does not give the workers var.kubernetes_version any more")
+		t.Fatal("the example has no worker pool any more")
 	}
 	if err := c.WS.WriteFile("main.tf", main); err != nil {
 		t.Fatal(err)
@@ -150,7 +151,6 @@ func (c *cluster) testStatus(t *testing.T) {
 	const name = "status.tf"
 	if err := c.WS.WriteFile(name, `
 data "k8s_cluster_status" "this" {
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   controllers   = k8s_machine.controller[*].host
 }
@@ -226,14 +226,12 @@ locals {
 }
 resource "k8s_worker_pool" "spare" {
   name              = "spare"
-  version           = var.kubernetes_version
   hosts             = slice(k8s_machine.worker[*].host, local.first, var.workers)
-  pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
-  registry_mirrors  = var.registry_mirrors
-  kubelet_config    = var.kubelet_config
-  kube_proxy_config = var.kube_proxy_config
-  containerd_config = var.containerd_config
+  registry_mirrors  = var.elsewhere.registry_mirrors
+  kubelet_config    = var.elsewhere.kubelet_config
+  kube_proxy_config = var.elsewhere.kube_proxy_config
+  containerd_config = var.elsewhere.containerd_config
 }
 `
 
@@ -301,10 +299,10 @@ func (c *cluster) testScale(t *testing.T) {
 // rolled is a changed setting of the kubelets.
 const rolled = `
 resource "k8s_worker_pool" "this" {
-  kubelet_config = merge(var.kubelet_config, { maxPods = 99 })
+  kubelet_config = merge(var.elsewhere.kubelet_config, { maxPods = 99 })
 }
 resource "k8s_worker_pool" "spare" {
-  kubelet_config = merge(var.kubelet_config, { maxPods = 99 })
+  kubelet_config = merge(var.elsewhere.kubelet_config, { maxPods = 99 })
 }
 `
 

@@ -61,14 +61,15 @@ ip address add 203.0.113.1/24 dev taken
 ip link set taken up
 `
 
-// settings are what a slow computer needs.
-const settings = `
-controllers = 1
-workers     = 1
-timeout     = "180m"
-etcd_flags  = { heartbeat-interval = "1000", election-timeout = "10000" }
+// slow is what a slow computer needs, beside patience.
+const slow = `
+resource "k8s_etcd_cluster" "this" {
+  extra_args = { etcd = { heartbeat-interval = "1000", election-timeout = "10000" } }
+}
 
-check_interval = "8s"
+resource "k8s_lb" "this" {
+  check_interval = "8s"
+}
 `
 
 const terraformrc = `disable_checkpoint = true
@@ -155,7 +156,7 @@ func TestNested(t *testing.T) {
 			t.Errorf("the lab's addresses are not of the range that is free:\n%s", out)
 		}
 	})
-	const terraform = `eval "$(k8s-lab env)"; k8s-lab env --tfvars >lab.auto.tfvars.json; `
+	const terraform = `eval "$(k8s-lab env)"; export K8S_PATIENCE=9; k8s-lab env --tfvars >lab.auto.tfvars.json; `
 	step("apply", func(t *testing.T) {
 		sh(t, "apply", terraform+"terraform apply -auto-approve -input=false -no-color 2>&1")
 	})
@@ -202,8 +203,9 @@ func provide(t *testing.T, c *harness.Cluster) {
 		cat >/root/terraformrc <<'END'
 `+terraformrc+`
 END
-		cat >/root/work/slow.auto.tfvars <<'END'
-`+settings+`
+		printf '%s\n' 'controllers = 1' 'workers = 1' >/root/work/one.auto.tfvars
+		cat >/root/work/slow_override.tf <<'END'
+`+slow+`
 END`)
 	example := filepath.Join(suite.Root, "examples", "ha-cluster")
 	copyTo(t, c, "/root/work", example, files(t, example, "*.tf")...)

@@ -314,9 +314,9 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 	d.workers = workerpool.Pool{Endpoint: "https://" + net.JoinHostPort(lb.Node.PublicIP.String(), "6443"),
 		Spec: component.WorkerSpec{Cluster: w.cluster, Version: kubernetesVersion,
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
-			Containerd:           component.ContainerdSpec{RegistryMirrors: w.vars.RegistryMirrors}, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", "", true))}}
-	d.workers.Spec.Kubelet.Config, d.workers.Spec.KubeProxy.Config = maps.Clone(w.vars.KubeletConfig), maps.Clone(w.vars.KubeProxyConfig)
-	d.workers.Spec.Containerd.Config = maps.Clone(w.vars.ContainerdConfig)
+			Containerd:           component.ContainerdSpec{RegistryMirrors: w.vars.Elsewhere.RegistryMirrors}, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", "", true))}}
+	d.workers.Spec.Kubelet.Config, d.workers.Spec.KubeProxy.Config = maps.Clone(w.vars.Elsewhere.KubeletConfig), maps.Clone(w.vars.Elsewhere.KubeProxyConfig)
+	d.workers.Spec.Containerd.Config = maps.Clone(w.vars.Elsewhere.ContainerdConfig)
 	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})
 	w.must(err)
 	d.dns = addon.Addon{Name: "coredns", API: fleet.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}

@@ -46,7 +46,7 @@ func (w *world) testRefusedValues(t *testing.T) {
 			[]string{"machine controller-", `kube-controller-manager.service would not start: "no-such-controller" is not in the list of known controllers`}},
 		{"scheduler", "k8s_control_plane", "scheduler_config", `{ percentageOfNodesToScore = 200 }`,
 			[]string{"machine controller-", "kube-scheduler.service would not start: percentageOfNodesToScore: Invalid value: 200"}},
-		{"kubelet", "k8s_worker_pool", "kubelet_config", `merge(var.kubelet_config, { maxPods = -1 })`,
+		{"kubelet", "k8s_worker_pool", "kubelet_config", `merge(var.elsewhere.kubelet_config, { maxPods = -1 })`,
 			[]string{"machine worker-", "kubelet.service would not start:", "maxPods (--max-pods) -1 must not be a negative number"}},
 		{"kube-proxy", "k8s_worker_pool", "kube_proxy_config", `{ mode = "foo" }`,
 			[]string{"machine worker-", `kube-proxy.service would not start: failed validate: KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "foo"`}},

@@ -120,7 +120,7 @@ func (w *world) testSettings(t *testing.T) {
 		"extra_args": "{ " + schedulerArgs + ", " + managerArgs + " }",
 	})
 	maps.Copy(w.arguments["k8s_worker_pool"], arguments{
-		"kubelet_config": `merge(var.kubelet_config, { maxPods = 50, protectKernelDefaults = true })`,
+		"kubelet_config": `merge(var.elsewhere.kubelet_config, { maxPods = 50, protectKernelDefaults = true })`,
 		"extra_args":     "{ " + proxyArgs + " }",
 	})
 	changed := func(machines []string, paths ...string) (out []string) {
@@ -183,7 +183,7 @@ func (w *world) testUnknownFlag(t *testing.T) {
 // runtime returns changed settings of containerd.
 func runtime(oomScore int, drainTimeout string) arguments {
 	return arguments{
-		"containerd_config": fmt.Sprintf(`merge(var.containerd_config, { oom_score = %d })`, oomScore),
+		"containerd_config": fmt.Sprintf(`merge(var.elsewhere.containerd_config, { oom_score = %d })`, oomScore),
 		"max_unavailable":   "2",
 		"drain_timeout":     strconv.Quote(drainTimeout),
 	}

@@ -44,7 +44,6 @@ variable "generations" {
 
 resource "k8s_addon" "metrics" {
   name          = "metrics-server"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
   depends_on    = [k8s_worker_pool.this]
 }
@@ -65,7 +64,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const at = "  key_store = \"ssm\"\n"
+	const at = "resource \"k8s_pki\" \"this\" {\n"
 	if strings.Count(string(source), at) != 1 {
 		t.Fatalf("the example has no %q any more", at)
 	}

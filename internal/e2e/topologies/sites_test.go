@@ -24,7 +24,7 @@ provider "k8s" {
   region     = %q
   access_key = %q
   secret_key = %q
-  endpoints {
+  endpoints = {
     ec2                  = %[4]q
     ec2_instance_connect = %[4]q
     elbv2                = %[4]q

@@ -25,12 +25,11 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--machines", "vm"))
 }
 
-// patience is what machines without KVM need: variables of the example, and not other defaults.
-const patience = `
-controllers = 1
-workers     = 1
-timeout     = "180m"
-etcd_flags  = { heartbeat-interval = "1000", election-timeout = "10000" }
+// slow is what machines without KVM need, beside patience.
+const slow = `
+resource "k8s_etcd_cluster" "this" {
+  extra_args = { etcd = { heartbeat-interval = "1000", election-timeout = "10000" } }
+}
 `
 
 // workarounds are the variables that a lab of containers sets because its machines are containers.
@@ -71,9 +70,12 @@ func TestVirtualMachines(t *testing.T) {
 				t.Errorf("the lab's variables have %s:\n%s", name, vars)
 			}
 		}
-		if err := c.WS.WriteFile("patience.auto.tfvars", patience); err != nil {
-			t.Fatal(err)
+		for name, text := range map[string]string{"one.auto.tfvars": "controllers = 1\nworkers = 1\n", "slow_override.tf": slow} {
+			if err := c.WS.WriteFile(name, text); err != nil {
+				t.Fatal(err)
+			}
 		}
+		c.WS.Env = append(c.WS.Env, "K8S_PATIENCE=9")
 		timed("apply", func() { c.Apply(t) })
 		c.Learn(t)
 	})

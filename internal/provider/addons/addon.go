@@ -36,7 +36,6 @@ func NewResource() resource.Resource { return &addonResource{} }
 type addonModel struct {
 	ID           types.String `tfsdk:"id"`
 	Name         types.String `tfsdk:"name"`
-	PKI          types.Object `tfsdk:"pki"`
 	ControlPlane types.Object `tfsdk:"control_plane"`
 	Manifests    types.List   `tfsdk:"manifests"`
 
@@ -63,10 +62,10 @@ var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstruct
 	},
 }
 
-var addonDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.ReadTimeout, Update: argument.RoleTimeout, Delete: argument.PKITimeout, Waits: true}
+var addonDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.ReadTimeout, Update: argument.RoleTimeout, Delete: argument.PKITimeout}
 
 // addonImportNeeds are the arguments that an import id must contain.
-var addonImportNeeds = []string{"name", "control_plane", "pki"}
+var addonImportNeeds = []string{"name", "control_plane"}
 
 // Metadata implements resource.Resource.
 func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -94,7 +93,6 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				Validators:          []validator.String{argument.PartName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"pki":           reference.OfPKI.Input(reference.PKIDescription),
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
@@ -128,8 +126,9 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available, and until Jobs with `ttlSecondsAfterFinished` have completed. " +
 					"The wait ends early if such a Job fails, or if a pod of theirs, or of another Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
 			},
-			"claim": argument.ClaimAttribute("the annotation `k8s-from-scratch/claim` of every object", argument.GuardsRemoval),
-			"drift": tf.DriftAttribute(),
+			"claim":    argument.ClaimAttribute("the annotation `k8s-from-scratch/claim` of every object", argument.GuardsRemoval),
+			"drift":    tf.DriftAttribute(),
+			"timeouts": addonDeadlines.Attribute(ctx),
 			"objects": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Every object of the addon: `Kind namespace/name` to `sha256:<digest>` of its wanted content, or to `sensitive`. A plan shows here which objects a change affects.",
@@ -146,6 +145,5 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 					"A changed manifest runs it again, and so does a replacement of the addon. That a Job has completed is seen by an apply that waits, and by a refresh while the Job exists or up to an hour after its end, from its events.",
 			},
 		},
-		Blocks: map[string]schema.Block{"timeouts": addonDeadlines.Block(ctx)},
 	}
 }

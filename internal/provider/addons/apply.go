@@ -30,7 +30,7 @@ func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	rec := r.apply(ctx, &plan, addonRecord{}, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -49,7 +49,7 @@ func (r *addonResource) Update(ctx context.Context, req resource.UpdateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	rec = r.apply(ctx, &plan, rec, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
@@ -118,7 +118,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	if state.off(ctx, &resp.Diagnostics) {
 		return
@@ -149,7 +149,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	if state.off(ctx, &resp.Diagnostics) {
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",

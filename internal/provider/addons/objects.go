@@ -26,10 +26,10 @@ import (
 
 // addon turns the model into the library's addon.
 func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.Addon {
-	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
+	cluster := cp.Spec(ctx, diags)
 	out := addon.Addon{
-		API:  fleet.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
+		API:  fleet.API{Endpoint: cp.Endpoint.ValueString(), PKI: cluster.PKI},
 		Name: m.Name.ValueString(),
 		Wait: m.Wait.ValueBool(), Force: m.ForceConflicts.ValueBool(), Ignored: m.ignored(),
 	}
@@ -40,7 +40,7 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.A
 				fmt.Sprintf("%q is not built in (coredns and metrics-server are): set manifests.", out.Name))
 			return out
 		}
-		objects, err := build(cp.Spec(ref))
+		objects, err := build(cluster)
 		if err != nil {
 			diags.AddError("The addon cannot be built", err.Error())
 		}
@@ -86,7 +86,7 @@ func sameManifests(a, b []string) bool {
 
 // complete sets the attributes that are computed from the objects.
 func (m *addonModel) complete(ctx context.Context, a addon.Addon, diags *diag.Diagnostics) {
-	m.ID = types.StringValue(reference.ClusterOf(ctx, m.PKI, diags).ValueString() + "/" + a.Name)
+	m.ID = types.StringValue(reference.ClusterOf(ctx, reference.PKIIn(m.ControlPlane), diags).ValueString() + "/" + a.Name)
 	digests := map[string]string{}
 	for _, o := range a.Objects {
 		digests[kube.RefOf(o).String()] = digest(o)

@@ -6,14 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube/field"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
@@ -35,7 +32,6 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 		return
 	}
 	plan.checkPower(ctx, req, &resp.Diagnostics)
-	session.AddFieldErrors(ctx, req.Plan, plan.check(ctx, &resp.Diagnostics), &resp.Diagnostics)
 	// Broken manifests are errors also while other arguments are not known yet.
 	a := addon.Addon{Name: plan.Name.ValueString()}
 	known := req.Config.Raw.IsFullyKnown()
@@ -130,11 +126,4 @@ func (m *addonModel) manifestOf(ref kube.ObjectRef) path.Path {
 		}
 	}
 	return path.Root("name")
-}
-
-// check checks that the addon's references belong together.
-func (m *addonModel) check(ctx context.Context, diags *diag.Diagnostics) invalid.Fields {
-	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
-	return component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
-		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, m.PKI, diags).ValueString()})
 }

@@ -50,13 +50,13 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A client certificate for the Kubernetes API, **stored in Terraform's state together with its private key**. Prefer the ephemeral resource of the same " +
 			"name, which stores nothing.\n\n" +
-			"A new certificate is issued in place when an argument changes, when the Kubernetes CA in `pki` changes (other parts of `pki` do not matter), and " +
+			"A new certificate is issued in place when another argument changes, when the public endpoint or the Kubernetes CA in `control_plane` changes (other parts of it do not matter), and " +
 			"`early_renewal` before it expires. The old certificate stays valid until it expires, or until the CA that issued it is dropped.\n\n" +
 			"It cannot be imported, since its private key is only in the state. Without the state, an apply issues a new certificate.",
 		Attributes: map[string]schema.Attribute{
 			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<cluster>/<user>`.", PlanModifiers: kept},
-			"pki":           reference.OfPKI.Input(reference.PKIDescription),
-			"endpoint":      schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
+			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
+			"endpoint":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigEndpoint},
 			"proxy_url":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
 			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
 			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
@@ -111,12 +111,13 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 // Kubernetes CA matters: the bundle must be the one in the old kubeconfig, and its first CA must
 // have issued the certificate.
 func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
-	cluster, _ := m.PKI.Attributes()["cluster"].(types.String)
-	before, _ := o.PKI.Attributes()["cluster"].(types.String)
-	bundle, _ := m.PKI.Attributes()["kubernetes_ca_pem"].(types.String)
+	keys, prior := reference.PKIIn(m.ControlPlane).Attributes(), reference.PKIIn(o.ControlPlane).Attributes()
+	cluster, _ := keys["cluster"].(types.String)
+	before, _ := prior["cluster"].(types.String)
+	bundle, _ := keys["kubernetes_ca_pem"].(types.String)
 	return cluster.Equal(before) && bundle.Equal(o.ClusterCACertificate) &&
 		pki.IssuedBy([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString())) &&
-		m.Endpoint.Equal(o.Endpoint) && m.ProxyURL.Equal(o.ProxyURL) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
+		m.endpoint().Equal(o.Host) && m.ProxyURL.Equal(o.ProxyURL) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 
 // setComputed sets the computed attributes that are not part of the credential.
@@ -125,7 +126,7 @@ func (m *managedKubeconfigModel) setComputed(ctx context.Context, diags *diag.Di
 	if user == "" {
 		user = kubeconfig.DefaultUser
 	}
-	m.ID = types.StringValue(reference.ClusterOf(ctx, m.PKI, diags).ValueString() + "/" + user)
+	m.ID = types.StringValue(reference.ClusterOf(ctx, reference.PKIIn(m.ControlPlane), diags).ValueString() + "/" + user)
 	m.RenewalDue = types.BoolValue(false)
 }
 

@@ -36,8 +36,8 @@ func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaReques
 		MarkdownDescription: "A short-lived client certificate for the Kubernetes API, issued again for every plan and apply and stored in no state. The attributes are named like " +
 			"the arguments of the kubernetes provider.",
 		Attributes: map[string]schema.Attribute{
-			"pki":                    schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfPKI.Type().AttrTypes, MarkdownDescription: reference.PKIDescription},
-			"endpoint":               schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
+			"control_plane":          schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfControlPlane.Type().AttrTypes, MarkdownDescription: reference.ControlPlaneDescription},
+			"endpoint":               schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigEndpoint},
 			"proxy_url":              schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
 			"user":                   schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
 			"groups":                 schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},

@@ -18,7 +18,7 @@ import (
 
 // kubeconfigModel holds the attributes that the ephemeral and the managed kubeconfig share.
 type kubeconfigModel struct {
-	PKI                  types.Object         `tfsdk:"pki"`
+	ControlPlane         types.Object         `tfsdk:"control_plane"`
 	Endpoint             types.String         `tfsdk:"endpoint"`
 	ProxyURL             types.String         `tfsdk:"proxy_url"`
 	User                 types.String         `tfsdk:"user"`
@@ -34,7 +34,7 @@ type kubeconfigModel struct {
 
 // Descriptions of the attributes of both kubeconfigs.
 const (
-	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private endpoint, `k8s_lb.<name>.private_endpoint`. Without a load balancer, those of `k8s_control_plane.<name>.ref`."
+	kubeconfigEndpoint = "URL of the API server, such as the private endpoint: `k8s_control_plane.<name>.ref.private_endpoint`. Default: the public endpoint."
 	kubeconfigProxy    = "URL of a proxy on the way to `endpoint`, for the kubeconfig: `http://`, `https://` or `socks5://`. With a private endpoint, `socks5://localhost:1080` is what `ssh -D 1080` of a bastion serves. Default: none."
 	kubeconfigUser     = "User in the certificate. Default: `admin`."
 	kubeconfigGroups   = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
@@ -52,14 +52,26 @@ func proxyURL() validator.String {
 	return tf.Check("an http, https or socks5 URL, such as socks5://localhost:1080", kubeconfig.CheckProxyURL)
 }
 
+// endpoint returns the URL of the API server: the argument, or the public endpoint.
+func (m *kubeconfigModel) endpoint() types.String {
+	if !m.Endpoint.IsNull() {
+		return m.Endpoint
+	}
+	if m.ControlPlane.IsUnknown() {
+		return types.StringUnknown()
+	}
+	public, _ := m.ControlPlane.Attributes()["endpoint"].(types.String)
+	return public
+}
+
 // issue issues the certificate and sets the computed attributes.
 func (m *kubeconfigModel) issue(ctx context.Context, d *session.Session, diags *diag.Diagnostics) {
-	ref, known := reference.PKIFrom(ctx, m.PKI, diags)
+	ref, known := reference.PKIFrom(ctx, reference.PKIIn(m.ControlPlane), diags)
 	if diags.HasError() {
 		return
 	}
 	if !known {
-		diags.AddAttributeError(path.Root("pki"), "PKI not known yet", "The certificate cannot be issued before the PKI exists. Apply k8s_pki first, with -target.")
+		diags.AddAttributeError(path.Root("control_plane"), "PKI not known yet", "The certificate cannot be issued before the PKI exists. Apply k8s_pki first, with -target.")
 		return
 	}
 	store, err := d.Store(ref)
@@ -68,7 +80,7 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *session.Session, diags *
 		return
 	}
 	c, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
-		Endpoint: m.Endpoint.ValueString(),
+		Endpoint: m.endpoint().ValueString(),
 		ProxyURL: m.ProxyURL.ValueString(),
 		User:     m.User.ValueString(),
 		Groups:   tf.Strings(m.Groups.Elements()),
@@ -83,7 +95,7 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *session.Session, diags *
 		session.AddError(diags, "Cannot write the kubeconfig", err)
 		return
 	}
-	m.Host = m.Endpoint
+	m.Host = m.endpoint()
 	m.ClusterCACertificate = types.StringValue(string(c.CA))
 	m.ClientCertificate = types.StringValue(string(c.Pair.CertPEM))
 	m.ClientKey = types.StringValue(string(c.Pair.KeyPEM))

@@ -54,7 +54,7 @@ type pkiModel struct {
 	Generations types.Object   `tfsdk:"generations"`
 	Adopt       types.Bool     `tfsdk:"adopt"`
 	RestoreFrom types.Object   `tfsdk:"restore_from"`
-	Identity    types.String   `tfsdk:"restore_identity"` // write-only: null except in the configuration
+	Identity    types.String   `tfsdk:"restore_identity_wo"` // write-only: null except in the configuration
 	Tags        types.Map      `tfsdk:"tags"`
 	TagsAll     types.Map      `tfsdk:"tags_all"`
 	Ref         types.Object   `tfsdk:"ref"`
@@ -110,11 +110,11 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			argument.Protection: argument.ProtectionAttribute(),
 			"tags":              argument.TagsAttribute(),
 			"tags_all":          argument.TagsAllAttribute(),
+			"timeouts":          pkiDeadlines.Attribute(ctx),
 			"ref":               reference.OfPKI.Output("Reference: the value for `pki` of other resources."),
 			"claim":             argument.ClaimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`", argument.GuardsAll),
 			"drift":             tf.DriftAttribute(),
 		},
-		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.Block(ctx)},
 	}
 }
 
@@ -205,7 +205,7 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	var ref pki.Ref
 	var h session.Holding
@@ -307,7 +307,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
 	title := "Cannot refresh the keys of cluster " + m.Cluster.ValueString()
 	if _, ok := r.Session.AWSForRead(ctx, title, &resp.Diagnostics); !ok {
@@ -348,7 +348,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, argument.PKITimeout, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Update, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	checkRotationStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -384,7 +384,7 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	if resp.Diagnostics.HasError() || !argument.MayDelete(ctx, "pki "+m.Cluster.ValueString(), req.State, &resp.Diagnostics) || m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, argument.PKITimeout, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Delete, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	store, err := r.held(ctx, m, h)

@@ -91,11 +91,11 @@ func (r *pkiCopyResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the object once more (SSE-KMS). A change writes the copy again, in place. Without the KMS key such a copy is lost: do not use one of the " +
 					"account whose loss the copy is for. Default: as the bucket says.",
 			},
-			"key":    schema.StringAttribute{Computed: true, MarkdownDescription: "Key of the object with the present copy: `restore_from.key` of `k8s_pki`. Note it where the identities are."},
-			"sha256": schema.StringAttribute{Computed: true, MarkdownDescription: "SHA-256 of the encrypted object, in hex, by which a refresh sees whether it is still the same."},
-			"drift":  tf.DriftAttribute(),
+			"key":      schema.StringAttribute{Computed: true, MarkdownDescription: "Key of the object with the present copy: `restore_from.key` of `k8s_pki`. Note it where the identities are."},
+			"sha256":   schema.StringAttribute{Computed: true, MarkdownDescription: "SHA-256 of the encrypted object, in hex, by which a refresh sees whether it is still the same."},
+			"drift":    tf.DriftAttribute(),
+			"timeouts": pkiCopyDeadlines.Attribute(ctx),
 		},
-		Blocks: map[string]schema.Block{"timeouts": pkiCopyDeadlines.Block(ctx)},
 	}
 }
 
@@ -166,7 +166,7 @@ func (r *pkiCopyResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	if r.write(ctx, &m, &resp.Diagnostics); !resp.Diagnostics.HasError() {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
@@ -226,7 +226,7 @@ func (r *pkiCopyResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Read, argument.ReadTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh the copy "+m.object().String(), &resp.Diagnostics)
 	if !ok {
@@ -258,7 +258,7 @@ func (r *pkiCopyResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, argument.PKITimeout, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Update, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	if m.Key.IsUnknown() {
 		r.write(ctx, &m, &resp.Diagnostics)

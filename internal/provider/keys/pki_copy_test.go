@@ -265,10 +265,10 @@ func TestUnusableCopies(t *testing.T) {
 		config providertest.Values
 		want   []string
 	}{
-		"another identity":  {other(providertest.Values{"restore_identity": wrong}), []string{`"restore_identity"`, "wrong identity", "encrypted for others", "Nothing was changed"}},
-		"no identity":       {other(providertest.Values{"restore_identity": nil}), []string{`"restore_identity"`, "Missing identity"}},
-		"no such identity":  {other(providertest.Values{"restore_identity": recipient}), []string{`"restore_identity"`, "not an age identity"}},
-		"identity alone":    {other(providertest.Values{"restore_from": nil}), []string{`"restore_identity"`, "restore_from"}},
+		"another identity":  {other(providertest.Values{"restore_identity_wo": wrong}), []string{`"restore_identity_wo"`, "wrong identity", "encrypted for others", "Nothing was changed"}},
+		"no identity":       {other(providertest.Values{"restore_identity_wo": nil}), []string{`"restore_identity_wo"`, "Missing identity"}},
+		"no such identity":  {other(providertest.Values{"restore_identity_wo": recipient}), []string{`"restore_identity_wo"`, "not an age identity"}},
+		"identity alone":    {other(providertest.Values{"restore_from": nil}), []string{`"restore_identity_wo"`, "restore_from"}},
 		"no such object":    {from(providertest.Values{"key": "k8s/lost.age"}), []string{`"restore_from"`, "no such object", "s3://" + providertest.Copies + "/k8s/lost.age"}},
 		"no such bucket":    {from(providertest.Values{"bucket": "nowhere"}), []string{`"restore_from"`, "NoSuchBucket", "makes no buckets"}},
 		"another region":    {from(providertest.Values{"bucket": "far-away"}), []string{`"restore_from"`, "PermanentRedirect", "another region"}},
@@ -419,7 +419,7 @@ func TestNoIdentityForOldTerraform(t *testing.T) {
 	}
 	var ch providertest.Change
 	ch.Note(v.Diagnostics)
-	providertest.Mention(t, ch.Failure(), "restore_identity", "1.11")
+	providertest.Mention(t, ch.Failure(), "restore_identity_wo", "1.11")
 	hidden(t, "the error", ch.Failure(), identity[20:40])
 }
 
@@ -485,7 +485,7 @@ resource "k8s_pki" "this" {
 	}
 	restoring := func(key string) string {
 		return second(`  restore_from     = { bucket = "` + providertest.Copies + `", key = "` + key + `" }
-  restore_identity = var.identity
+  restore_identity_wo = var.identity
 `)
 	}
 	var secrets []string

@@ -28,7 +28,7 @@ import (
 
 const (
 	restoreFrom     = "restore_from"
-	restoreIdentity = "restore_identity"
+	restoreIdentity = "restore_identity_wo"
 )
 
 // restoreModel is `restore_from`.
@@ -101,7 +101,7 @@ func checkRestore(ctx context.Context, req resource.ModifyPlanRequest, plan pkiM
 	diags.Append(req.Config.GetAttribute(ctx, path.Root(restoreIdentity), &identity)...)
 	if identity.IsNull() {
 		diags.AddAttributeError(path.Root(restoreIdentity), "Missing identity",
-			"restore_from is set, and the copy can be read only with the age identity of one of its recipients: set restore_identity.")
+			"restore_from is set, and the copy can be read only with the age identity of one of its recipients: set restore_identity_wo.")
 	}
 	if plan.Adopt.ValueBool() {
 		diags.AddAttributeError(path.Root("adopt"), "adopt and restore_from exclude each other",

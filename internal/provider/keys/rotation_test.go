@@ -239,7 +239,7 @@ func TestManagedKubeconfigFollows(t *testing.T) {
 		return providertest.Values{"cluster": "demo", "key_store": "state", "generations": g}
 	}
 	wanted := func() providertest.Values {
-		return providertest.Values{"pki": keys.Get("ref"), "endpoint": "https://192.0.2.1:6443"}
+		return providertest.Values{"endpoint": "https://192.0.2.1:6443", "control_plane": providertest.With(providertest.NewRoles(t).Pool["control_plane"].(providertest.Values), providertest.Values{"pki": keys.Get("ref")})}
 	}
 	keys.Must(config(nil))
 	kubeconfig.Must(wanted())

@@ -108,7 +108,7 @@ func (r *machineResource) Change(ctx context.Context, op *owned.Operation, m, st
 	if err != nil {
 		return err
 	}
-	ctx, cancel := argument.Patiently(ctx, m.Timeouts.Update, r.Deadlines.Update, op.Diags)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Update, r.Deadlines.Update, op.Diags)
 	defer cancel()
 	private := machinePrivate{grow: owned.Kept[bool](ctx, op, growKey), routes: owned.Kept[[]string](ctx, op, routesKey)}
 	private, err = r.converge(ctx, op, m, *state, restart, private)
@@ -194,13 +194,12 @@ func (r *machineResource) Remove(ctx context.Context, op *owned.Operation, m *ma
 	if err := awsmachine.CheckClaim(ctx, op.Client, m.ID.ValueString(), spec); err != nil {
 		return err
 	}
-	ctx = argument.Patient(ctx, m.Timeouts.Delete, r.Deadlines.Delete)
 	left, err := r.depart(ctx, op.Client, *m, next, op.Diags)
 	defer left.Done()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, op.Diags)
+	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, op.Diags)
 	defer cancel()
 	if err = awsmachine.Delete(ctx, op.Client, m.ID.ValueString(), spec); err != nil {
 		m.stays(ctx, left, next, op.Diags)

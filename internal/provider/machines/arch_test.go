@@ -54,7 +54,7 @@ func TestMixedArchitectures(t *testing.T) {
 	keys := c.Instance("k8s_pki")
 	keys.Must(providertest.Values{"cluster": "demo", "key_store": "state"})
 	arm := providertest.Values{"name": "worker-1", "address": "203.0.113.10", "private_ip": "10.240.0.21", "host_key": providertest.PublicKey(t), "pod_cidr": "10.200.1.0/24", "architecture": "arm64"}
-	pool := providertest.With(r.Pool, providertest.Values{"pki": keys.Get("ref"), "hosts": append(r.Pool["hosts"].([]any), arm)})
+	pool := providertest.WithKeys(providertest.With(r.Pool, providertest.Values{"hosts": append(r.Pool["hosts"].([]any), arm)}), keys.Get("ref"))
 	planned := c.Instance("k8s_worker_pool").Plan(pool)
 	if failure := planned.Failure(); failure != "" {
 		t.Fatal(failure)

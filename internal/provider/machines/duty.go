@@ -12,6 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -69,7 +70,7 @@ func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m
 		Member:    role == infraaws.RoleController || role == infraaws.RoleEtcd,
 		Stop:      "stop the instance " + m.ID.ValueString(),
 		Within: func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return tf.WithTimeout(ctx, m.Timeouts.Delete, r.Deadlines.Delete, diags)
+			return argument.WithTimeout(ctx, m.Timeouts.Delete, r.Deadlines.Delete, diags)
 		},
 	})
 	if left.Unseen != nil && r.Session.FirstWarning(name) {

@@ -51,7 +51,7 @@ func NewMachine() resource.Resource {
 	r.Resource = owned.Resource[machineModel, *machineModel]{
 		Kind: r, Name: "machine", What: "machine", By: "name",
 		WhenGone:   "The next apply creates it again.",
-		Deadlines:  tf.Deadlines{Create: machineTimeout, Read: argument.ReadTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout, Waits: true},
+		Deadlines:  tf.Deadlines{Create: machineTimeout, Read: argument.ReadTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout},
 		TakesTurns: true,
 	}
 	return r
@@ -112,7 +112,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"A machine cannot be replaced with `create_before_destroy`, since its name is taken as long as it exists: the new object is refused, and the machine stays as " +
 			"it is. Terraform also treats a machine as `create_before_destroy` if a resource that depends on it is. A resource that is renamed in the configuration " +
 			"needs a `moved` block for the same reason.",
-		Attributes: owned.With(map[string]schema.Attribute{
+		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
@@ -257,7 +257,6 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.", PlanModifiers: keep},
 			"host":     reference.OfHost.Output("Reference: the value for `host`, `hosts` and `controllers` of other resources."),
 		}),
-		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 

@@ -64,7 +64,7 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"**Destroying this resource deletes the volume with all data on it.** Set `prevent_destroy` in the `lifecycle` block, or `deletion_protection`, to keep it. The guide on data volumes shows " +
 			"how a controller with one is replaced.\n\n" +
 			"A volume that somebody has deleted is made again, empty, after a warning.",
-		Attributes: owned.With(map[string]schema.Attribute{
+		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<id>`, which is refused if the volume is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the volume, of which a cluster has only one. A change replaces the volume.",
@@ -108,7 +108,6 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			},
 			"availability_zone": schema.StringAttribute{Computed: true, MarkdownDescription: "Availability zone of the volume.", PlanModifiers: keep},
 		}),
-		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 

@@ -35,7 +35,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"per role with only the rules that the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are created.\n\n" +
 			"Everything is tagged with the cluster's name and with whose it is. The next apply finds by these tags what an interrupted one has created. What another " +
 			"state has created under the same name is refused before anything is written; see `adopt`.",
-		Attributes: owned.With(map[string]schema.Attribute{
+		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
@@ -161,7 +161,6 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"ref": reference.OfNetwork.Output("Reference: the value for `network` of `k8s_machine`."),
 		}),
-		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 

@@ -77,7 +77,7 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"machines. With `public`, a second one faces the internet. Each has a node in every availability zone of the network, balances across zones, and sends connections only to controllers whose `/readyz` answers.\n\n" +
 			"They have the security group that `k8s_network` makes for load balancers, so `admin_cidrs` decides who reaches them. AWS charges each by the hour and by the traffic.\n\n" +
 			"The API servers see the load balancers' addresses as those of their clients. AWS forgets a connection after 350 seconds without a packet.",
-		Attributes: owned.With(map[string]schema.Attribute{
+		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
@@ -100,7 +100,6 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: reference.PrivateEndpoint},
 			"ref":              reference.OfLB.Output("Reference: the value for `lb` of `k8s_control_plane`."),
 		}),
-		Blocks: map[string]schema.Block{"timeouts": r.Deadlines.Block(ctx)},
 	}
 }
 

@@ -3,9 +3,7 @@ package owned
 import (
 	"context"
 	"errors"
-	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
@@ -17,14 +15,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// within limits the time of an operation.
-func (r *Resource[M, P]) within(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
-	if r.Deadlines.Waits {
-		return argument.Patiently(ctx, get, fallback, diags)
-	}
-	return tf.WithTimeout(ctx, get, fallback, diags)
-}
-
 // Create implements resource.Resource. What was made before a failure goes into the state, because it costs money.
 func (r *Resource[M, P]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var m M
@@ -33,7 +23,7 @@ func (r *Resource[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 		return
 	}
 	common := P(&m).owned()
-	ctx, cancel := r.within(ctx, common.Timeouts.Create, r.Deadlines.Create, diags)
+	ctx, cancel := argument.WithTimeout(ctx, common.Timeouts.Create, r.Deadlines.Create, diags)
 	defer cancel()
 	op := &Operation{Config: req.Config, Diags: diags, write: resp.Private}
 	var err error
@@ -66,7 +56,7 @@ func (r *Resource[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 		return
 	}
 	common, name := P(&m).owned(), argument.ObjectName(ctx, r.What, r.By, req.State, tfsdk.Plan{})
-	ctx, cancel := r.within(ctx, common.Timeouts.Read, r.Deadlines.Read, diags)
+	ctx, cancel := argument.WithTimeout(ctx, common.Timeouts.Read, r.Deadlines.Read, diags)
 	defer cancel()
 	client, ok := r.Session.AWSForRead(ctx, "Cannot refresh "+name, diags)
 	if !ok {
@@ -111,7 +101,7 @@ func (r *Resource[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	common, before := P(&m).owned(), P(&state).owned()
 	if !r.TakesTurns {
 		var cancel context.CancelFunc
-		ctx, cancel = r.within(ctx, common.Timeouts.Update, r.Deadlines.Update, diags)
+		ctx, cancel = argument.WithTimeout(ctx, common.Timeouts.Update, r.Deadlines.Update, diags)
 		defer cancel()
 	}
 	op := &Operation{
@@ -151,7 +141,7 @@ func (r *Resource[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 	common := P(&m).owned()
 	if !r.TakesTurns {
 		var cancel context.CancelFunc
-		ctx, cancel = r.within(ctx, common.Timeouts.Delete, r.Deadlines.Delete, diags)
+		ctx, cancel = argument.WithTimeout(ctx, common.Timeouts.Delete, r.Deadlines.Delete, diags)
 		defer cancel()
 	}
 	op := &Operation{Holding: session.ReadHolding(ctx, req.Private, common.Claim, diags), Diags: diags, read: req.Private, write: resp.Private}

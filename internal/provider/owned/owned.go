@@ -42,7 +42,7 @@ type model[M any] interface {
 }
 
 // With returns attributes with those of [Model] added, but id, which differs from resource to resource.
-func With(attributes map[string]schema.Attribute) map[string]schema.Attribute {
+func With(ctx context.Context, deadlines tf.Deadlines, attributes map[string]schema.Attribute) map[string]schema.Attribute {
 	maps.Copy(attributes, map[string]schema.Attribute{
 		"adopt":             argument.AdoptAttribute(),
 		argument.Protection: argument.ProtectionAttribute(),
@@ -50,6 +50,7 @@ func With(attributes map[string]schema.Attribute) map[string]schema.Attribute {
 		"tags_all":          argument.TagsAllAttribute(),
 		"claim":             argument.ClaimAttribute(argument.InTags, argument.GuardsAll),
 		"drift":             tf.DriftAttribute(),
+		"timeouts":          deadlines.Attribute(ctx),
 	})
 	return attributes
 }

@@ -148,7 +148,7 @@ provider "k8s" {
   region     = "us-east-1"
   access_key = "` + account.AccessKey + `"
   secret_key = "` + account.SecretKey + `"
-  endpoints {
+  endpoints = {
     ec2 = "` + a.URL + `"
     s3  = "` + a.URL + `"
     ssm = "` + a.URL + `"

@@ -48,7 +48,7 @@ func (c Cloud) Parameters(cluster string) map[string]string {
 }
 
 func Restoring(key any, identity string) Values {
-	return Values{"cluster": "demo", "restore_from": Values{"bucket": Copies, "key": key}, "restore_identity": identity}
+	return Values{"cluster": "demo", "restore_from": Values{"bucket": Copies, "key": key}, "restore_identity_wo": identity}
 }
 
 // KeysFromCopy returns the configuration of keys from a copy, which it puts into the bucket. It fails

@@ -65,15 +65,15 @@ func NewRoles(t *testing.T) RoleSet {
 	return RoleSet{c, p.Sessions[0],
 		Values{"version": "3.6.16", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.Get("ref")},
 		Values{
-			"version": "1.36.4", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.Get("ref"),
-			"etcd": Values{"cluster": "demo", "version": "3.6.16", "endpoints": []any{"https://10.240.0.10:2379"}},
+			"version": "1.36.4", "hosts": []any{host("controller-0", "10.240.0.10")},
+			"etcd": Values{"pki": keys.Get("ref"), "version": "3.6.16", "endpoints": []any{"https://10.240.0.10:2379"}},
 			"lb": Values{"cluster": "demo", "endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443",
 				"names": []any{"203.0.113.1", "10.240.0.30"}},
 		},
 		Values{
-			"version": "1.36.4", "hosts": []any{host("worker-0", "10.240.0.20")}, "pki": keys.Get("ref"),
+			"version": "1.36.4", "hosts": []any{host("worker-0", "10.240.0.20")},
 			"control_plane": Values{
-				"cluster": "demo", "version": "1.36.4", "endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443",
+				"pki": keys.Get("ref"), "version": "1.36.4", "endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443",
 				"pod_cidr": "10.200.0.0/16", "service_cidr": "10.32.0.0/24", "dns_ip": "10.32.0.10", "domain": "cluster.local",
 			},
 		},
@@ -82,7 +82,17 @@ func NewRoles(t *testing.T) RoleSet {
 
 // Backup is a configuration of k8s_etcd_backup.
 func (c RoleSet) Backup() Values {
-	return Values{"hosts": c.Etcd["hosts"], "pki": c.Etcd["pki"], "etcd": c.ControlPlane["etcd"], "bucket": "example-snapshots", "region": "us-east-1"}
+	return Values{"hosts": c.Etcd["hosts"], "etcd": c.ControlPlane["etcd"], "bucket": "example-snapshots", "region": "us-east-1"}
+}
+
+// WithKeys returns the configuration of a role with other keys: in `pki`, or in the reference that carries it.
+func WithKeys(config Values, pki any) Values {
+	for _, carrier := range []string{"etcd", "control_plane"} {
+		if ref, ok := config[carrier].(Values); ok {
+			return With(config, Values{carrier: With(ref, Values{"pki": pki})})
+		}
+	}
+	return With(config, Values{"pki": pki})
 }
 
 func With(config Values, more Values) Values {

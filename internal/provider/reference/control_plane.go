@@ -1,25 +1,26 @@
 package reference
 
 import (
+	"context"
 	"net/netip"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // ControlPlane is k8s_control_plane.x.ref.
 type ControlPlane struct {
-	Cluster         types.String         `tfsdk:"cluster"`
+	PKI             types.Object         `tfsdk:"pki"`
 	Version         types.String         `tfsdk:"version"`
 	Endpoint        types.String         `tfsdk:"endpoint"`
 	PrivateEndpoint types.String         `tfsdk:"private_endpoint"`
@@ -33,7 +34,7 @@ type ControlPlane struct {
 }
 
 var OfControlPlane = tf.NewReference[ControlPlane](map[string]schema.Attribute{
-	"cluster":          Required("Name of the cluster."),
+	"pki":              OfPKI.Input(PKIDescription),
 	"version":          Required("Kubernetes release."),
 	"endpoint":         Required(PublicEndpoint),
 	"private_endpoint": Required(PrivateEndpoint),
@@ -49,9 +50,11 @@ var OfControlPlane = tf.NewReference[ControlPlane](map[string]schema.Attribute{
 
 const ControlPlaneDescription = "Control plane of the cluster: `k8s_control_plane.<name>.ref`."
 
-func (m ControlPlane) Spec(ref pki.Ref) component.Cluster {
+// Spec returns the cluster as the library has it.
+func (m ControlPlane) Spec(ctx context.Context, diags *diag.Diagnostics) component.Cluster {
+	ref, _ := PKIFrom(ctx, m.PKI, diags)
 	return component.Cluster{
-		Name:        m.Cluster.ValueString(),
+		Name:        ref.Cluster,
 		Domain:      m.Domain.ValueString(),
 		PodCIDR:     tf.Prefix(m.PodCIDR),
 		ServiceCIDR: tf.Prefix(m.ServiceCIDR),

@@ -10,14 +10,14 @@ import (
 
 // Etcd is k8s_etcd_cluster.x.ref.
 type Etcd struct {
-	Cluster      types.String `tfsdk:"cluster"`
+	PKI          types.Object `tfsdk:"pki"`
 	Version      types.String `tfsdk:"version"`
 	Endpoints    types.List   `tfsdk:"endpoints"`
 	AllowedCIDRs types.Set    `tfsdk:"allowed_cidrs"`
 }
 
 var OfEtcd = tf.NewReference[Etcd](map[string]schema.Attribute{
-	"cluster":   schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. Default: not checked."},
+	"pki":       OfPKI.Input(PKIDescription),
 	"version":   Required("etcd release."),
 	"endpoints": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "URLs at which clients reach the members."},
 	"allowed_cidrs": schema.SetAttribute{

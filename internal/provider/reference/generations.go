@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -115,15 +114,13 @@ func GenerationsIn(ref types.Object) types.Object {
 }
 
 // CheckRotationFinished refuses a plan that takes a role further than one step of a rotation: a
-// step that failed half way must be finished first. The error is on pki, although the argument at
+// step that failed half way must be finished first. The error is on the argument that has the keys, although the argument at
 // fault belongs to k8s_pki; the message names it.
 func CheckRotationFinished(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.State.Raw.IsNull() {
 		return
 	}
-	var was, planned types.Object
-	diags.Append(req.State.GetAttribute(ctx, path.Root("pki"), &was)...)
-	diags.Append(req.Plan.GetAttribute(ctx, path.Root("pki"), &planned)...)
+	was, planned, at := PlannedPKI(ctx, req, diags)
 	if diags.HasError() {
 		return
 	}
@@ -135,7 +132,7 @@ func CheckRotationFinished(ctx context.Context, req resource.ModifyPlanRequest, 
 			continue
 		}
 		if err := pki.CheckGenerations(prior, next); err != nil {
-			diags.AddAttributeError(path.Root("pki"), "An earlier step of the rotation is not finished here",
+			diags.AddAttributeError(at, "An earlier step of the rotation is not finished here",
 				fmt.Sprintf("This resource was last applied with generations.%s = %s of k8s_pki, and is now planned with %s: %s.\n\n"+
 					"An apply has probably failed before it reached this resource. Set generations.%s of k8s_pki back to the value of that apply, and apply until a plan is empty.",
 					k, pki.FormatGenerations(prior), pki.FormatGenerations(next), err, k))

@@ -21,7 +21,8 @@ import (
 // ImportDescription describes the import id. needs are the arguments it must contain.
 func ImportDescription(needs []string) string {
 	return "\n\nThe import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
-		"`pki` may be the cluster's name if its keys are in SSM under the default prefix. " +
+		"`pki`, also in a reference that carries it, may be the cluster's name if its keys are in SSM under the default prefix. " +
+		"In an import block, give a reference that carries `pki` this name, as in `merge(k8s_control_plane.this.ref, { pki = \"demo\" })`: Terraform takes no id with sensitive values. " +
 		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
 }
 
@@ -48,9 +49,8 @@ func ReadImportID(ctx context.Context, d *session.Session, id string, needs []st
 			return fmt.Errorf("the import id lacks %s: it must contain %s", name, strings.Join(needs, ", "))
 		}
 	}
-	cluster, byName := arguments["pki"].(string)
-	if byName {
-		delete(arguments, "pki")
+	if err := findKeys(ctx, d, arguments); err != nil {
+		return err
 	}
 	attributes, err := freeformArguments(ctx, typ, arguments)
 	if err != nil {
@@ -62,15 +62,6 @@ func ReadImportID(ctx context.Context, d *session.Session, id string, needs []st
 	}
 	if state.Raw, err = (tfprotov6.DynamicValue{JSON: raw}).Unmarshal(typ); err != nil {
 		return fmt.Errorf("the import id has a value that the argument does not accept: %w", err)
-	}
-	if byName {
-		ref, err := findKeys(ctx, d, cluster)
-		if err != nil {
-			return err
-		}
-		if attributes["pki"], err = PKIValue(ctx, ref).ToTerraformValue(ctx); err != nil {
-			return err
-		}
 	}
 	all := map[string]tftypes.Value{}
 	if err := state.Raw.As(&all); err != nil {
@@ -150,13 +141,34 @@ func importArguments(ctx context.Context, d *session.Session, id string, lookUp 
 	}
 	var arguments map[string]any
 	if err := json.Unmarshal([]byte(id), &arguments); err != nil {
-		return nil, fmt.Errorf(`the import id must be a JSON object of arguments, such as jsonencode({ ..., pki = "<cluster>" }) makes in an import block: %w`, err)
+		return nil, fmt.Errorf(`the import id must be a JSON object of arguments, such as jsonencode({ hosts = [...], pki = "<cluster>" }) makes in an import block: %w`, err)
 	}
 	return arguments, nil
 }
 
-// findKeys returns the reference to the keys of a cluster in SSM under the default prefix.
-func findKeys(ctx context.Context, d *session.Session, cluster string) (pki.Ref, error) {
+// findKeys replaces the name of a cluster as `pki` by the reference to its keys in SSM under the default prefix.
+func findKeys(ctx context.Context, d *session.Session, arguments map[string]any) error {
+	for name, v := range arguments {
+		cluster, byName := v.(string)
+		if below, ok := v.(map[string]any); ok {
+			if err := findKeys(ctx, d, below); err != nil {
+				return err
+			}
+		}
+		if name != "pki" || !byName {
+			continue
+		}
+		ref, err := loadKeys(ctx, d, cluster)
+		if err != nil {
+			return err
+		}
+		arguments[name] = pkiArgument(ref)
+	}
+	return nil
+}
+
+// loadKeys returns the reference to the keys of a cluster in SSM under the default prefix.
+func loadKeys(ctx context.Context, d *session.Session, cluster string) (pki.Ref, error) {
 	client, err := d.AWS(ctx)
 	if err != nil {
 		return pki.Ref{}, err

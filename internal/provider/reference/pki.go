@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -101,4 +103,48 @@ func ClusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) typ
 		return types.StringUnknown()
 	}
 	return m.Cluster
+}
+
+// PKIIn returns the attribute `pki` of a reference: unknown if the reference is, null if that is null.
+func PKIIn(ref types.Object) types.Object {
+	if ref.IsUnknown() {
+		return OfPKI.Unknown()
+	}
+	if o, ok := ref.Attributes()["pki"].(types.Object); ok {
+		return o
+	}
+	return types.ObjectNull(OfPKI.Type().AttrTypes)
+}
+
+// PlannedPKI returns the reference to the cluster's keys in the state and in the plan of a resource that exists, and
+// the argument that holds it: `pki`, or a reference that carries it.
+func PlannedPKI(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) (was, planned types.Object, at path.Path) {
+	at = path.Root("pki")
+	in := func(o types.Object) types.Object { return o }
+	for _, name := range []string{"etcd", "control_plane"} {
+		if _, carries := req.Plan.Schema.GetAttributes()[name]; carries {
+			at, in = path.Root(name), PKIIn
+		}
+	}
+	diags.Append(req.State.GetAttribute(ctx, at, &was)...)
+	diags.Append(req.Plan.GetAttribute(ctx, at, &planned)...)
+	return in(was), in(planned), at
+}
+
+// pkiArgument returns a reference as an import id has it, without private keys.
+func pkiArgument(r pki.Ref) map[string]any {
+	generations := map[string]any{}
+	for _, k := range pki.Kinds() {
+		generations[string(k)] = r.Generations.Of(k)
+	}
+	out := map[string]any{
+		"cluster": r.Cluster, "store": r.Store, "kubernetes_ca_pem": r.KubernetesCA, "etcd_ca_pem": r.EtcdCA, "front_proxy_ca_pem": r.FrontProxyCA,
+		"service_account_public_key_pem": r.ServiceAccountPublicKey, "generations": generations,
+	}
+	for name, text := range map[string]string{"prefix": r.Prefix, "kms_key_id": r.KMSKeyID, "region": r.Region} {
+		if text != "" {
+			out[name] = text
+		}
+	}
+	return out
 }

@@ -12,7 +12,7 @@ import (
 func TestAllowedCIDRs(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewRoles(t)
-	lb := providertest.Values{"cluster": "demo", "host": c.Pool["hosts"].([]any)[0], "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
+	lb := providertest.Values{"host": c.Pool["hosts"].([]any)[0], "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
 	for resource, test := range map[string]struct {
 		config providertest.Values
 		file   string

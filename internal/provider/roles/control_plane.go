@@ -42,7 +42,6 @@ type controlPlaneModel struct {
 	roleModel
 	Version          types.String         `tfsdk:"version"`
 	Hosts            types.List           `tfsdk:"hosts"`
-	PKI              types.Object         `tfsdk:"pki"`
 	Etcd             types.Object         `tfsdk:"etcd"`
 	LB               types.Object         `tfsdk:"lb"`
 	PodCIDR          cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
@@ -76,8 +75,7 @@ func NewControlPlane() resource.Resource {
 		settings: controlPlaneSettings(),
 		attributes: map[string]schema.Attribute{
 			"hosts": reference.HostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
-			"pki":   pkiAttribute(),
-			"etcd":  reference.OfEtcd.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time."),
+			"etcd":  reference.OfEtcd.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time. " + carriesKeys),
 			"lb":    balancerAttribute(),
 			"ref":   reference.OfControlPlane.Output("Reference: the value for `control_plane` of other resources."),
 		},
@@ -251,8 +249,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s co
 func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags *diag.Diagnostics) invalid.Fields {
 	lb, _ := reference.OfLB.Read(ctx, plan.LB, diags)
 	etcd, _ := reference.OfEtcd.Read(ctx, plan.Etcd, diags)
-	errs := component.CheckSameCluster(component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()},
-		component.Part{Field: "etcd", Cluster: etcd.Cluster.ValueString()}, component.Part{Field: "lb", Cluster: lb.Cluster.ValueString()})
+	errs := component.CheckSameCluster(component.Part{Field: "etcd", Cluster: reference.ClusterOf(ctx, etcd.PKI, diags).ValueString()}, component.Part{Field: "lb", Cluster: lb.Cluster.ValueString()})
 	hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags)
 	if known {
 		errs = append(errs, component.CheckBalanced(lb.Backends(), reference.ComponentHosts(hosts))...)
@@ -318,13 +315,14 @@ func sameYAML(a, b string) bool {
 }
 
 func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {
-	m.ID = reference.ClusterOf(ctx, m.PKI, diags)
+	keys := reference.PKIIn(m.Etcd)
+	m.ID = reference.ClusterOf(ctx, keys, diags)
 	if (m.DNSIP.IsNull() || m.DNSIP.IsUnknown()) && !m.ServiceCIDR.IsUnknown() {
 		m.DNSIP = tf.OptionalAddr(component.DefaultDNSIP(tf.Prefix(m.ServiceCIDR)))
 	}
 	lb := m.balancer(ctx, diags)
 	m.Ref = reference.OfControlPlane.Value(ctx, reference.ControlPlane{
-		Cluster: m.ID, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
+		PKI: keys, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
 		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, PodRoutes: m.PodRoutes, DNSIP: m.DNSIP, Domain: m.Domain,
 		PowerState: apiPower(ctx, m.Hosts, diags),
 	})
@@ -352,9 +350,9 @@ func balancedByUs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnos
 func oneHost(int) int { return 1 }
 
 func completeControlPlane(ctx context.Context, d *session.Session, m *controlPlaneModel, s *controlplane.ControlPlane, diags *diag.Diagnostics) {
-	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	lb := m.balancer(ctx, diags)
 	etcd, _ := reference.OfEtcd.Read(ctx, m.Etcd, diags)
+	ref, _ := reference.PKIFrom(ctx, etcd.PKI, diags)
 	s.Spec.Cluster.Name, s.Spec.Cluster.PKI = ref.Cluster, ref
 	s.Spec.Cluster.DNSIP = tf.Addr(m.DNSIP) // an output, if it is not configured
 	s.Spec.EndpointNames, s.Spec.EtcdEndpoints = tf.Strings(lb.Names.Elements()), tf.Strings(etcd.Endpoints.Elements())

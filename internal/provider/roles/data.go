@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -83,9 +82,7 @@ func lostEtcdData(seen knownContents) string {
 // secrets in etcd. A rotation changes the generations; new keys in place of the same generations
 // mean that k8s_pki is replaced.
 func checkKeysStay(ctx context.Context, title string, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
-	var was, planned types.Object
-	diags.Append(req.State.GetAttribute(ctx, path.Root("pki"), &was)...)
-	diags.Append(req.Plan.GetAttribute(ctx, path.Root("pki"), &planned)...)
+	was, planned, at := reference.PlannedPKI(ctx, req, diags)
 	if diags.HasError() {
 		return
 	}
@@ -103,7 +100,7 @@ func checkKeysStay(ctx context.Context, title string, req resource.ModifyPlanReq
 		if bundle[0].ValueString() == "" || !bundle[1].IsUnknown() || !reference.GenerationOf(reference.GenerationsIn(was), kind).Equal(reference.GenerationOf(reference.GenerationsIn(planned), kind)) {
 			continue
 		}
-		diags.AddAttributeError(path.Root("pki"), "The keys of a living cluster would be replaced",
+		diags.AddAttributeError(at, "The keys of a living cluster would be replaced",
 			fmt.Sprintf("This plan replaces k8s_pki of cluster %s, which this %s uses: -replace, a taint, or a changed argument of k8s_pki does so. All keys would be deleted before anything "+
 				"of the cluster has others, and the secrets in its etcd could not be read any more.\n\n"+
 				"To get other keys, rotate them in place with generations of k8s_pki: the guide \"Rotate keys\" describes the steps. After a taint, run terraform untaint. "+

@@ -28,7 +28,6 @@ type etcdBackupModel struct {
 	roleModel
 	Etcd          types.Object         `tfsdk:"etcd"`
 	Hosts         types.List           `tfsdk:"hosts"`
-	PKI           types.Object         `tfsdk:"pki"`
 	Bucket        types.String         `tfsdk:"bucket"`
 	Prefix        types.String         `tfsdk:"prefix"`
 	Region        types.String         `tfsdk:"region"`
@@ -57,10 +56,9 @@ func NewEtcdBackup() resource.Resource {
 			"A database of more than 5 GiB cannot be kept: S3 takes no larger object at once.",
 		settings: etcdBackupSettings(),
 		attributes: map[string]schema.Attribute{
-			"etcd": reference.OfEtcd.Input("etcd cluster: `k8s_etcd_cluster.<name>.ref`."),
+			"etcd": reference.OfEtcd.Input("etcd cluster: `k8s_etcd_cluster.<name>.ref`. A snapshot names the generations of the encryption key in `pki` that it needs."),
 			"hosts": reference.HostsAttribute("Machines of the members. The first one takes the snapshots, the others when it does not.",
 				listvalidator.SizeBetween(1, 7)),
-			"pki":      reference.OfPKI.Input(reference.PKIDescription + " A snapshot names the generations of the encryption key that it needs."),
 			"trigger":  schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. A change takes a snapshot."},
 			"max_age":  tf.DurationAttribute("Age from which the newest snapshot is drift, such as `6h`. The apply takes one then. Default: two times `interval`, and a tenth of it for each member."),
 			"location": schema.StringAttribute{Computed: true, MarkdownDescription: "Where the snapshots are: `s3://<bucket>/<prefix>`."},
@@ -71,7 +69,7 @@ func NewEtcdBackup() resource.Resource {
 		outputs:  etcdBackupOutputs,
 		complete: completeEtcdBackup,
 		observed: setNewestSnapshot,
-		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts", "pki"}, machine: "etcd member"},
+		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts"}, machine: "etcd member"},
 	}}
 }
 
@@ -141,9 +139,6 @@ var switchedOff = plainConversion(func(v types.Bool) bool { return !v.IsNull() &
 func checkEtcdBackup(ctx context.Context, plan, _ *etcdBackupModel, s etcdbackup.Backup, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
 	ref, _ := reference.OfEtcd.Read(ctx, plan.Etcd, diags)
-	errs = append(errs, component.CheckSameCluster(
-		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()},
-		component.Part{Field: "etcd", Cluster: ref.Cluster.ValueString()})...)
 	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
 		var endpoints []string
 		if tf.AllKnown(ref.Endpoints) {
@@ -151,7 +146,7 @@ func checkEtcdBackup(ctx context.Context, plan, _ *etcdBackupModel, s etcdbackup
 		}
 		errs = append(errs, component.CheckMembersOf(endpoints, reference.ComponentHosts(hosts))...)
 	}
-	if keys, known := reference.PKIFrom(ctx, plan.PKI, diags); known && !plan.Region.IsUnknown() {
+	if keys, known := reference.PKIFrom(ctx, ref.PKI, diags); known && !plan.Region.IsUnknown() {
 		s.Spec.Cluster.PKI = keys
 		errs = append(errs, s.Spec.CheckRegion()...)
 	}
@@ -163,7 +158,7 @@ func checkEtcdBackup(ctx context.Context, plan, _ *etcdBackupModel, s etcdbackup
 }
 
 func etcdBackupOutputs(ctx context.Context, m *etcdBackupModel, diags *diag.Diagnostics) {
-	m.ID = reference.ClusterOf(ctx, m.PKI, diags)
+	m.ID = reference.ClusterOf(ctx, reference.PKIIn(m.Etcd), diags)
 	m.Location = types.StringUnknown()
 	if tf.AllKnown(m.ID, m.Bucket, m.Prefix) {
 		s := component.EtcdBackupSpec{Cluster: component.Cluster{Name: m.ID.ValueString()}, Bucket: m.Bucket.ValueString(), Prefix: m.Prefix.ValueString()}
@@ -172,7 +167,7 @@ func etcdBackupOutputs(ctx context.Context, m *etcdBackupModel, diags *diag.Diag
 }
 
 func completeEtcdBackup(ctx context.Context, d *session.Session, m *etcdBackupModel, s *etcdbackup.Backup, diags *diag.Diagnostics) {
-	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
+	ref, _ := reference.PKIFrom(ctx, reference.PKIIn(m.Etcd), diags)
 	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref}
 	s.Targets, s.MaxAge = reference.TargetsFrom(ctx, d, m.Hosts, diags), tf.Duration(m.MaxAge, 0)
 }

@@ -223,7 +223,7 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 		}
 		endpoints = types.ListValueMust(types.StringType, urls)
 	}
-	m.Ref = reference.OfEtcd.Value(ctx, reference.Etcd{Cluster: m.ID, Version: m.Version, Endpoints: endpoints, AllowedCIDRs: m.AllowedCIDRs})
+	m.Ref = reference.OfEtcd.Value(ctx, reference.Etcd{PKI: m.PKI, Version: m.Version, Endpoints: endpoints, AllowedCIDRs: m.AllowedCIDRs})
 }
 
 func completeEtcd(ctx context.Context, d *session.Session, m *etcdModel, s *etcdcluster.Cluster, diags *diag.Diagnostics) {

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
@@ -54,9 +53,7 @@ func plainValue(v attr.Value) string {
 // checkClusterStays refuses a plan that gives a role to another cluster: its machines and data stay those of the
 // cluster that it has.
 func checkClusterStays(ctx context.Context, title string, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
-	var was, planned types.Object
-	diags.Append(req.State.GetAttribute(ctx, path.Root("pki"), &was)...)
-	diags.Append(req.Plan.GetAttribute(ctx, path.Root("pki"), &planned)...)
+	was, planned, at := reference.PlannedPKI(ctx, req, diags)
 	if diags.HasError() {
 		return
 	}
@@ -64,7 +61,7 @@ func checkClusterStays(ctx context.Context, title string, req resource.ModifyPla
 	if before.IsNull() || after.IsUnknown() || after.Equal(before) {
 		return
 	}
-	diags.AddAttributeError(path.Root("pki"), "A cluster keeps its name",
-		fmt.Sprintf("This %s is that of cluster %s, and pki is that of cluster %s: nothing on the machines and in etcd would trust its keys, and tags, key stores and claims have the old name. Nothing was changed.\n\n"+
+	diags.AddAttributeError(at, "A cluster keeps its name",
+		fmt.Sprintf("This %s is that of cluster %s, and the keys are those of cluster %s: nothing on the machines and in etcd would trust its keys, and tags, key stores and claims have the old name. Nothing was changed.\n\n"+
 			"Give back the keys of cluster %s. To have another name, make a second cluster, move to it, and destroy this one.", title, before.ValueString(), after.ValueString(), before.ValueString()))
 }

@@ -76,12 +76,10 @@ func TestClusterKeepsItsName(t *testing.T) {
 	keys := r.Instance("k8s_pki")
 	keys.Must(providertest.Values{"cluster": "other", "key_store": "state"})
 	for resource, config := range map[string]providertest.Values{"k8s_etcd_cluster": r.Etcd, "k8s_control_plane": r.ControlPlane, "k8s_worker_pool": r.Pool} {
-		changed := providertest.With(config, providertest.Values{"pki": keys.Get("ref")})
-		for _, part := range []string{"etcd", "lb", "control_plane"} {
-			if of, ok := config[part].(providertest.Values); ok {
-				changed[part] = providertest.With(of, providertest.Values{"cluster": "other"})
-			}
+		changed := providertest.WithKeys(config, keys.Get("ref"))
+		if lb, ok := config["lb"].(providertest.Values); ok {
+			changed["lb"] = providertest.With(lb, providertest.Values{"cluster": "other"})
 		}
-		providertest.Mention(t, r.Applied(resource, config).Plan(changed).Failure(), "A cluster keeps its name", "that of cluster demo, and pki is that of cluster other", "make a second cluster")
+		providertest.Mention(t, r.Applied(resource, config).Plan(changed).Failure(), "A cluster keeps its name", "that of cluster demo, and the keys are those of cluster other", "make a second cluster")
 	}
 }

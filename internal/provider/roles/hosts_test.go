@@ -36,7 +36,7 @@ func TestHostErrors(t *testing.T) {
 		{"same name", "k8s_worker_pool", pool(host(nil), host(providertest.With(other, providertest.Values{"name": "worker-0"}))),
 			second + `Duplicate host: Host 1 has the same name as host 0: worker-0.`},
 		{"a host not known yet", "k8s_worker_pool", pool(host(nil), providertest.Unknown, host(nil)), ""},
-		{"same address", "k8s_lb", providertest.Values{"cluster": "demo", "host": host(nil), "port": 7443, "controllers": []any{host(nil), host(providertest.With(other, providertest.Values{"address": "203.0.113.9"}))}, "pki": c.Pool["pki"]},
+		{"same address", "k8s_lb", providertest.Values{"host": host(nil), "port": 7443, "controllers": []any{host(nil), host(providertest.With(other, providertest.Values{"address": "203.0.113.9"}))}, "pki": c.Etcd["pki"]},
 			`"controllers").ElementKeyInt(1): Duplicate host: Host 1 has the same address as host 0: 203.0.113.9.`},
 		{"two members", "k8s_etcd_cluster", providertest.With(c.Etcd, providertest.Values{"hosts": []any{host(nil), providertest.Unknown}}),
 			`"hosts"): Even number of etcd members: 2 etcd members tolerate no more failures than 1, and a split leaves neither half a majority: use 1, 3, 5 or 7.`},

@@ -60,7 +60,7 @@ func TestImportIsComplete(t *testing.T) {
 			s.Spec.Members = []component.Node{s.Targets[0].Node}
 			return component.EtcdBackup(s.Spec, s.Targets[0].Node)
 		})
-	lb := providertest.Values{"cluster": "demo", "host": c.Pool["hosts"].([]any)[0], "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"], "port": 7443, "virtual_router_id": 51, "check_interval": "2.5s"}
+	lb := providertest.Values{"host": c.Pool["hosts"].([]any)[0], "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"], "port": 7443, "virtual_router_id": 51, "check_interval": "2.5s"}
 	importBack[roles.LBModel](t, c, roles.NewLB(), lb, func(s loadbalancer.LoadBalancer) (component.Machine, error) {
 		return component.LoadBalancer(s.Spec, s.Targets[0].Node)
 	}, "cluster")

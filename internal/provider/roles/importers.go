@@ -37,7 +37,7 @@ func etcdImporter() importer[etcdModel, etcdcluster.Cluster] {
 
 func controlPlaneImporter() importer[controlPlaneModel, controlplane.ControlPlane] {
 	return importer[controlPlaneModel, controlplane.ControlPlane]{
-		needs: []string{"hosts", "etcd", "pki"}, machine: "controller",
+		needs: []string{"hosts", "etcd"}, machine: "controller",
 		hint: " `lb` must be given if the cluster has one." +
 			" `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
 		complete: readFromWorkers,
@@ -77,7 +77,7 @@ func readClusterFromWorker(ctx context.Context, d *session.Session, controllers 
 
 func workerPoolImporter() importer[workerPoolModel, workerpool.Pool] {
 	return importer[workerPoolModel, workerpool.Pool]{
-		needs: []string{"hosts", "control_plane", "pki"}, machine: "worker",
+		needs: []string{"hosts", "control_plane"}, machine: "worker",
 		complete: readFromNodes,
 	}
 }
@@ -111,9 +111,6 @@ func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
 		hint: " The cluster's name or the allocation id of the Elastic IP (`eipalloc-...`) may be the import id instead if the machines have the tags of this " +
 			"provider and the keys are in SSM under the default prefix.",
 		complete: func(ctx context.Context, d *session.Session, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
-			if m.Cluster.IsNull() {
-				m.Cluster = reference.ClusterOf(ctx, m.PKI, diags)
-			}
 			importAddress(ctx, d, m, diags)
 		},
 		lookUp: lookUpLB,
@@ -181,7 +178,7 @@ func lookUpLB(ctx context.Context, d *session.Session, id string) (map[string]an
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]any{"cluster": cluster, "pki": cluster}
+	out := map[string]any{"pki": cluster}
 	var controllers []any
 	for _, found := range machines {
 		switch host := hostArgument(ctx, found); found.Role {

@@ -106,3 +106,6 @@ func pkiAttribute() schema.SingleNestedAttribute {
 	return reference.OfPKI.Input(reference.PKIDescription + " It holds certificates, and where the private keys are stored; these are read only during an apply. " +
 		"A change renews certificates in place, one machine at a time.")
 }
+
+// carriesKeys is the end of the description of a reference that carries `pki`.
+const carriesKeys = "It carries the keys of the cluster: a change of `pki` in it renews certificates in place, one machine at a time."

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -36,7 +37,6 @@ import (
 
 type lbModel struct {
 	roleModel
-	Cluster         types.String         `tfsdk:"cluster"`
 	Host            types.Object         `tfsdk:"host"`
 	Standbys        types.List           `tfsdk:"standbys"`
 	Controllers     types.List           `tfsdk:"controllers"`
@@ -68,16 +68,11 @@ func NewLB() resource.Resource {
 			"HAProxy checks `/readyz` of each API server over TLS with the cluster's CA, and sends connections only to those that are ready.",
 		settings: lbSettings(),
 		attributes: map[string]schema.Attribute{
-			"cluster": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer and its address.",
-				Validators:    []validator.String{argument.ClusterName()},
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
 			"host":     lbHostAttribute(),
 			"standbys": standbysAttribute(),
 			"controllers": reference.HostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections are kept.",
 				listvalidator.SizeAtLeast(1)),
-			"pki": pkiAttribute(),
+			"pki": lbKeysAttribute(),
 			"public": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether an EC2 instance gets an Elastic IP as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through " +
@@ -134,6 +129,17 @@ func lbHostAttribute() schema.SingleNestedAttribute {
 	return a
 }
 
+// lbKeysAttribute is the argument pki. The Elastic IP belongs to the cluster that has the keys.
+func lbKeysAttribute() schema.SingleNestedAttribute {
+	a := pkiAttribute()
+	a.MarkdownDescription += " The keys of another cluster replace the load balancer and its address."
+	a.PlanModifiers = []planmodifier.Object{objectplanmodifier.RequiresReplaceIf(func(ctx context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
+		before, after := reference.ClusterOf(ctx, req.StateValue, &resp.Diagnostics), reference.ClusterOf(ctx, req.PlanValue, &resp.Diagnostics)
+		resp.RequiresReplace = !after.IsUnknown() && !after.Equal(before)
+	}, "", "")}
+	return a
+}
+
 type sameMachine struct{}
 
 func (sameMachine) Description(context.Context) string {
@@ -166,8 +172,6 @@ func checkLB(ctx context.Context, plan, prior *lbModel, s loadbalancer.LoadBalan
 	}
 	errs = append(errs, checkVirtualIP(ctx, plan, s, diags)...)
 	warnOfLostAddress(plan, prior, diags)
-	errs = append(errs, component.CheckSameCluster(component.Part{Field: "cluster", Cluster: plan.Cluster.ValueString()},
-		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()})...)
 	return errs
 }
 
@@ -181,7 +185,7 @@ func planAddress(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnost
 	case !plan.Public.ValueBool():
 		if prior != nil && prior.AllocationID.ValueString() != "" {
 			diags.AddAttributeWarning(path.Root("public"), "The Elastic IP "+prior.PublicIP.ValueString()+" is released",
-				"The API server of cluster "+plan.Cluster.ValueString()+" can be reached at its private address only then. Kubeconfigs that name the Elastic IP no longer work, and AWS may give the address to somebody else.")
+				"The API server of cluster "+reference.ClusterOf(ctx, plan.PKI, diags).ValueString()+" can be reached at its private address only then. Kubeconfigs that name the Elastic IP no longer work, and AWS may give the address to somebody else.")
 		}
 		plan.AllocationID, plan.PublicIP = types.StringValue(""), types.StringNull()
 	case known && host.InstanceID.IsNull() && (prior == nil || prior.AllocationID.ValueString() == ""):
@@ -207,7 +211,7 @@ func (m *lbModel) publicHost(private types.String) types.String {
 }
 
 func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
-	m.ID = m.Cluster
+	m.ID = reference.ClusterOf(ctx, m.PKI, diags)
 	private, machine := types.StringUnknown(), types.StringUnknown()
 	if host, ok := reference.OfHost.Read(ctx, m.Host, diags); ok {
 		machine = host.PrivateIP.StringValue
@@ -218,7 +222,7 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	}
 	public := m.publicHost(private)
 	m.Endpoint, m.PrivateEndpoint = reference.URLOf(public, m.Port), reference.URLOf(private, m.Port)
-	m.Ref = reference.OfLB.Value(ctx, reference.LB{Cluster: m.Cluster, Controllers: reference.ControllersValue(ctx, m.Controllers, diags), Machines: m.machines(ctx, diags),
+	m.Ref = reference.OfLB.Value(ctx, reference.LB{Cluster: m.ID, Controllers: reference.ControllersValue(ctx, m.Controllers, diags), Machines: m.machines(ctx, diags),
 		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, Names: m.names(public, private, machine), NoticeSeconds: m.notice()})
 }
 
@@ -244,7 +248,7 @@ func completeLB(ctx context.Context, d *session.Session, m *lbModel, s *loadbala
 func (m *lbModel) address(ctx context.Context, d *session.Session, diags *diag.Diagnostics) awsaddress.Spec {
 	host, _ := reference.OfHost.Read(ctx, m.Host, diags)
 	return awsaddress.Spec{
-		Cluster:    m.Cluster.ValueString(),
+		Cluster:    reference.ClusterOf(ctx, m.PKI, diags).ValueString(),
 		Name:       "lb",
 		InstanceID: host.InstanceID.ValueString(),
 		Tags:       tf.StringMap(m.Tags),

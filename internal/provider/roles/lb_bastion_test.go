@@ -24,7 +24,7 @@ func TestBastionOfTheBalancer(t *testing.T) {
 		r := providertest.NewRoles(t)
 		providertest.NewCore(t, p, providertest.Values{"ssh": providertest.Values{"private_key": providertest.SSHKey(t), "bastion": providertest.Values{"address": bastion, "host_keys": []any{providertest.PublicKey(t)}}}})
 		host := providertest.With(r.Pool["hosts"].([]any)[0].(providertest.Values), providertest.Values{"name": "lb-0", "private_ip": "10.240.0.30", "public_ip": "203.0.113.9", "pod_cidr": nil})
-		config := buildObject(t, described, providertest.Values{"cluster": "demo", "host": host, "controllers": r.ControlPlane["hosts"], "pki": r.Pool["pki"],
+		config := buildObject(t, described, providertest.Values{"host": host, "controllers": r.ControlPlane["hosts"], "pki": r.Etcd["pki"],
 			"allocation_id": "eipalloc-0", "public_ip": "198.51.100.50"})
 		var lb roles.LBModel
 		var diags diag.Diagnostics

@@ -17,7 +17,7 @@ func TestCheckInterval(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewRoles(t)
 	host := providertest.Values{"name": "lb-0", "address": "10.240.0.40", "private_ip": "10.240.0.40", "host_key": providertest.PublicKey(t)}
-	config := providertest.Values{"cluster": "demo", "host": host, "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
+	config := providertest.Values{"host": host, "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
 	lb := c.Applied("k8s_lb", config)
 	notice := func(ch providertest.Change) any {
 		return providertest.Plain(ch.Planned).(providertest.Values)["ref"].(providertest.Values)["notice_seconds"]

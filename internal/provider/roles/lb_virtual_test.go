@@ -15,7 +15,7 @@ func TestVirtualIP(t *testing.T) {
 	host := func(name, ip string) providertest.Values {
 		return providertest.Values{"name": name, "address": ip, "private_ip": ip, "host_key": providertest.PublicKey(t)}
 	}
-	alone := providertest.Values{"cluster": "demo", "host": host("lb-0", "10.240.0.40"), "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
+	alone := providertest.Values{"host": host("lb-0", "10.240.0.40"), "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
 	shared := providertest.With(alone, providertest.Values{"standbys": []any{host("lb-1", "10.240.0.41")}, "virtual_ip": "10.240.0.9"})
 	lb := c.Applied("k8s_lb", shared)
 	for name, want := range map[string]any{"endpoint": "https://10.240.0.9:6443", "private_endpoint": "https://10.240.0.9:6443", "public_ip": "10.240.0.9", "allocation_id": ""} {
@@ -75,7 +75,7 @@ func TestVirtualIPChanges(t *testing.T) {
 	host := func(name, ip string) providertest.Values {
 		return providertest.Values{"name": name, "address": ip, "private_ip": ip, "host_key": providertest.PublicKey(t)}
 	}
-	before := providertest.Values{"cluster": "demo", "host": host("lb-0", "10.240.0.40"), "standbys": []any{host("lb-1", "10.240.0.41")}, "virtual_ip": "10.240.0.9",
+	before := providertest.Values{"host": host("lb-0", "10.240.0.40"), "standbys": []any{host("lb-1", "10.240.0.41")}, "virtual_ip": "10.240.0.9",
 		"controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
 	lb := c.Applied("k8s_lb", before)
 	for what, test := range map[string]struct {

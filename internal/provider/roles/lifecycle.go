@@ -36,7 +36,7 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
 	var h session.Holding
@@ -77,7 +77,7 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	h := session.ReadHolding(ctx, req.Private, r.role.common(&prior).Claim, &resp.Diagnostics)
 	off := r.power(ctx, req.Plan, &resp.Diagnostics).allOff()
@@ -173,7 +173,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	off := r.power(ctx, req.State, &resp.Diagnostics).allOff()
 	if !off && r.Session.WarnOfUnknownSSH(&resp.Diagnostics) {
@@ -227,7 +227,7 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if !argument.MayDelete(ctx, what, req.State, &resp.Diagnostics) {
 		return
 	}
-	ctx, cancel := argument.Patiently(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	h := session.ReadHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
 	if r.Session.Elsewhere(ctx, what, h, &resp.Diagnostics); resp.Diagnostics.HasError() {

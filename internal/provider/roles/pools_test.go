@@ -59,7 +59,7 @@ func TestEmptyPool(t *testing.T) {
 	if n := attempts.Load(); n > 0 {
 		t.Errorf("%d connections were tried", n)
 	}
-	id, err := json.Marshal(providertest.Values{"hosts": []any{}, "pki": r.Pool["pki"], "control_plane": r.Pool["control_plane"]})
+	id, err := json.Marshal(providertest.Values{"hosts": []any{}, "control_plane": r.Pool["control_plane"]})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestPausedRoles(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
 	attempts := r.Unconnected()
-	addon := providertest.Values{"name": "coredns", "pki": r.Pool["pki"], "control_plane": r.Pool["control_plane"]}
+	addon := providertest.Values{"name": "coredns", "control_plane": r.Pool["control_plane"]}
 	api := func(state string) providertest.Values {
 		cp, _ := r.Pool["control_plane"].(providertest.Values)
 		return providertest.With(cp, providertest.Values{"power_state": state})
@@ -154,9 +154,10 @@ func TestPausedBackup(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
 	attempts := r.Unconnected()
-	config := providertest.With(powered(r.Etcd, "", ""), providertest.Values{"etcd": providertest.Values{"cluster": "demo", "version": "3.6.16", "endpoints": []any{"https://10.240.0.40:2379", "https://10.240.0.41:2379"}},
+	config := providertest.With(powered(r.Etcd, "", ""), providertest.Values{"etcd": providertest.Values{"pki": r.Etcd["pki"], "version": "3.6.16", "endpoints": []any{"https://10.240.0.40:2379", "https://10.240.0.41:2379"}},
 		"bucket": "snapshots", "region": "eu-west-1"})
 	delete(config, "version")
+	delete(config, "pki")
 	i := r.Instance("k8s_etcd_backup")
 	ch := i.Plan(config)
 	var attributes map[string]tftypes.Value

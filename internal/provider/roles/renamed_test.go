@@ -59,7 +59,7 @@ func TestHostsKeepTheirNames(t *testing.T) {
 			t.Errorf("%s: got %q", resource, got)
 		}
 	}
-	shared := providertest.Values{"cluster": "demo", "host": a, "standbys": []any{b}, "virtual_ip": "10.240.0.9", "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
+	shared := providertest.Values{"host": a, "standbys": []any{b}, "virtual_ip": "10.240.0.9", "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
 	lb := c.Applied("k8s_lb", shared)
 	for what, test := range map[string]struct {
 		more providertest.Values

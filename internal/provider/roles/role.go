@@ -97,14 +97,15 @@ type roleModel struct {
 }
 
 // roleAttributes are the attributes that every role resource has.
-func roleAttributes() map[string]schema.Attribute {
+func roleAttributes(ctx context.Context) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id": schema.StringAttribute{
 			Computed: true, MarkdownDescription: "Identifier: the cluster's name; for a worker pool `<cluster>/<name>`.",
 			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
-		"claim": argument.ClaimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`", argument.GuardsRemoval),
-		"drift": tf.DriftAttribute(),
+		"claim":    argument.ClaimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`", argument.GuardsRemoval),
+		"drift":    tf.DriftAttribute(),
+		"timeouts": roleDeadlines.Attribute(ctx),
 		"files": schema.MapAttribute{
 			Computed: true, ElementType: types.StringType,
 			MarkdownDescription: "Every file and program on the machines that belongs to this resource: `machine:path` to `sha256:<digest>`. For a certificate the value names the " +
@@ -116,7 +117,7 @@ func roleAttributes() map[string]schema.Attribute {
 // A roll drains node by node; see max_unavailable and drain_timeout.
 const rollTimeout = 60 * time.Minute
 
-var roleDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.ReadTimeout, Update: rollTimeout, Delete: argument.RoleTimeout, Waits: true}
+var roleDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.ReadTimeout, Update: rollTimeout, Delete: argument.RoleTimeout}
 
 // roleResource is the Terraform resource of a role.
 type roleResource[M any, S rollout.Role] struct {
@@ -137,11 +138,10 @@ func (r *roleResource[M, S]) Metadata(_ context.Context, req resource.MetadataRe
 // Schema implements resource.Resource.
 func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	attributes := r.role.settings.addTo(r.role.attributes)
-	maps.Copy(attributes, roleAttributes())
+	maps.Copy(attributes, roleAttributes(ctx))
 	resp.Schema = schema.Schema{
 		MarkdownDescription: r.role.description + reference.ImportDescription(r.role.importer.needs) + importSettles + r.role.importer.hint,
 		Attributes:          attributes,
-		Blocks:              map[string]schema.Block{"timeouts": roleDeadlines.Block(ctx)},
 	}
 }
 

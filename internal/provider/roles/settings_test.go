@@ -124,7 +124,7 @@ func TestEquivalentManifests(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewRoles(t)
 	quota := func(manifests ...any) providertest.Values {
-		return providertest.Values{"name": "quota", "pki": c.Pool["pki"], "control_plane": c.Pool["control_plane"], "manifests": manifests}
+		return providertest.Values{"name": "quota", "control_plane": c.Pool["control_plane"], "manifests": manifests}
 	}
 	const first = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: pods, namespace: default}\nspec: {hard: {pods: \"20\"}}\n"
 	const second = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"
@@ -220,7 +220,7 @@ func TestImportedSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		state := tfsdk.State{Schema: described.Schema}
-		return state, reference.ReadImportID(t.Context(), (&session.Session{}), string(id), []string{"hosts", "control_plane", "pki"}, nil, &state)
+		return state, reference.ReadImportID(t.Context(), (&session.Session{}), string(id), []string{"hosts", "control_plane"}, nil, &state)
 	}
 	state, err := read(providertest.Values{"kubelet_config": providertest.Values{"maxPods": 80, "a": []any{"b"}}, "kube_proxy_config": nil, "extra_args": providertest.Values{"kubelet": providertest.Values{"v": "2"}}})
 	if err != nil {

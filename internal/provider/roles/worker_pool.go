@@ -42,7 +42,6 @@ type workerPoolModel struct {
 	Name              types.String         `tfsdk:"name"`
 	Version           types.String         `tfsdk:"version"`
 	Hosts             types.List           `tfsdk:"hosts"`
-	PKI               types.Object         `tfsdk:"pki"`
 	ControlPlane      types.Object         `tfsdk:"control_plane"`
 	ContainerdVersion types.String         `tfsdk:"containerd_version"`
 	RuncVersion       types.String         `tfsdk:"runc_version"`
@@ -106,8 +105,7 @@ func NewWorkerPool() resource.Resource {
 				Validators:          []validator.String{argument.PartName()},
 			},
 			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes as well. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running. A host may move to another pool in one apply, and its node stays. `[]` is a pool without nodes."),
-			"pki":           pkiAttribute(),
-			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
+			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription + " " + carriesKeys),
 		},
 		common:     func(m *workerPoolModel) *roleModel { return &m.roleModel },
 		check:      checkWorkerPool,
@@ -131,10 +129,11 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 	}
 	return settings[workerPoolModel, workerpool.Pool]{
 		"version": newSetting(schema.StringAttribute{
-			Required: true,
+			Optional: true, Computed: true,
 			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minor releases older. A change " +
-				"drains and rolls the nodes.",
-			Validators: []validator.String{argument.KubernetesVersion()},
+				"drains and rolls the nodes. Default: the release of `control_plane`.",
+			Validators:    []validator.String{argument.KubernetesVersion()},
+			PlanModifiers: []planmodifier.String{releaseOfControlPlane{}},
 		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
@@ -234,7 +233,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			return &m.MaxUnavailable, &s.MaxUnavailable
 		}),
 		"drain_timeout": newSetting(tf.DurationAttribute(fmt.Sprintf("How long draining a node may take, PodDisruptionBudgets included, as a duration such as `10m`. After that the roll stops. Nothing was changed on the "+
-			"node by then, and it accepts pods again. Default: `%s`.",
+			"node by then, and it accepts pods again. Default: `%s`, times the provider's `patience`.",
 			tf.ShortDuration(fleet.DefaultDrainTimeout))),
 			duration, func(m *workerPoolModel, s *workerpool.Pool) (*timetypes.GoDuration, *time.Duration) {
 				return &m.DrainTimeout, &s.DrainTimeout
@@ -242,6 +241,28 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *workerPoolModel, s *workerpool.Pool) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
+	}
+}
+
+// releaseOfControlPlane is the default of version: the release of the API servers, which are upgraded first.
+type releaseOfControlPlane struct{}
+
+func (releaseOfControlPlane) Description(context.Context) string {
+	return "The release of control_plane."
+}
+func (r releaseOfControlPlane) MarkdownDescription(ctx context.Context) string {
+	return r.Description(ctx)
+}
+
+func (releaseOfControlPlane) PlanModifyString(ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+	if !req.ConfigValue.IsNull() {
+		return
+	}
+	var ref types.Object
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("control_plane"), &ref)...)
+	resp.PlanValue = types.StringUnknown()
+	if cp, known := reference.OfControlPlane.Read(ctx, ref, &resp.Diagnostics); known {
+		resp.PlanValue = cp.Version
 	}
 }
 
@@ -255,8 +276,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s worker
 		warnOfDrain(ctx, plan, prior, s, diags)
 	}
 	warnOfUnknownRelease(before, plan.Version, version.NotKnown, diags)
-	errs := append(s.Spec.Check(), component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
-		component.Part{Field: "pki", Cluster: reference.ClusterOf(ctx, plan.PKI, diags).ValueString()})...)
+	errs := s.Spec.Check()
 	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs), PodRoutes: reference.PodRoutesFrom(cp.PodRoutes)}
 		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
@@ -323,7 +343,7 @@ func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diag
 		m.RuncVersion = types.StringUnknown() // it is chosen with the first hosts
 	}
 	m.ID = types.StringUnknown()
-	if cluster := reference.ClusterOf(ctx, m.PKI, diags); !cluster.IsUnknown() && !m.Name.IsUnknown() {
+	if cluster := reference.ClusterOf(ctx, reference.PKIIn(m.ControlPlane), diags); !cluster.IsUnknown() && !m.Name.IsUnknown() {
 		m.ID = types.StringValue(cluster.ValueString() + "/" + m.Name.ValueString())
 	}
 }
@@ -373,8 +393,7 @@ func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *workerpool.
 }
 
 func completeWorkerPool(ctx context.Context, d *session.Session, m *workerPoolModel, s *workerpool.Pool, diags *diag.Diagnostics) {
-	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
-	s.Spec.Cluster, s.Spec.ControlPlaneEndpoint = cp.Spec(ref), cp.PrivateEndpoint.ValueString()
+	s.Spec.Cluster, s.Spec.ControlPlaneEndpoint = cp.Spec(ctx, diags), cp.PrivateEndpoint.ValueString()
 	s.Targets, s.Endpoint = reference.TargetsFrom(ctx, d, m.Hosts, diags), cp.Endpoint.ValueString()
 }

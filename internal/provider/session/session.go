@@ -38,6 +38,8 @@ var ErrNotYetKnown = errors.New("the provider's configuration is not known yet")
 // Session is what every resource gets from the provider. It is safe for concurrent use.
 type Session struct {
 	Timing *timing.Recorder // nil if nobody wants to know
+	// Patience is the factor by which waits and default time limits are longer.
+	Patience float64
 	// Pool holds the SSH connections of this provider. It is closed at exit.
 	Pool *remote.Pool
 	// Prepare connects to a machine ahead, in the background. It does nothing in tests with a shell of

@@ -26,7 +26,6 @@ func NewDataSource() datasource.DataSource { return &clusterStatusDataSource{} }
 const statusTimeout = time.Minute
 
 type clusterStatusModel struct {
-	PKI          types.Object            `tfsdk:"pki"`
 	ControlPlane types.Object            `tfsdk:"control_plane"`
 	Controllers  types.List              `tfsdk:"controllers"`
 	EtcdHosts    types.List              `tfsdk:"etcd_hosts"`
@@ -126,7 +125,6 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` and `alarms` say why. " +
 			"Nothing is asked of a cluster that is paused: it is not healthy, and `problems` says that.",
 		Attributes: map[string]schema.Attribute{
-			"pki":           schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfPKI.Type().AttrTypes, MarkdownDescription: reference.PKIDescription},
 			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfControlPlane.Type().AttrTypes, MarkdownDescription: reference.ControlPlaneDescription},
 			"controllers":   hosts("Machines of the API servers, which are asked directly. Default: none."),
 			"etcd_hosts":    hosts("Machines of the etcd members, which are asked directly. Default: `controllers`."),
@@ -203,8 +201,8 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ref, _ := reference.PKIFrom(ctx, m.PKI, &resp.Diagnostics)
 	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, &resp.Diagnostics)
+	ref, _ := reference.PKIFrom(ctx, cp.PKI, &resp.Diagnostics)
 	query := status.Query{
 		API:         fleet.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
 		Controllers: reference.TargetsFrom(ctx, s.Session, m.Controllers, &resp.Diagnostics),

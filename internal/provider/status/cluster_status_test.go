@@ -26,7 +26,7 @@ func TestStatusAttributes(t *testing.T) {
 	set := func(st status.Cluster) tfsdk.State {
 		t.Helper()
 		hosts := types.ListNull(reference.OfHost.Type())
-		m := clusterStatusModel{PKI: types.ObjectNull(reference.OfPKI.Type().AttrTypes), ControlPlane: types.ObjectNull(reference.OfControlPlane.Type().AttrTypes),
+		m := clusterStatusModel{ControlPlane: types.ObjectNull(reference.OfControlPlane.Type().AttrTypes),
 			Controllers: hosts, EtcdHosts: hosts, Workers: hosts}
 		m.fill(t.Context(), st, time.Now())
 		state := tfsdk.State{Schema: described.Schema, Raw: tftypes.NewValue(described.Schema.Type().TerraformType(t.Context()), nil)}

@@ -10,43 +10,38 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 )
 
-// Deadlines are the default time limits of a resource. The timeouts block has no attribute for an
+// Deadlines are the default time limits of a resource. The argument timeouts has no attribute for an
 // operation whose limit is zero.
-type Deadlines struct {
-	Create, Read, Update, Delete time.Duration
-	// Waits says that a longer limit also lengthens the single waits of an operation.
-	Waits bool
-}
+type Deadlines struct{ Create, Read, Update, Delete time.Duration }
 
-// Block returns the timeouts block. Its descriptions say the defaults.
-func (d Deadlines) Block(ctx context.Context) schema.Block {
+// Attribute returns the argument timeouts. Its descriptions say the defaults.
+func (d Deadlines) Attribute(ctx context.Context) schema.Attribute {
 	describe := func(operation string, limit time.Duration) string {
-		text := fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`.", operation, ShortDuration(limit))
-		if d.Waits {
-			text += " With more than that, each single wait may take longer in proportion."
-		}
-		return text
+		return fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`, times the provider's `patience`.", operation, ShortDuration(limit))
 	}
-	block := timeouts.Block(ctx, timeouts.Opts{
+	argument := timeouts.Attributes(ctx, timeouts.Opts{
 		Create: d.Create > 0, CreateDescription: describe("creation", d.Create),
 		Read: d.Read > 0, ReadDescription: describe("a refresh", d.Read),
 		Update: d.Update > 0, UpdateDescription: describe("an update", d.Update),
 		Delete: d.Delete > 0, DeleteDescription: describe("deletion", d.Delete),
-	}).(schema.SingleNestedBlock)
-	for name, a := range block.Attributes {
+	}).(schema.SingleNestedAttribute)
+	argument.MarkdownDescription = "Time limits of single operations. `patience` of the provider does not change them."
+	for name, a := range argument.Attributes {
 		limit := a.(schema.StringAttribute)
 		limit.Validators = append(limit.Validators, PositiveDuration())
-		block.Attributes[name] = limit
+		argument.Attributes[name] = limit
 	}
-	return block
+	return argument
 }
 
-// WithTimeout limits ctx by the time limit in the timeouts block, or by the fallback. get is a
-// method value such as model.Timeouts.Create.
-func WithTimeout(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
+// Limit is a method value such as model.Timeouts.Create: it returns the time limit in timeouts, or the fallback.
+type Limit func(ctx context.Context, fallback time.Duration) (time.Duration, diag.Diagnostics)
+
+// WithTimeout limits ctx by the time limit in timeouts, or by the fallback.
+func WithTimeout(ctx context.Context, get Limit, fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
 	limit, d := get(ctx, fallback)
 	diags.Append(d...)
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the deadline of %s set by the timeouts block: %w", ShortDuration(limit), context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the time limit of %s (timeouts): %w", ShortDuration(limit), context.DeadlineExceeded))
 }
 
 // ShortDuration formats a duration as 10m instead of 10m0s.

@@ -14,8 +14,8 @@ variable "admin_cidrs" {
   type = list(string)
 }
 
-variable "s3_endpoint" {
-  type = string
+variable "elsewhere" {
+  type = object({ s3_endpoint = string })
 }
 
 variable "ami" {
@@ -75,9 +75,8 @@ resource "k8s_etcd_cluster" "this" {
 resource "k8s_etcd_backup" "this" {
   etcd     = k8s_etcd_cluster.this.ref
   hosts    = k8s_machine.controller[*].host
-  pki      = k8s_pki.this.ref
   bucket   = var.bucket
-  endpoint = var.s3_endpoint
+  endpoint = var.elsewhere.s3_endpoint
   interval = "1m"
   max_age  = "1h"
   keep     = var.keep

@@ -2,13 +2,11 @@
 
 resource "k8s_addon" "metrics_server" {
   name          = "metrics-server"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
 }
 
 resource "k8s_addon" "viewers" {
   name          = "viewers"
-  pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
 
   manifests = [yamlencode({
@@ -21,17 +19,15 @@ resource "k8s_addon" "viewers" {
 }
 
 resource "k8s_kubeconfig" "viewer" {
-  pki      = k8s_pki.this.ref
-  endpoint = k8s_control_plane.this.ref.endpoint
-  user     = "viewer"
-  groups   = ["viewers"]
-  ttl      = "2h"
+  control_plane = k8s_control_plane.this.ref
+  user          = "viewer"
+  groups        = ["viewers"]
+  ttl           = "2h"
 }
 
 ephemeral "k8s_kubeconfig" "admin" {
-  pki      = k8s_pki.this.ref
-  endpoint = k8s_control_plane.this.ref.endpoint
-  ttl      = "1h"
+  control_plane = k8s_control_plane.this.ref
+  ttl           = "1h"
 
   lifecycle {
     postcondition {

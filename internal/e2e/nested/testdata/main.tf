@@ -8,6 +8,10 @@ terraform {
   }
 }
 
+provider "k8s" {
+  patience = 4
+}
+
 variable "admin_cidrs" {
   type = list(string)
 }
@@ -23,10 +27,6 @@ resource "k8s_machine" "host" {
   network          = k8s_network.this.ref
   instance_type    = "r6i.large"
   root_volume_size = 40
-
-  timeouts {
-    create = "40m"
-  }
 }
 
 output "host" {
