@@ -13,7 +13,7 @@ import (
 )
 
 // DefaultInstanceType is the instance type of machines for which none is given.
-const DefaultInstanceType = "t3.small"
+const DefaultInstanceType = "t3.medium"
 
 // OfferingZones returns the availability zones of the region that offer each of the instance types,
 // sorted. A type that the region does not know has none.

@@ -98,8 +98,6 @@ func TestRefusedOnNewCluster(t *testing.T) {
 func TestRefusedAmongResources(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewRoles(t)
-	other := c.Instance("k8s_pki")
-	other.Must(providertest.Values{"cluster": "other", "key_store": "state"})
 	host := func(config providertest.Values, more providertest.Values) []any {
 		return []any{providertest.With(config["hosts"].([]any)[0].(providertest.Values), more)}
 	}
@@ -117,7 +115,6 @@ func TestRefusedAmongResources(t *testing.T) {
 		{"k8s_control_plane", c.ControlPlane, "lb", balancer(providertest.Values{"controllers": providertest.Values{"controller-9": "10.240.0.19"}}), "controller-9"},
 		{"k8s_control_plane", c.ControlPlane, "lb", balancer(providertest.Values{"controllers": providertest.Values{"controller-0": "10.240.0.11"}}), "10.240.0.11"},
 		{"k8s_control_plane", c.ControlPlane, "lb", balancer(providertest.Values{"cluster": "other"}), "cluster other"},
-		{"k8s_control_plane", c.ControlPlane, "etcd", providertest.With(c.ControlPlane["etcd"].(providertest.Values), providertest.Values{"pki": other.Get("ref")}), "cluster other"},
 		{"k8s_addon", own, "ignore_fields", providertest.Values{"ConfigMap b": []any{"data.x"}}, "They are: ConfigMap a."},
 		{"k8s_addon", own, "ignore_fields", providertest.Values{"ConfigMap a": []any{"data.z"}}, "has no field data.z"},
 	} {

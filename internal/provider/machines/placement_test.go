@@ -69,7 +69,7 @@ func TestPlacementGroup(t *testing.T) {
 	for range 7 {
 		c.Launched(t, subnet, "two")
 	}
-	if got := strings.Join(strings.Fields(worker.CarryOut(worker.Plan(config("two"))).Failure()), " "); !strings.Contains(got, "start it as t3.small in placement group two") || !strings.Contains(got, "InsufficientInstanceCapacity") {
+	if got := strings.Join(strings.Fields(worker.CarryOut(worker.Plan(config("two"))).Failure()), " "); !strings.Contains(got, "start it as t3.medium in placement group two") || !strings.Contains(got, "InsufficientInstanceCapacity") {
 		t.Errorf("a group without room: %q", got)
 	}
 	worker.Refresh()

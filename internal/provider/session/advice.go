@@ -104,7 +104,7 @@ func Advice(err error) string {
 		return fmt.Sprintf("%s is a private address. Run Terraform where it is reached, such as in the VPC or over a VPN, or set ssh.bastion or ssh.instance_connect of the provider; "+
 			"then run apply again: it continues where it stopped.", dial.Addr)
 	case errors.Is(err, context.DeadlineExceeded):
-		return "Run apply again: it continues where it stopped. If the last condition shows progress, set a longer one in timeouts. If everything is slow, raise patience of the provider."
+		return "Run apply again: it continues where it stopped. If the last condition shows progress, set a longer time limit in timeouts. If everything is slow, set patience of the provider."
 	case errors.Is(err, context.Canceled):
 		return "It was interrupted. Run apply again: it continues where it stopped."
 	}

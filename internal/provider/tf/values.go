@@ -24,8 +24,9 @@ func Object[T any](ctx context.Context, o types.Object, diags *diag.Diagnostics)
 	if o.IsNull() || o.IsUnknown() {
 		return out, false
 	}
-	diags.Append(o.As(ctx, &out, basetypes.ObjectAsOptions{})...)
-	return out, !diags.HasError()
+	unfit := o.As(ctx, &out, basetypes.ObjectAsOptions{})
+	diags.Append(unfit...)
+	return out, !unfit.HasError()
 }
 
 // Objects reads a list of objects. It returns false if one of them is unknown as a whole.
