@@ -3,6 +3,7 @@ package aws
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -165,4 +166,15 @@ func NonZero[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// Only returns the only one of the ids that the tags of something lead to.
+func Only(what string, ids []string) (string, error) {
+	switch len(ids) {
+	case 0:
+		return "", fmt.Errorf("%s %w", what, ErrNotFound)
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%s is not the only one with its tags: choose one of %s by its id", what, strings.Join(ids, ", "))
 }

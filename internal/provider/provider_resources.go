@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/addons"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/identity"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/keys"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/machines"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/networks"
@@ -18,21 +19,23 @@ import (
 
 func resources() []func() resource.Resource {
 	return []func() resource.Resource{
-		networks.NewNetwork,
-		machines.NewVolume,
-		machines.NewMachine,
-		keys.NewPKI,
-		keys.NewPKICopy,
-		roles.NewLB,
-		networks.NewNLB,
-		roles.NewEtcdCluster,
-		roles.NewEtcdBackup,
-		roles.NewControlPlane,
-		roles.NewWorkerPool,
-		addons.NewResource,
-		keys.NewKubeconfig,
+		identity.With(networks.NewNetwork, clusterInAWS),
+		identity.With(machines.NewVolume, volumeIdentity),
+		identity.With(machines.NewMachine, machineIdentity),
+		identity.With(keys.NewPKI, pkiIdentity),
+		identity.With(keys.NewPKICopy, copyIdentity),
+		identity.With(roles.NewLB, clusterRole),
+		identity.With(networks.NewNLB, clusterInAWS),
+		identity.With(roles.NewEtcdCluster, clusterRole),
+		identity.With(roles.NewEtcdBackup, clusterRole),
+		identity.With(roles.NewControlPlane, clusterRole),
+		identity.With(roles.NewWorkerPool, poolIdentity),
+		identity.With(newAddon, addonIdentity),
+		identity.With(keys.NewKubeconfig, kubeconfigIdentity),
 	}
 }
+
+func newAddon() resource.Resource { return addons.NewResource(roles.ControlPlaneOf) }
 
 func dataSources() []func() datasource.DataSource {
 	return []func() datasource.DataSource{status.NewDataSource}

@@ -23,7 +23,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-type addonResource struct{ session.Base }
+type addonResource struct {
+	session.Base
+	controlPlaneOf ControlPlaneOf
+}
+
+// ControlPlaneOf returns the reference to the control plane of a cluster, as an argument, for an import.
+type ControlPlaneOf func(ctx context.Context, d *session.Session, cluster string) (any, error)
 
 var (
 	_ resource.ResourceWithConfigure   = (*addonResource)(nil)
@@ -31,7 +37,7 @@ var (
 	_ resource.ResourceWithImportState = (*addonResource)(nil)
 )
 
-func NewResource() resource.Resource { return &addonResource{} }
+func NewResource(of ControlPlaneOf) resource.Resource { return &addonResource{controlPlaneOf: of} }
 
 type addonModel struct {
 	ID           types.String `tfsdk:"id"`

@@ -79,7 +79,7 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"`k8s_pki_copy` keeps an encrypted copy of them, from which `restore_from` makes the same keys again.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
-				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm` with the default prefix.",
+				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm`. Another prefix than the default one follows it: `demo/my/prefix/`.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
 			"cluster": schema.StringAttribute{
@@ -397,25 +397,31 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	}
 }
 
+// ImportState implements resource.ResourceWithImportState. The id is the cluster's name, followed by the prefix unless that
+// is the default one.
 func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	var m pkiModel
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
+	cluster, prefix, elsewhere := strings.Cut(req.ID, "/")
+	if prefix = "/" + prefix; !elsewhere {
+		prefix = keystore.DefaultPrefix(cluster)
+	}
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), cluster)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
-	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
-	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(keystore.DefaultPrefix(req.ID))
+	m.ID, m.Cluster = types.StringValue(cluster), types.StringValue(cluster)
+	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(prefix)
 	m.CAValidity = types.StringValue(tf.ShortDuration(pki.DefaultCAValidity))
 	m.TagsAll = r.Session.FoundTags(m.Tags)
 	store, opts, err := r.open(ctx, m, infraaws.Claim{})
 	var ref pki.Ref
 	if err == nil {
-		ref, err = pki.LoadRef(ctx, store, req.ID, opts)
+		ref, err = pki.LoadRef(ctx, store, cluster, opts)
 	}
 	var h session.Holding
 	if err == nil {
 		h, err = r.importHolding(ctx, store)
 	}
 	if err != nil {
-		session.AddError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
+		session.AddError(&resp.Diagnostics, "Cannot import the keys of cluster "+cluster, err)
 		return
 	}
 	if !ref.Generations.Equal(pki.Generations{}) {

@@ -143,14 +143,14 @@ func freeformValue(ctx context.Context, name string, t tftypes.Type, v any) (tft
 	return tftypes.NewValue(o, members), nil
 }
 
-// importArguments parses the JSON object of an import id, or looks up the arguments of another id.
+// importArguments parses the JSON object of an import id, or looks up the arguments of any other id.
 func importArguments(ctx context.Context, d *session.Session, id string, lookUp IDLookup) (map[string]any, error) {
-	if lookUp != nil && !strings.HasPrefix(strings.TrimSpace(id), "{") {
+	if !strings.HasPrefix(strings.TrimSpace(id), "{") {
 		return lookUp(ctx, d, id)
 	}
 	var arguments map[string]any
 	if err := json.Unmarshal([]byte(id), &arguments); err != nil {
-		return nil, fmt.Errorf(`the import id must be a JSON object of arguments, such as jsonencode({ ..., pki = "<cluster>" }) makes in an import block: %w`, err)
+		return nil, fmt.Errorf("the import id begins as a JSON object of arguments, and is none: %w", err)
 	}
 	return arguments, nil
 }

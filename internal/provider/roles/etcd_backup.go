@@ -71,7 +71,7 @@ func NewEtcdBackup() resource.Resource {
 		outputs:  etcdBackupOutputs,
 		complete: completeEtcdBackup,
 		observed: setNewestSnapshot,
-		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts", "pki"}, machine: "etcd member"},
+		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts", "pki"}, machine: "etcd member", lookUp: lookUpBackup},
 	}}
 }
 
