@@ -116,6 +116,15 @@ func Filter(name string, values ...string) types.Filter {
 // TagFilter is Filter for the tag with a key.
 func TagFilter(key string, values ...string) types.Filter { return Filter("tag:"+key, values...) }
 
+// KindFilters returns filters for what has the tags of a kind and of a cluster, or of any cluster if that is empty.
+func KindFilters(kind, cluster string) []types.Filter {
+	of := Filter("tag-key", TagCluster)
+	if cluster != "" {
+		of = TagFilter(TagCluster, cluster)
+	}
+	return []types.Filter{TagFilter(TagKind, kind), of}
+}
+
 // DiffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
 // aws:*) and are no drift.
 func DiffTags(wanted, found map[string]string) []finding.Finding {

@@ -4,6 +4,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/list"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/addons"
@@ -43,6 +44,11 @@ func dataSources() []func() datasource.DataSource {
 
 func ephemeralResources() []func() ephemeral.EphemeralResource {
 	return []func() ephemeral.EphemeralResource{keys.NewEphemeralKubeconfig}
+}
+
+// lists are of the resources for which AWS can be asked by tags. A k8s_lb is on a machine, and only its Elastic IP is in AWS.
+func lists() []func() list.ListResource {
+	return []func() list.ListResource{networks.NewNetworkList, machines.NewVolumeList, machines.NewMachineList, keys.NewPKIList, networks.NewNLBList}
 }
 
 func actions() []func() action.Action {

@@ -311,7 +311,7 @@ func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, e
 	}
 	var all []Volume
 	for _, v := range out.Volumes {
-		if v.State != types.VolumeStateDeleting && v.State != types.VolumeStateDeleted {
+		if exists(v) {
 			all = append(all, Of(v))
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -400,13 +401,21 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 // ImportState implements resource.ResourceWithImportState. The id is the cluster's name, followed by the prefix unless that
 // is the default one.
 func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	h := r.find(ctx, req.ID, &resp.State, &resp.Diagnostics)
+	if !resp.Diagnostics.HasError() {
+		tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	}
+}
+
+// find sets a state to the keys that an import id names. It changes nothing in AWS, and reads no private key.
+func (r *pkiResource) find(ctx context.Context, id string, into owned.Target, diags *diag.Diagnostics) (h session.Holding) {
 	var m pkiModel
-	cluster, prefix, elsewhere := strings.Cut(req.ID, "/")
+	cluster, prefix, elsewhere := strings.Cut(id, "/")
 	if prefix = "/" + prefix; !elsewhere {
 		prefix = keystore.DefaultPrefix(cluster)
 	}
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), cluster)...)
-	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	diags.Append(into.SetAttribute(ctx, path.Root("id"), cluster)...)
+	diags.Append(into.Get(ctx, &m)...) // null, but of the right types
 	m.ID, m.Cluster = types.StringValue(cluster), types.StringValue(cluster)
 	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(prefix)
 	m.CAValidity = types.StringValue(tf.ShortDuration(pki.DefaultCAValidity))
@@ -416,20 +425,19 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	if err == nil {
 		ref, err = pki.LoadRef(ctx, store, cluster, opts)
 	}
-	var h session.Holding
 	if err == nil {
 		h, err = r.importHolding(ctx, store)
 	}
 	if err != nil {
-		session.AddError(&resp.Diagnostics, "Cannot import the keys of cluster "+cluster, err)
-		return
+		session.AddError(diags, "Cannot import the keys of cluster "+cluster, err)
+		return h
 	}
 	if !ref.Generations.Equal(pki.Generations{}) {
 		m.Generations = reference.GenerationsValue(ctx, ref.Generations)
 	}
 	m.Ref, m.Drift, m.Claim = reference.PKIValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	diags.Append(into.Set(ctx, &m)...)
+	return h
 }
 
 // parameterPrefix accepts a path of SSM parameters.

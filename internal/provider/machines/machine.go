@@ -45,7 +45,9 @@ type machineResource struct {
 	owned.Resource[machineModel, *machineModel]
 }
 
-func NewMachine() resource.Resource {
+func NewMachine() resource.Resource { return newMachine() }
+
+func newMachine() *machineResource {
 	r := &machineResource{}
 	r.Resource = owned.Resource[machineModel, *machineModel]{
 		Kind: r, Name: "machine", What: "machine", By: "name",

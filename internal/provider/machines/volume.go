@@ -32,7 +32,9 @@ type volumeResource struct {
 	owned.Resource[volumeModel, *volumeModel]
 }
 
-func NewVolume() resource.Resource {
+func NewVolume() resource.Resource { return newVolume() }
+
+func newVolume() *volumeResource {
 	r := &volumeResource{}
 	r.Resource = owned.Resource[volumeModel, *volumeModel]{
 		Kind: r, Name: "volume", What: "volume", By: "name",

@@ -132,7 +132,7 @@ func lookUpBalancer(ctx context.Context, d *session.Session, cluster string) (an
 		controllers = append(controllers, reference.HostOf(m))
 	}
 	names := map[string]types.String{}
-	for _, which := range []string{"internal", "public"} {
+	for _, which := range []string{balancer.Internal, balancer.Public} {
 		found, err := balancer.Find(ctx, client, balancer.Spec{Cluster: cluster, Name: which})
 		switch {
 		case errors.Is(err, infraaws.ErrNotFound):
@@ -142,11 +142,11 @@ func lookUpBalancer(ctx context.Context, d *session.Session, cluster string) (an
 			names[which] = types.StringValue(found.DNSName)
 		}
 	}
-	private, exists := names["internal"]
+	private, exists := names[balancer.Internal]
 	if !exists {
 		return nil, nil
 	}
-	public, faces := names["public"]
+	public, faces := names[balancer.Public]
 	if !faces {
 		public = private
 	}
