@@ -24,6 +24,7 @@ func NewPKIList() list.ListResource {
 					if at.Prefix != keystore.DefaultPrefix(at.Cluster) {
 						found.ID += at.Prefix
 					}
+					found.Name = found.ID
 					if !yield(found, err) {
 						return
 					}

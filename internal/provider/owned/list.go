@@ -3,7 +3,6 @@ package owned
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -28,7 +27,8 @@ type Target interface {
 
 // Found is an object that a list has found.
 type Found struct {
-	ID       string            // by which it is imported
+	Name     string            // shown to people
+	ID       string            // an import id that leads to nothing else
 	Identity map[string]string // without account and region
 }
 
@@ -128,7 +128,7 @@ func (l *List) account(ctx context.Context) (*infraaws.Client, string, error) {
 // result returns one object with its identity, and as a resource if that is wanted.
 func (l *List) result(ctx context.Context, req list.ListRequest, found Found, account, region string) list.ListResult {
 	result := req.NewListResult(ctx)
-	result.DisplayName = found.ID
+	result.DisplayName = found.Name
 	set := func(name, value string) {
 		result.Diagnostics.Append(result.Identity.SetAttribute(ctx, path.Root(name), value)...)
 	}
@@ -138,21 +138,25 @@ func (l *List) result(ctx context.Context, req list.ListRequest, found Found, ac
 	set("account_id", account)
 	set("region", region)
 	if req.IncludeResource {
-		l.Find(ctx, l.Session, found.ID, result.Resource, &result.Diagnostics)
+		var diags diag.Diagnostics
+		l.Find(ctx, l.Session, found.ID, result.Resource, &diags)
+		for _, d := range diags { // one object that cannot be read is no reason to lose the others
+			result.Diagnostics.AddWarning("Of "+found.Name+" only the id is known", d.Summary()+": "+d.Detail())
+		}
 	}
 	return result
 }
 
-// Named are the objects of a cluster that have a name there.
-func Named[T any](objects iter.Seq2[T, error], of func(T) (cluster, name string)) iter.Seq2[Found, error] {
+// Named are objects that have a name in their cluster, and an id in EC2.
+func Named[T any](objects iter.Seq2[T, error], of func(T) (cluster, name, id string)) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		for o, err := range objects {
 			if err != nil {
 				yield(Found{}, err)
 				return
 			}
-			cluster, name := of(o)
-			if !yield(Found{ID: fmt.Sprintf("%s/%s", cluster, name), Identity: map[string]string{"cluster": cluster, "name": name}}, nil) {
+			cluster, name, id := of(o)
+			if !yield(Found{Name: cluster + "/" + name, ID: id, Identity: map[string]string{"cluster": cluster, "name": name}}, nil) {
 				return
 			}
 		}
@@ -163,7 +167,7 @@ func Named[T any](objects iter.Seq2[T, error], of func(T) (cluster, name string)
 func OfClusters(clusters iter.Seq2[string, error]) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		for cluster, err := range clusters {
-			if !yield(Found{ID: cluster, Identity: map[string]string{"cluster": cluster}}, err) {
+			if !yield(Found{Name: cluster, ID: cluster, Identity: map[string]string{"cluster": cluster}}, err) {
 				return
 			}
 		}

@@ -18,10 +18,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-// ImportDescription describes the import id. needs are the arguments it must contain.
-func ImportDescription(needs []string) string {
-	return "\n\nThe import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
-		"`pki` may be the cluster's name if its keys are in SSM under the default prefix. " +
+// ImportDescription describes the import. byName is the id that is looked up, and needs are the arguments that a JSON
+// object must contain.
+func ImportDescription(byName string, needs []string) string {
+	return "\n\nImport takes " + byName + " if this provider has made the machines and the keys are in SSM under the default prefix: the machines are found by their tags. " +
+		"Else the import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
+		"In it, `pki` may be the cluster's name if the keys are in SSM under the default prefix. " +
 		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
 }
 

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -30,10 +31,14 @@ type importer[M any, S rollout.Role] struct {
 	// complete adds what the machine does not know, such as what other machines or the API know;
 	// nil if there is nothing to add.
 	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
-	lookUp   reference.IDLookup // of an id that is no JSON object
+	// lookUp is of an id that is no JSON object, which name describes; empty means the cluster's name.
+	lookUp reference.IDLookup
+	name   string
 	// hold returns whose the object in AWS is; nil for a role that owns none.
 	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
 }
+
+func (i importer[M, S]) byName() string { return cmp.Or(i.name, "the cluster's name") }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
 

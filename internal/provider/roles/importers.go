@@ -74,7 +74,7 @@ func readClusterFromWorker(ctx context.Context, d *session.Session, controllers 
 func workerPoolImporter() importer[workerPoolModel, workerpool.Pool] {
 	return importer[workerPoolModel, workerpool.Pool]{
 		needs: []string{"hosts", "control_plane", "pki"}, machine: "worker",
-		complete: readFromNodes, lookUp: lookUpPool,
+		complete: readFromNodes, lookUp: lookUpPool, name: "`<cluster>/<name>` of the only pool of a cluster",
 	}
 }
 
