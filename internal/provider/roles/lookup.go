@@ -180,23 +180,33 @@ func hostsWith[S rollout.Role](ctx context.Context, d *session.Session, cluster 
 	if err != nil {
 		return nil, fmt.Errorf("which machines of cluster %s have the %s is not known, since not all of them answer: %w", cluster, kind, err)
 	}
+	machines, err = withRole(machines, claims)
+	if err != nil {
+		return nil, fmt.Errorf("%s of cluster %s: %w", kind, cluster, err)
+	}
 	var out []any
-	first := ""
 	for _, m := range machines {
-		switch claim := claims[m.Name]; {
-		case claim == "":
-			continue
-		case first == "":
-			first = m.Name
-		case claim != claims[first]:
-			return nil, fmt.Errorf("cluster %s has more than one %s, on %s and on %s, and nothing says which one is meant: import it by a JSON object with its hosts", cluster, kind, first, m.Name)
-		}
 		out = append(out, hostArgument(ctx, m))
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s of cluster %s: no running machine has it: %w", kind, cluster, infraaws.ErrNotFound)
-	}
 	return out, nil
+}
+
+// withRole returns the machines that have the same role, by their claims.
+func withRole(machines []awsmachine.Machine, claims map[string]string) (out []awsmachine.Machine, err error) {
+	for _, m := range machines {
+		claim := claims[m.Name]
+		if claim == "" {
+			continue
+		}
+		if len(out) > 0 && claim != claims[out[0].Name] {
+			return nil, fmt.Errorf("there is more than one, on %s and on %s, and nothing says which one is meant: import it by a JSON object with its hosts", out[0].Name, m.Name)
+		}
+		out = append(out, m)
+	}
+	if len(out) == 0 {
+		err = fmt.Errorf("on the running machines with the cluster's tags it %w", infraaws.ErrNotFound)
+	}
+	return out, err
 }
 
 // found is a role resource that can be looked up.
