@@ -3,6 +3,7 @@ package aws
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -115,6 +116,15 @@ func Filter(name string, values ...string) types.Filter {
 // TagFilter is Filter for the tag with a key.
 func TagFilter(key string, values ...string) types.Filter { return Filter("tag:"+key, values...) }
 
+// KindFilters returns filters for what has the tags of a kind and of a cluster, or of any cluster if that is empty.
+func KindFilters(kind, cluster string) []types.Filter {
+	of := Filter("tag-key", TagCluster)
+	if cluster != "" {
+		of = TagFilter(TagCluster, cluster)
+	}
+	return []types.Filter{TagFilter(TagKind, kind), of}
+}
+
 // DiffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
 // aws:*) and are no drift.
 func DiffTags(wanted, found map[string]string) []finding.Finding {
@@ -165,4 +175,15 @@ func NonZero[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// Only returns the only one of the ids that the tags of something lead to.
+func Only(what string, ids []string) (string, error) {
+	switch len(ids) {
+	case 0:
+		return "", fmt.Errorf("%s %w", what, ErrNotFound)
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%s is not the only one with its tags: choose one of %s by its id", what, strings.Join(ids, ", "))
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -123,4 +124,21 @@ func (e *Engine) Claim(ctx context.Context, have Role) (string, error) {
 		errs = append(errs, err)
 	}
 	return "", errors.Join(errs...)
+}
+
+// Claims returns the claim of a role on each machine that has one, by the machine's name. kind is the name of the
+// role's definition.
+func (e *Engine) Claims(ctx context.Context, kind string, targets []fleet.Target) (map[string]string, error) {
+	var mu sync.Mutex
+	out := map[string]string{}
+	err := fleet.Each(ctx, e.Fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
+		claim, err := Definition{Name: kind}.claimOn(ctx, m)
+		mu.Lock()
+		defer mu.Unlock()
+		if claim != "" {
+			out[m.Name()] = claim
+		}
+		return err
+	})
+	return out, err
 }

@@ -11,7 +11,7 @@ import (
 
 // stub answers calls as it is told.
 type stub struct {
-	tfprotov6.ProviderServerWithActions
+	full
 	answer func() []*tfprotov6.Diagnostic
 }
 
@@ -35,10 +35,16 @@ func (s stub) InvokeAction(context.Context, *tfprotov6.InvokeActionRequest) (*tf
 	}}, nil
 }
 
+func (s stub) ListResource(context.Context, *tfprotov6.ListResourceRequest) (*tfprotov6.ListResourceServerStream, error) {
+	return &tfprotov6.ListResourceServerStream{Results: func(yield func(tfprotov6.ListResourceResult) bool) {
+		yield(tfprotov6.ListResourceResult{Diagnostics: s.answer()})
+	}}, nil
+}
+
 // TestDiagnosticsAreFitToBeShown: whatever a diagnostic quotes, it controls no terminal, turns no text
 // around and has an end.
 func TestDiagnosticsAreFitToBeShown(t *testing.T) {
-	b := boundary{provider: New("test"), ProviderServerWithActions: stub{answer: func() []*tfprotov6.Diagnostic {
+	b := boundary{provider: New("test"), full: stub{answer: func() []*tfprotov6.Diagnostic {
 		return []*tfprotov6.Diagnostic{{Summary: "Pod \x1b[31mweb\x1b[0m\nis \u202edown", Detail: "said:\n\x1b]0;title\x07" + strings.Repeat("x", 1<<20)}}
 	}}}
 	check := func(call string, d *tfprotov6.Diagnostic) {
@@ -64,13 +70,15 @@ func TestDiagnosticsAreFitToBeShown(t *testing.T) {
 			check("action", kind.Diagnostics[0])
 		}
 	}
+	listed, _ := b.ListResource(t.Context(), &tfprotov6.ListResourceRequest{})
+	check("list", slices.Collect(listed.Results)[0].Diagnostics[0])
 }
 
 // TestPanicOfACall: the process goes on, and an apply keeps the state of before.
 func TestPanicOfACall(t *testing.T) {
 	var list []*tfprotov6.Diagnostic
 	at := slices.IndexFunc(list, func(*tfprotov6.Diagnostic) bool { return true })
-	b := boundary{provider: New("test"), ProviderServerWithActions: stub{answer: func() []*tfprotov6.Diagnostic { return list[at : at+1] }}}
+	b := boundary{provider: New("test"), full: stub{answer: func() []*tfprotov6.Diagnostic { return list[at : at+1] }}}
 	check := func(call string, diagnostics []*tfprotov6.Diagnostic) {
 		if len(diagnostics) != 1 || diagnostics[0].Severity != tfprotov6.DiagnosticSeverityError || !strings.Contains(diagnostics[0].Detail, "a bug of this program") {
 			t.Errorf("%s: %v", call, diagnostics)
@@ -101,4 +109,9 @@ func TestPanicOfACall(t *testing.T) {
 	} else {
 		check("action", last.Diagnostics)
 	}
+	listed, err := b.ListResource(t.Context(), &tfprotov6.ListResourceRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("list", slices.Collect(listed.Results)[0].Diagnostics)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/function"
+	"github.com/hashicorp/terraform-plugin-framework/list"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -38,6 +39,7 @@ var (
 	_ provider.ProviderWithEphemeralResources = (*Provider)(nil)
 	_ provider.ProviderWithActions            = (*Provider)(nil)
 	_ provider.ProviderWithFunctions          = (*Provider)(nil)
+	_ provider.ProviderWithListResources      = (*Provider)(nil)
 )
 
 // Provider is the provider k8s-from-scratch/k8s. Its exported fields are for tests, which set them before it is
@@ -97,6 +99,9 @@ func (p *Provider) EphemeralResources(context.Context) []func() ephemeral.Epheme
 
 // Actions implements provider.ProviderWithActions.
 func (p *Provider) Actions(context.Context) []func() action.Action { return actions() }
+
+// ListResources implements provider.ProviderWithListResources.
+func (p *Provider) ListResources(context.Context) []func() list.ListResource { return lists() }
 
 // Functions implements provider.ProviderWithFunctions.
 func (p *Provider) Functions(context.Context) []func() function.Function { return functions.All() }

@@ -107,7 +107,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 		return
 	}
 	p.Sessions = append(p.Sessions, d)
-	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData = d, d, d, d
+	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData, resp.ListResourceData = d, d, d, d, d
 }
 
 func configureAWS(ctx context.Context, d *session.Session, env environment, version string, m providerModel, diags *diag.Diagnostics) {

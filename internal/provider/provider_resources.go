@@ -4,9 +4,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/list"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/addons"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/identity"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/keys"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/machines"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/networks"
@@ -18,21 +20,23 @@ import (
 
 func resources() []func() resource.Resource {
 	return []func() resource.Resource{
-		networks.NewNetwork,
-		machines.NewVolume,
-		machines.NewMachine,
-		keys.NewPKI,
-		keys.NewPKICopy,
-		roles.NewLB,
-		networks.NewNLB,
-		roles.NewEtcdCluster,
-		roles.NewEtcdBackup,
-		roles.NewControlPlane,
-		roles.NewWorkerPool,
-		addons.NewResource,
-		keys.NewKubeconfig,
+		identity.With(networks.NewNetwork, clusterInAWS),
+		identity.With(machines.NewVolume, volumeIdentity),
+		identity.With(machines.NewMachine, machineIdentity),
+		identity.With(keys.NewPKI, pkiIdentity),
+		identity.With(keys.NewPKICopy, copyIdentity),
+		identity.With(roles.NewLB, clusterRole),
+		identity.With(networks.NewNLB, clusterInAWS),
+		identity.With(roles.NewEtcdCluster, clusterRole),
+		identity.With(roles.NewEtcdBackup, clusterRole),
+		identity.With(roles.NewControlPlane, clusterRole),
+		identity.With(roles.NewWorkerPool, poolIdentity),
+		identity.With(newAddon, addonIdentity),
+		identity.With(keys.NewKubeconfig, kubeconfigIdentity),
 	}
 }
+
+func newAddon() resource.Resource { return addons.NewResource(roles.ControlPlaneOf) }
 
 func dataSources() []func() datasource.DataSource {
 	return []func() datasource.DataSource{status.NewDataSource}
@@ -40,6 +44,11 @@ func dataSources() []func() datasource.DataSource {
 
 func ephemeralResources() []func() ephemeral.EphemeralResource {
 	return []func() ephemeral.EphemeralResource{keys.NewEphemeralKubeconfig}
+}
+
+// lists are of the resources for which AWS can be asked by tags. A k8s_lb is on a machine, and only its Elastic IP is in AWS.
+func lists() []func() list.ListResource {
+	return []func() list.ListResource{networks.NewNetworkList, machines.NewVolumeList, machines.NewMachineList, keys.NewPKIList, networks.NewNLBList}
 }
 
 func actions() []func() action.Action {

@@ -1,7 +1,7 @@
-# Built in.
+# A built-in one, by the names of cluster and addon.
 import {
   to = k8s_addon.metrics_server
-  id = jsonencode({ name = "metrics-server", control_plane = merge(k8s_control_plane.this.ref, { pki = "demo" }) })
+  id = "demo/metrics-server"
 }
 
 # Your own, with the manifests of the resource.

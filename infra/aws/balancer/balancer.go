@@ -24,6 +24,12 @@ import (
 
 const kind = "load-balancer"
 
+// Names of the load balancers of a cluster: the one for its machines, and the one that faces the internet.
+const (
+	Internal = "internal"
+	Public   = "public"
+)
+
 // NoticeDelay is how long a Network Load Balancer takes to notice that an API server is not ready: two
 // checks, the timeout of one, and as long again for AWS to pass that on to its nodes.
 const NoticeDelay = 20 * time.Second

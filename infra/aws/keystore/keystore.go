@@ -19,6 +19,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
+// kind is the kind of every parameter in its tags.
+const kind = "key"
+
 // Config says where in SSM Parameter Store a cluster's keys are.
 type Config struct {
 	Cluster string
@@ -288,7 +291,7 @@ func (s *Store) keyID() string {
 
 func (s *Store) tags(name string) []types.Tag {
 	var out []types.Tag
-	all := s.client.ClusterTags(s.cfg.Cluster, "key", name, s.cfg.Tags)
+	all := s.client.ClusterTags(s.cfg.Cluster, kind, name, s.cfg.Tags)
 	maps.Copy(all, s.cfg.Claim.Tags())
 	for _, t := range aws.EC2Tags(all) {
 		out = append(out, types.Tag{Key: t.Key, Value: t.Value})

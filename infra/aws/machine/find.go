@@ -187,6 +187,22 @@ func Find(ctx context.Context, c *aws.Client, id string) (Machine, netip.Prefix,
 	return m, netip.Prefix{}, nil
 }
 
+// Named returns the id of the instance that is a machine of a cluster, by its tags. Two such instances are an error:
+// tags can be copied.
+func Named(ctx context.Context, c *aws.Client, cluster, name string) (string, error) {
+	found, err := instancesOf(ctx, c, cluster, name)
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, i := range found {
+		if !aws.IsGone(i) {
+			ids = append(ids, sdk.ToString(i.InstanceId))
+		}
+	}
+	return aws.Only("machine "+name+" of cluster "+cluster, ids)
+}
+
 // FindRunning returns the running machines of a cluster, by role and name: those of the given roles, or
 // all if there are none.
 func FindRunning(ctx context.Context, c *aws.Client, cluster string, roles ...aws.Role) ([]Machine, error) {

@@ -281,6 +281,19 @@ func Find(ctx context.Context, c *aws.Client, id string) (Volume, error) {
 	return found[0], nil
 }
 
+// Named returns the id of a volume of a cluster, by its tags. Two such volumes are an error: tags can be copied.
+func Named(ctx context.Context, c *aws.Client, cluster, name string) (string, error) {
+	found, err := list(ctx, c, "", Spec{Cluster: cluster, Name: name})
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, v := range found {
+		ids = append(ids, v.ID)
+	}
+	return aws.Only("volume "+name+" of cluster "+cluster, ids)
+}
+
 // list returns the volume with an id, or those with the specification's cluster and name if that
 // is empty. What is being deleted is left out.
 func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, error) {
@@ -299,7 +312,7 @@ func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, e
 	}
 	var all []Volume
 	for _, v := range out.Volumes {
-		if v.State != types.VolumeStateDeleting && v.State != types.VolumeStateDeleted {
+		if exists(v) {
 			all = append(all, Of(v))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// imports imports everything again: machines by their instance ids, the network and the keys by the
-// cluster's name, roles by their hosts and references.
+// imports imports everything again: the network, the keys and most roles by names, which leads to all that is looked up
+// by tags, and the others by their hosts and references.
 const imports = `
 import {
   to = k8s_network.this
@@ -30,15 +30,15 @@ import {
 }
 import {
   to = k8s_control_plane.this
-  id = jsonencode({ hosts = k8s_machine.controller[*].host, etcd = merge(k8s_etcd_cluster.this.ref, { pki = "demo" }), lb = k8s_lb.this.ref })
+  id = "demo"
 }
 import {
   to = k8s_worker_pool.this
-  id = jsonencode({ hosts = k8s_machine.worker[*].host, control_plane = merge(k8s_control_plane.this.ref, { pki = "demo" }) })
+  id = "demo/workers"
 }
 import {
   to = k8s_addon.coredns
-  id = jsonencode({ name = "coredns", control_plane = merge(k8s_control_plane.this.ref, { pki = "demo" }) })
+  id = "demo/coredns"
 }
 import {
   to = k8s_addon.quota
@@ -115,13 +115,17 @@ func (w *world) forgetAndImport(t *testing.T) {
 		forget = append(forget, r.Address)
 		var v struct {
 			ID           string `json:"id"`
+			Name         string `json:"name"`
 			AllocationID string `json:"allocation_id"`
 		}
 		if err := json.Unmarshal(r.Values, &v); err != nil {
 			t.Fatal(err)
 		}
-		if r.Type == "k8s_machine" || r.Type == "k8s_volume" {
+		switch r.Type {
+		case "k8s_volume":
 			text += fmt.Sprintf("import {\n  to = %s\n  id = %q\n}\n", r.Address, v.ID)
+		case "k8s_machine":
+			text += fmt.Sprintf("import {\n  to = %s\n  id = %q\n}\n", r.Address, "demo/"+v.Name)
 		}
 		address += v.AllocationID
 	}
@@ -145,16 +149,21 @@ func (w *world) forgetAndImport(t *testing.T) {
 	}
 	w.NoChanges(t)
 
-	// A load balancer can be imported by the cluster's name or its Elastic IP alone.
-	for _, id := range []string{"demo", address} {
-		if _, err := w.WS.Run(t.Context(), "state", "rm", "k8s_lb.this"); err != nil {
+	// A load balancer can be imported by the cluster's name or its Elastic IP alone, and etcd by the cluster's name.
+	again := func(resource, id string) {
+		t.Helper()
+		if _, err := w.WS.Run(t.Context(), "state", "rm", resource); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.WS.Run(t.Context(), "import", "-no-color", "k8s_lb.this", id); err != nil {
+		if _, err := w.WS.Run(t.Context(), "import", "-no-color", resource, id); err != nil {
 			t.Fatal(err)
 		}
-		w.NoChanges(t)
 	}
+	again("k8s_lb.this", "demo")
+	again("k8s_etcd_cluster.this", "demo")
+	w.NoChanges(t)
+	again("k8s_lb.this", address)
+	w.NoChanges(t)
 	w.same(t, was)
 }
 

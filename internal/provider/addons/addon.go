@@ -23,7 +23,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-type addonResource struct{ session.Base }
+type addonResource struct {
+	session.Base
+	controlPlaneOf ControlPlaneOf
+}
+
+// ControlPlaneOf returns the reference to the control plane of a cluster, as an argument, for an import.
+type ControlPlaneOf func(ctx context.Context, d *session.Session, cluster string) (any, error)
 
 var (
 	_ resource.ResourceWithConfigure   = (*addonResource)(nil)
@@ -31,7 +37,7 @@ var (
 	_ resource.ResourceWithImportState = (*addonResource)(nil)
 )
 
-func NewResource() resource.Resource { return &addonResource{} }
+func NewResource(of ControlPlaneOf) resource.Resource { return &addonResource{controlPlaneOf: of} }
 
 type addonModel struct {
 	ID           types.String `tfsdk:"id"`
@@ -77,7 +83,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Objects in the cluster that belong together: applied by server-side apply, compared with the cluster on every plan, " +
 			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
-			reference.ImportDescription(addonImportNeeds) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
+			reference.ImportDescription("`<cluster>/<name>` of a built-in addon", addonImportNeeds) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
 			"The objects in `manifests` that exist in the cluster belong to the addon from then on; an object that left `manifests` earlier is not found.\n\n" +
 			"Two addons may have the same object, such as a `Namespace`. The one that was applied last owns it. That is no drift of the other one. If the owner deletes it, the next plan of the other one shows that it is missing.\n\n" +
 			"What a controller owns is left to it: what a manifest does not have, what Kubernetes' own controllers write (a HorizontalPodAutoscaler's replicas, the rules of an aggregated ClusterRole), " +

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -180,10 +181,20 @@ func unreachable(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && errors.As(err, &failed)
 }
 
+// lookUp returns the arguments of a built-in addon by its id, "<cluster>/<name>".
+func (r *addonResource) lookUp(ctx context.Context, d *session.Session, id string) (map[string]any, error) {
+	cluster, name, _ := strings.Cut(id, "/")
+	if builtinAddons[name] == nil {
+		return nil, fmt.Errorf("the cluster does not record which objects belong to addon %q: import it by a JSON object with its manifests", name)
+	}
+	controlPlane, err := r.controlPlaneOf(ctx, d, cluster)
+	return map[string]any{"name": name, "control_plane": controlPlane}, err
+}
+
 // ImportState implements resource.ResourceWithImportState.
 func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	fail := func(err error) { session.AddError(&resp.Diagnostics, "Cannot import this addon", err) }
-	if err := reference.ReadImportID(ctx, r.Session, req.ID, addonImportNeeds, nil, &resp.State); err != nil {
+	if err := reference.ReadImportID(ctx, r.Session, req.ID, addonImportNeeds, r.lookUp, &resp.State); err != nil {
 		fail(err)
 		return
 	}

@@ -10,8 +10,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -46,7 +44,6 @@ func (r *kubeconfigResource) Metadata(_ context.Context, req resource.MetadataRe
 
 // Schema implements resource.Resource.
 func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A client certificate for the Kubernetes API, **stored in Terraform's state together with its private key**. Prefer the ephemeral resource of the same " +
 			"name, which stores nothing.\n\n" +
@@ -54,7 +51,7 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"`early_renewal` before it expires. The old certificate stays valid until it expires, or until the CA that issued it is dropped.\n\n" +
 			"It cannot be imported, since its private key is only in the state. Without the state, an apply issues a new certificate.",
 		Attributes: map[string]schema.Attribute{
-			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<cluster>/<user>`.", PlanModifiers: kept},
+			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<cluster>/<user>`."},
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
 			"endpoint":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigEndpoint},
 			"proxy_url":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
@@ -91,6 +88,7 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 			fmt.Sprintf("A certificate that is valid for %s and renewed %s before its expiry would be renewed by every plan. Make early_renewal shorter, or ttl longer.", tf.ShortDuration(ttl), tf.ShortDuration(early)))
 		return
 	}
+	plan.ID = plan.id(ctx, &resp.Diagnostics)
 	var prior managedKubeconfigModel
 	if !req.State.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &prior)...)
@@ -120,13 +118,21 @@ func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
 		m.endpoint().Equal(o.Host) && m.ProxyURL.Equal(o.ProxyURL) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 
-// setComputed sets the computed attributes that are not part of the credential.
-func (m *managedKubeconfigModel) setComputed(ctx context.Context, diags *diag.Diagnostics) {
-	user := m.User.ValueString()
-	if user == "" {
+// id returns the identifier, unknown if a part of it is.
+func (m *managedKubeconfigModel) id(ctx context.Context, diags *diag.Diagnostics) types.String {
+	cluster, user := reference.ClusterOf(ctx, reference.PKIIn(m.ControlPlane), diags), m.User.ValueString()
+	switch {
+	case cluster.IsUnknown() || m.User.IsUnknown():
+		return types.StringUnknown()
+	case user == "":
 		user = kubeconfig.DefaultUser
 	}
-	m.ID = types.StringValue(reference.ClusterOf(ctx, reference.PKIIn(m.ControlPlane), diags).ValueString() + "/" + user)
+	return types.StringValue(cluster.ValueString() + "/" + user)
+}
+
+// setComputed sets the computed attributes that are not part of the credential.
+func (m *managedKubeconfigModel) setComputed(ctx context.Context, diags *diag.Diagnostics) {
+	m.ID = m.id(ctx, diags)
 	m.RenewalDue = types.BoolValue(false)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -79,7 +80,7 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"`k8s_pki_copy` keeps an encrypted copy of them, from which `restore_from` makes the same keys again.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
-				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm` with the default prefix.",
+				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm`. Another prefix than the default one follows it: `demo/my/prefix/`.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
 			"cluster": schema.StringAttribute{
@@ -397,33 +398,46 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	}
 }
 
+// ImportState implements resource.ResourceWithImportState. The id is the cluster's name, followed by the prefix unless that
+// is the default one.
 func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	h := r.find(ctx, req.ID, &resp.State, &resp.Diagnostics)
+	if !resp.Diagnostics.HasError() {
+		tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	}
+}
+
+// find sets a state to the keys that an import id names. It changes nothing in AWS, and reads no private key.
+func (r *pkiResource) find(ctx context.Context, id string, into owned.Target, diags *diag.Diagnostics) (h session.Holding) {
 	var m pkiModel
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
-	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
-	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
-	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(keystore.DefaultPrefix(req.ID))
+	cluster, prefix, elsewhere := strings.Cut(id, "/")
+	if prefix = "/" + prefix; !elsewhere {
+		prefix = keystore.DefaultPrefix(cluster)
+	}
+	diags.Append(into.SetAttribute(ctx, path.Root("id"), cluster)...)
+	diags.Append(into.Get(ctx, &m)...) // null, but of the right types
+	m.ID, m.Cluster = types.StringValue(cluster), types.StringValue(cluster)
+	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(prefix)
 	m.CAValidity = types.StringValue(tf.ShortDuration(pki.DefaultCAValidity))
 	m.TagsAll = r.Session.FoundTags(m.Tags)
 	store, opts, err := r.open(ctx, m, infraaws.Claim{})
 	var ref pki.Ref
 	if err == nil {
-		ref, err = pki.LoadRef(ctx, store, req.ID, opts)
+		ref, err = pki.LoadRef(ctx, store, cluster, opts)
 	}
-	var h session.Holding
 	if err == nil {
 		h, err = r.importHolding(ctx, store)
 	}
 	if err != nil {
-		session.AddError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
-		return
+		session.AddError(diags, "Cannot import the keys of cluster "+cluster, err)
+		return h
 	}
 	if !ref.Generations.Equal(pki.Generations{}) {
 		m.Generations = reference.GenerationsValue(ctx, ref.Generations)
 	}
 	m.Ref, m.Drift, m.Claim = reference.PKIValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	diags.Append(into.Set(ctx, &m)...)
+	return h
 }
 
 // parameterPrefix accepts a path of SSM parameters.

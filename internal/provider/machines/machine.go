@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
@@ -46,7 +45,9 @@ type machineResource struct {
 	owned.Resource[machineModel, *machineModel]
 }
 
-func NewMachine() resource.Resource {
+func NewMachine() resource.Resource { return newMachine() }
+
+func newMachine() *machineResource {
 	r := &machineResource{}
 	r.Resource = owned.Resource[machineModel, *machineModel]{
 		Kind: r, Name: "machine", What: "machine", By: "name",
@@ -113,7 +114,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"it is. Terraform also treats a machine as `create_before_destroy` if a resource that depends on it is. A resource that is renamed in the configuration " +
 			"needs a `moved` block for the same reason.",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<name>`, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
 				Validators:    []validator.String{argument.MachineName()},
@@ -262,7 +263,10 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 
 // Find implements owned.Kind.
 func (r *machineResource) Find(ctx context.Context, op *owned.Operation, id string, m *machineModel) error {
-	cluster, id, named := clusterAndID(id)
+	cluster, id, named, err := namedID(ctx, op.Client, id, instanceID, awsmachine.Named)
+	if err != nil {
+		return err
+	}
 	found, podCIDR, err := awsmachine.Find(ctx, op.Client, id)
 	if err != nil {
 		return err
@@ -294,14 +298,6 @@ func (r *machineResource) Find(ctx context.Context, op *owned.Operation, id stri
 	m.DataVolume = dataVolumeValue(ctx, found.Data, op.Diags)
 	m.fill(ctx, found)
 	return nil
-}
-
-// clusterAndID returns the parts of an import id: "<cluster>/<id>", or an id alone.
-func clusterAndID(s string) (cluster, id string, named bool) {
-	if cluster, id, named = strings.Cut(s, "/"); !named {
-		return "", s, false
-	}
-	return cluster, id, true
 }
 
 // furtherGroups returns the security groups of an imported machine but that of its role.

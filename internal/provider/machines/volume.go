@@ -32,7 +32,9 @@ type volumeResource struct {
 	owned.Resource[volumeModel, *volumeModel]
 }
 
-func NewVolume() resource.Resource {
+func NewVolume() resource.Resource { return newVolume() }
+
+func newVolume() *volumeResource {
 	r := &volumeResource{}
 	r.Resource = owned.Resource[volumeModel, *volumeModel]{
 		Kind: r, Name: "volume", What: "volume", By: "name",
@@ -65,7 +67,7 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"how a controller with one is replaced.\n\n" +
 			"A volume that somebody has deleted is made again, empty, after a warning.",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<id>`, which is refused if the volume is another cluster's.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<name>`, or `<cluster>/<id>`, which is refused if the volume is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the volume, of which a cluster has only one. A change replaces the volume.",
 				Validators:    []validator.String{argument.PartName()},
@@ -187,7 +189,10 @@ func (m volumeModel) performance() performanceModel {
 
 // Find implements owned.Kind.
 func (r *volumeResource) Find(ctx context.Context, op *owned.Operation, id string, m *volumeModel) error {
-	cluster, id, named := clusterAndID(id)
+	cluster, id, named, err := namedID(ctx, op.Client, id, volumeID, volume.Named)
+	if err != nil {
+		return err
+	}
 	found, err := volume.Find(ctx, op.Client, id)
 	switch {
 	case err != nil:

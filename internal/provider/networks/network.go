@@ -32,7 +32,9 @@ type networkResource struct {
 	owned.Resource[networkModel, *networkModel]
 }
 
-func NewNetwork() resource.Resource {
+func NewNetwork() resource.Resource { return newNetwork() }
+
+func newNetwork() *networkResource {
 	r := &networkResource{}
 	r.Resource = owned.Resource[networkModel, *networkModel]{
 		Kind: r, Name: "network", What: "network", By: "cluster",

@@ -35,7 +35,9 @@ type nlbResource struct {
 	owned.Resource[nlbModel, *nlbModel]
 }
 
-func NewNLB() resource.Resource {
+func NewNLB() resource.Resource { return newNLB() }
+
+func newNLB() *nlbResource {
 	r := &nlbResource{}
 	r.Resource = owned.Resource[nlbModel, *nlbModel]{
 		Kind: r, Name: "nlb", What: "the network load balancer of cluster", By: "id",
@@ -241,8 +243,8 @@ func (m *nlbModel) wanted(ctx context.Context, op *owned.Operation) []wantedBala
 		}
 	}
 	internal, facing := spec, spec
-	internal.Name, internal.Subnets = "internal", subnetsByZone(subnets, false)
-	facing.Name, facing.Public, facing.Subnets = "public", true, subnetsByZone(subnets, true)
+	internal.Name, internal.Subnets = balancer.Internal, subnetsByZone(subnets, false)
+	facing.Name, facing.Public, facing.Subnets = balancer.Public, true, subnetsByZone(subnets, true)
 	return []wantedBalancer{{internal, &m.Internal, true}, {facing, &m.InternetFacing, m.Public.ValueBool()}}
 }
 

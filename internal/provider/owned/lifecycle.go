@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
@@ -160,24 +161,33 @@ func (r *Resource[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *Resource[M, P]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	var m M
-	diags := &resp.Diagnostics
-	diags.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
-	diags.Append(resp.State.Get(ctx, &m)...) // null, but of the right types
-	op := &Operation{Diags: diags, write: resp.Private}
-	var err error
-	if op.Client, err = r.Session.AWS(ctx); err == nil {
-		err = r.Kind.Find(ctx, op, req.ID, &m)
-	}
-	if err == nil {
-		op.Holding, err = r.Session.Imported(ctx, op.Client, op.claim)
-	}
-	if err != nil {
-		session.AddError(diags, "Cannot import "+r.What+" "+req.ID, err)
+	op := r.find(ctx, r.Session, req.ID, &resp.State, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
 		return
 	}
-	common := P(&m).owned()
-	common.TagsAll, common.Drift, common.Claim = r.Session.FoundTags(common.Tags), tf.NoDrift(), types.StringValue(op.Holding.ID)
+	op.write = resp.Private
 	op.Keep(ctx, session.HoldingKey, op.Holding)
-	diags.Append(resp.State.Set(ctx, &m)...)
+}
+
+// find sets a state to the object that an import id names. It changes nothing in AWS.
+func (r *Resource[M, P]) find(ctx context.Context, d *session.Session, id string, into Target, diags *diag.Diagnostics) *Operation {
+	var m M
+	diags.Append(into.SetAttribute(ctx, path.Root("id"), id)...)
+	diags.Append(into.Get(ctx, &m)...) // null, but of the right types
+	op := &Operation{Diags: diags}
+	var err error
+	if op.Client, err = d.AWS(ctx); err == nil {
+		err = r.Kind.Find(ctx, op, id, &m)
+	}
+	if err == nil {
+		op.Holding, err = d.Imported(ctx, op.Client, op.claim)
+	}
+	if err != nil {
+		session.AddError(diags, "Cannot import "+r.What+" "+id, err)
+		return op
+	}
+	common := P(&m).owned()
+	common.TagsAll, common.Drift, common.Claim = d.FoundTags(common.Tags), tf.NoDrift(), types.StringValue(op.Holding.ID)
+	diags.Append(into.Set(ctx, &m)...)
+	return op
 }

@@ -20,12 +20,14 @@ type Instance struct {
 	Schema   *tfprotov6.Schema
 	State    tftypes.Value // null if there is no state
 	Private  []byte
+	Identity *tfprotov6.ResourceIdentityData // nil if there is none yet
 }
 
 // Change is a planned change.
 type Change struct {
 	Config, Planned tftypes.Value
 	Private         []byte
+	Identity        *tfprotov6.ResourceIdentityData
 	Replace         []string
 	Errors          []*tfprotov6.Diagnostic
 	Warnings        []*tfprotov6.Diagnostic
@@ -71,7 +73,7 @@ func (i *Instance) Plan(config Values) Change {
 	}
 	resp, err := i.core.Server.PlanResourceChange(i.core.T.Context(), &tfprotov6.PlanResourceChangeRequest{
 		TypeName: i.TypeName, PriorState: i.core.Dynamic(i.Schema, i.State), PriorPrivate: i.Private,
-		ProposedNewState: i.core.Dynamic(i.Schema, proposed), Config: i.core.Dynamic(i.Schema, ch.Config),
+		ProposedNewState: i.core.Dynamic(i.Schema, proposed), Config: i.core.Dynamic(i.Schema, ch.Config), PriorIdentity: i.Identity,
 	})
 	if err != nil {
 		i.core.T.Fatal(err)
@@ -82,7 +84,7 @@ func (i *Instance) Plan(config Values) Change {
 	for _, p := range resp.RequiresReplace {
 		ch.Replace = append(ch.Replace, fmt.Sprint(p))
 	}
-	ch.Private = resp.PlannedPrivate
+	ch.Private, ch.Identity = resp.PlannedPrivate, resp.PlannedIdentity
 	ch.Planned = i.unmarshal(resp.PlannedState)
 	return ch
 }
@@ -133,12 +135,12 @@ func (i *Instance) CarryOut(c Change) (said Change) {
 	i.core.Fatal(c.Errors)
 	resp, err := i.core.Server.ApplyResourceChange(i.core.ctx, &tfprotov6.ApplyResourceChangeRequest{
 		TypeName: i.TypeName, PriorState: i.core.Dynamic(i.Schema, i.State), Config: i.core.Dynamic(i.Schema, c.Config),
-		PlannedState: i.core.Dynamic(i.Schema, c.Planned), PlannedPrivate: c.Private,
+		PlannedState: i.core.Dynamic(i.Schema, c.Planned), PlannedPrivate: c.Private, PlannedIdentity: c.Identity,
 	})
 	if err != nil {
 		i.core.T.Fatal(err)
 	}
-	i.State, i.Private = i.unmarshal(resp.NewState), resp.Private
+	i.State, i.Private, i.Identity = i.unmarshal(resp.NewState), resp.Private, resp.NewIdentity
 	if said.Note(resp.Diagnostics); len(said.Errors) == 0 && !c.Planned.IsNull() {
 		i.consistent(c.Planned)
 	}
@@ -183,13 +185,13 @@ func (i *Instance) Look() Change {
 func (i *Instance) TryLook() (seen Change) {
 	i.core.T.Helper()
 	resp, err := i.core.Server.ReadResource(i.core.T.Context(), &tfprotov6.ReadResourceRequest{
-		TypeName: i.TypeName, CurrentState: i.core.Dynamic(i.Schema, i.State), Private: i.Private,
+		TypeName: i.TypeName, CurrentState: i.core.Dynamic(i.Schema, i.State), Private: i.Private, CurrentIdentity: i.Identity,
 	})
 	if err != nil {
 		i.core.T.Fatal(err)
 	}
 	if seen.Note(resp.Diagnostics); len(seen.Errors) == 0 {
-		i.State, i.Private = i.unmarshal(resp.NewState), resp.Private
+		i.State, i.Private, i.Identity = i.unmarshal(resp.NewState), resp.Private, resp.NewIdentity
 	}
 	return seen
 }
@@ -222,26 +224,58 @@ func (i *Instance) Differences(c Change) string {
 }
 
 // Imports imports the resource by its id.
-func (i *Instance) Imports(id string) {
-	i.core.T.Helper()
-	resp, err := i.core.Server.ImportResourceState(i.core.T.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: i.TypeName, ID: id})
-	if err != nil {
-		i.core.T.Fatal(err)
-	}
-	i.core.Fatal(resp.Diagnostics)
-	i.State, i.Private = i.unmarshal(resp.ImportedResources[0].State), resp.ImportedResources[0].Private
-}
+func (i *Instance) Imports(id string) { i.core.T.Helper(); i.core.Fatal(i.tryImport(id, nil).Errors) }
 
 // TryImport imports the resource and returns the errors.
 func (i *Instance) TryImport(id string) string {
 	i.core.T.Helper()
-	resp, err := i.core.Server.ImportResourceState(i.core.T.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: i.TypeName, ID: id})
+	return i.tryImport(id, nil).Failure()
+}
+
+// ImportsAs imports the resource by its identity and returns the errors.
+func (i *Instance) ImportsAs(identity Values) string {
+	i.core.T.Helper()
+	d, err := tfprotov6.NewDynamicValue(i.identityType(), Build(i.identityType(), identity))
 	if err != nil {
 		i.core.T.Fatal(err)
 	}
-	var said Change
-	said.Note(resp.Diagnostics)
-	return said.Failure()
+	return i.tryImport("", &tfprotov6.ResourceIdentityData{IdentityData: &d}).Failure()
+}
+
+func (i *Instance) tryImport(id string, identity *tfprotov6.ResourceIdentityData) (said Change) {
+	i.core.T.Helper()
+	resp, err := i.core.Server.ImportResourceState(i.core.T.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: i.TypeName, ID: id, Identity: identity})
+	if err != nil {
+		i.core.T.Fatal(err)
+	}
+	if said.Note(resp.Diagnostics); len(said.Errors) == 0 {
+		got := resp.ImportedResources[0]
+		i.State, i.Private, i.Identity = i.unmarshal(got.State), got.Private, got.Identity
+	}
+	return said
+}
+
+// Identified returns the identity that Terraform keeps, or nil.
+func (i *Instance) Identified() Values {
+	i.core.T.Helper()
+	if i.Identity == nil {
+		return nil
+	}
+	v, err := i.Identity.IdentityData.Unmarshal(i.identityType())
+	if err != nil {
+		i.core.T.Fatal(err)
+	}
+	out, _ := Plain(v).(Values)
+	return out
+}
+
+func (i *Instance) identityType() tftypes.Type {
+	i.core.T.Helper()
+	s := i.core.Identities(i.TypeName)
+	if s == nil {
+		i.core.T.Fatalf("%s has no identity", i.TypeName)
+	}
+	return s.ValueType()
 }
 
 // Get returns an attribute of the state.

@@ -94,6 +94,17 @@ func (c *Core) Dynamic(s *tfprotov6.Schema, v tftypes.Value) *tfprotov6.DynamicV
 	return &d
 }
 
+// Identities returns the schema of a resource's identity, or nil.
+func (c *Core) Identities(typeName string) *tfprotov6.ResourceIdentitySchema {
+	c.T.Helper()
+	resp, err := c.Server.GetResourceIdentitySchemas(c.T.Context(), &tfprotov6.GetResourceIdentitySchemasRequest{})
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	c.Fatal(resp.Diagnostics)
+	return resp.IdentitySchemas[typeName]
+}
+
 func (c *Core) Instance(typeName string) *Instance {
 	c.T.Helper()
 	s := c.Schemas.ResourceSchemas[typeName]

@@ -18,9 +18,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-// ImportDescription describes the import id. needs are the arguments it must contain.
-func ImportDescription(needs []string) string {
-	return "\n\nThe import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
+// ImportDescription describes the import. byName is the id that is looked up, and needs are the arguments that a JSON
+// object must contain.
+func ImportDescription(byName string, needs []string) string {
+	return "\n\nImport takes " + byName + " if this provider has made the machines and the keys are in SSM under the default prefix: the machines are found by their tags. " +
+		"Else the import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
 		"`pki`, also in a reference that carries it, may be the cluster's name if its keys are in SSM under the default prefix. " +
 		"In an import block, give a reference that carries `pki` this name, as in `merge(k8s_control_plane.this.ref, { pki = \"demo\" })`: Terraform takes no id with sensitive values. " +
 		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
@@ -134,14 +136,14 @@ func freeformValue(ctx context.Context, name string, t tftypes.Type, v any) (tft
 	return tftypes.NewValue(o, members), nil
 }
 
-// importArguments parses the JSON object of an import id, or looks up the arguments of another id.
+// importArguments parses the JSON object of an import id, or looks up the arguments of any other id.
 func importArguments(ctx context.Context, d *session.Session, id string, lookUp IDLookup) (map[string]any, error) {
-	if lookUp != nil && !strings.HasPrefix(strings.TrimSpace(id), "{") {
+	if !strings.HasPrefix(strings.TrimSpace(id), "{") {
 		return lookUp(ctx, d, id)
 	}
 	var arguments map[string]any
 	if err := json.Unmarshal([]byte(id), &arguments); err != nil {
-		return nil, fmt.Errorf(`the import id must be a JSON object of arguments, such as jsonencode({ hosts = [...], pki = "<cluster>" }) makes in an import block: %w`, err)
+		return nil, fmt.Errorf("the import id begins as a JSON object of arguments, and is none: %w", err)
 	}
 	return arguments, nil
 }

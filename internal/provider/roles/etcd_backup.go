@@ -69,7 +69,7 @@ func NewEtcdBackup() resource.Resource {
 		outputs:  etcdBackupOutputs,
 		complete: completeEtcdBackup,
 		observed: setNewestSnapshot,
-		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts"}, machine: "etcd member"},
+		importer: importer[etcdBackupModel, etcdbackup.Backup]{needs: []string{"etcd", "hosts"}, machine: "etcd member", lookUp: lookUpBackup},
 	}}
 }
 

@@ -1,11 +1,13 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -14,9 +16,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// A role resource is imported by a JSON object of the arguments that are only in the configuration:
-// its hosts and its references. Everything else is read from the first machine that answers. The
-// refresh that follows finds out whether the other machines are the same.
+// A role resource is imported by the arguments that are only in the configuration: its hosts and its references. They
+// are looked up in AWS by the cluster's name, or given as a JSON object. Everything else is read from the first machine
+// that answers. The refresh that follows finds out whether the other machines are the same.
 
 // importSettles describes what follows the import of a role.
 const importSettles = " Versions, flags and settings are read from the machines. An import restarts nothing: the next apply adds to the state what the import could not read."
@@ -29,26 +31,20 @@ type importer[M any, S rollout.Role] struct {
 	// complete adds what the machine does not know, such as what other machines or the API know;
 	// nil if there is nothing to add.
 	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
-	lookUp   reference.IDLookup // nil: the id must be a JSON object
+	// lookUp is of an id that is no JSON object, which name describes; empty means the cluster's name.
+	lookUp reference.IDLookup
+	name   string
 	// hold returns whose the object in AWS is; nil for a role that owns none.
 	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
 }
+
+func (i importer[M, S]) byName() string { return cmp.Or(i.name, "the cluster's name") }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	if err := reference.ReadImportID(ctx, r.Session, req.ID, r.role.importer.needs, r.role.importer.lookUp, &resp.State); err != nil {
-		session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
-		return
-	}
-	var m M
-	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	rec := roleRecord{Record: rollout.Record{Formed: true}}
-	r.readMachines(ctx, &m, &rec, &resp.Diagnostics)
+	m, rec := r.find(ctx, req.ID, &resp.State, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -64,6 +60,20 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 	r.role.common(&m).Claim = tf.OptionalString(rec.Record.Claim)
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// find returns the role that an import id names, as it is found on its machines. It writes the arguments of the id into
+// the state.
+func (r *roleResource[M, S]) find(ctx context.Context, id string, state *tfsdk.State, diags *diag.Diagnostics) (m M, rec roleRecord) {
+	if err := reference.ReadImportID(ctx, r.Session, id, r.role.importer.needs, r.role.importer.lookUp, state); err != nil {
+		session.AddError(diags, "Cannot import this "+r.role.title, err)
+		return m, rec
+	}
+	rec.Record.Formed = true
+	if diags.Append(state.Get(ctx, &m)...); !diags.HasError() {
+		r.readMachines(ctx, &m, &rec, diags)
+	}
+	return m, rec
 }
 
 // readMachines completes a model with what is found on its machines.

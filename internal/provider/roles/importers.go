@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
-	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
@@ -31,7 +27,7 @@ import (
 
 func etcdImporter() importer[etcdModel, etcdcluster.Cluster] {
 	return importer[etcdModel, etcdcluster.Cluster]{
-		needs: []string{"hosts", "pki"}, machine: "etcd member",
+		needs: []string{"hosts", "pki"}, machine: "etcd member", lookUp: lookUpEtcd,
 	}
 }
 
@@ -40,7 +36,7 @@ func controlPlaneImporter() importer[controlPlaneModel, controlplane.ControlPlan
 		needs: []string{"hosts", "etcd"}, machine: "controller",
 		hint: " `lb` must be given if the cluster has one." +
 			" `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
-		complete: readFromWorkers,
+		complete: readFromWorkers, lookUp: lookUpControlPlane,
 	}
 }
 
@@ -78,7 +74,7 @@ func readClusterFromWorker(ctx context.Context, d *session.Session, controllers 
 func workerPoolImporter() importer[workerPoolModel, workerpool.Pool] {
 	return importer[workerPoolModel, workerpool.Pool]{
 		needs: []string{"hosts", "control_plane"}, machine: "worker",
-		complete: readFromNodes,
+		complete: readFromNodes, lookUp: lookUpPool, name: "`<cluster>/<name>` of the only pool of a cluster",
 	}
 }
 
@@ -108,8 +104,7 @@ func readFromNodes(ctx context.Context, d *session.Session, m *workerPoolModel, 
 func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
 	return importer[lbModel, loadbalancer.LoadBalancer]{
 		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
-		hint: " The cluster's name or the allocation id of the Elastic IP (`eipalloc-...`) may be the import id instead if the machines have the tags of this " +
-			"provider and the keys are in SSM under the default prefix.",
+		hint: " The allocation id of the Elastic IP (`eipalloc-...`) may be the import id as well.",
 		complete: func(ctx context.Context, d *session.Session, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 			importAddress(ctx, d, m, diags)
 		},
@@ -157,62 +152,4 @@ func holdAddress(ctx context.Context, d *session.Session, m *lbModel) (session.H
 		return session.Holding{}, err
 	}
 	return d.Imported(ctx, client, a.Claim)
-}
-
-// lookUpLB finds a load balancer by the name of its cluster or by its Elastic IP. Machines and
-// address have tags.
-func lookUpLB(ctx context.Context, d *session.Session, id string) (map[string]any, error) {
-	client, err := d.AWS(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cluster := id
-	if strings.HasPrefix(id, "eipalloc-") {
-		a, err := awsaddress.Find(ctx, client, id, awsaddress.Spec{})
-		if err != nil {
-			return nil, err
-		}
-		cluster = a.Tags[infraaws.TagCluster]
-	}
-	machines, err := awsmachine.FindRunning(ctx, client, cluster)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]any{"pki": cluster}
-	var controllers []any
-	for _, found := range machines {
-		switch host := hostArgument(ctx, found); found.Role {
-		case infraaws.RoleLoadBalancer:
-			out["host"] = host
-		case infraaws.RoleController:
-			controllers = append(controllers, host)
-		}
-	}
-	if out["host"] == nil || len(controllers) == 0 {
-		return nil, errors.Join(infraaws.ErrNotFound, fmt.Errorf("cluster %s has no running machine of the role lb, or none of the role controller", cluster))
-	}
-	out["controllers"] = controllers
-	return out, nil
-}
-
-// hostArgument returns an EC2 machine as a host in the JSON of an import id.
-func hostArgument(ctx context.Context, found awsmachine.Machine) map[string]any {
-	out := map[string]any{}
-	for name, v := range reference.OfHost.Value(ctx, reference.HostOf(found)).Attributes() {
-		switch v := v.(type) {
-		case types.Int64:
-			out[name] = v.ValueInt64()
-		case types.Bool:
-			out[name] = nil
-			if !v.IsNull() {
-				out[name] = v.ValueBool()
-			}
-		case basetypes.StringValuable:
-			out[name] = nil
-			if s, _ := v.ToStringValue(ctx); !s.IsNull() {
-				out[name] = s.ValueString()
-			}
-		}
-	}
-	return out
 }

@@ -1,0 +1,18 @@
+# By hand, with `terraform apply -invoke=action.k8s_etcd_snapshot.now`.
+action "k8s_etcd_snapshot" "now" {
+  config {
+    hosts = k8s_etcd_backup.example.hosts
+  }
+}
+
+# Before every change of the control plane.
+resource "terraform_data" "changes" {
+  input = k8s_control_plane.this.version
+
+  lifecycle {
+    action_trigger {
+      events  = [before_update]
+      actions = [action.k8s_etcd_snapshot.now]
+    }
+  }
+}

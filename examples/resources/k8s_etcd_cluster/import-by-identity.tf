@@ -1,0 +1,4 @@
+import {
+  to       = k8s_etcd_cluster.this
+  identity = { cluster = "demo" }
+}

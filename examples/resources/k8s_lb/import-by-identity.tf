@@ -1,0 +1,4 @@
+import {
+  to       = k8s_lb.this
+  identity = { cluster = "demo" }
+}

@@ -1,0 +1,4 @@
+import {
+  to       = k8s_network.this
+  identity = { cluster = "demo" }
+}

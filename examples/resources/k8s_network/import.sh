@@ -1,2 +1,0 @@
-# by the name of the cluster
-terraform import k8s_network.this demo

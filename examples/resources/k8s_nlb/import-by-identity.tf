@@ -1,0 +1,4 @@
+import {
+  to       = k8s_nlb.example
+  identity = { cluster = "demo" }
+}

@@ -1,0 +1,5 @@
+# By the name of the cluster.
+import {
+  to = k8s_nlb.example
+  id = "demo"
+}

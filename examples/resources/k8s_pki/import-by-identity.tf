@@ -1,0 +1,4 @@
+import {
+  to       = k8s_pki.this
+  identity = { cluster = "demo" }
+}

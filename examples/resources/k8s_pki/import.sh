@@ -1,2 +1,0 @@
-# by the name of the cluster; keys in SSM under the default prefix
-terraform import k8s_pki.this demo

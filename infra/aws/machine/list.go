@@ -1,0 +1,35 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+// List yields the machines of a cluster, or of every cluster if that is empty, as their tags say. A machine whose
+// creation has not ended is not among them.
+func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[Machine, error] {
+	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: aws.KindFilters(aws.KindMachine, cluster), MaxResults: sdk.Int32(aws.PageSize)})
+	return func(yield func(Machine, error) bool) {
+		for i, err := range aws.Each(ctx, pages, func(page *ec2.DescribeInstancesOutput) (out []types.Instance) {
+			for _, r := range page.Reservations {
+				out = append(out, r.Instances...)
+			}
+			return out
+		}) {
+			if err != nil {
+				yield(Machine{}, fmt.Errorf("list machines: %w", err))
+				return
+			}
+			if m := machineOf(i); !aws.IsGone(i) && m.Name != "" && m.HostKey != "" && !yield(m, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package machines
+
+import (
+	"context"
+	"iter"
+
+	"github.com/hashicorp/terraform-plugin-framework/list"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
+)
+
+// NewMachineList returns the list of machines.
+func NewMachineList() list.ListResource {
+	return &owned.List{Lister: newMachine().Lister("machines", " A machine whose creation has not ended is not listed.",
+		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
+			return owned.Named(awsmachine.List(ctx, c, cluster), func(m awsmachine.Machine) (string, string, string) { return m.Cluster, m.Name, m.ID })
+		})}
+}
+
+// NewVolumeList returns the list of volumes.
+func NewVolumeList() list.ListResource {
+	return &owned.List{Lister: newVolume().Lister("volumes for data", "",
+		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
+			return owned.Named(volume.List(ctx, c, cluster), func(v volume.Volume) (string, string, string) { return v.Cluster, v.Name, v.ID })
+		})}
+}
