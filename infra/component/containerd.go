@@ -3,6 +3,7 @@ package component
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -160,7 +161,7 @@ func (s WorkerSpec) containerdFile(kubelet *kubeletconfig.KubeletConfiguration) 
 	if err != nil {
 		return desired.File{}, err
 	}
-	content := base
+	content, text := base, base
 	if len(s.Containerd.Config) > 0 {
 		m := map[string]any{}
 		if err := toml.Unmarshal(base, &m); err != nil {
@@ -170,11 +171,15 @@ func (s WorkerSpec) containerdFile(kubelet *kubeletconfig.KubeletConfiguration) 
 		if err != nil {
 			return desired.File{}, err
 		}
-		if content, err = marshalTOML(mergeMaps(m, over)); err != nil {
+		merged := mergeMaps(m, over)
+		if content, err = marshalTOML(merged); err != nil {
+			return desired.File{}, err
+		}
+		if text, err = marshalTOML(hideFields(artifact.Containerd, merged, over)); err != nil {
 			return desired.File{}, err
 		}
 	}
-	return desired.File{Path: ContainerdConfig, Mode: 0o644, Content: content}, nil
+	return desired.File{Path: ContainerdConfig, Mode: 0o644, Content: content, Text: text}, nil
 }
 
 // readContainerd sets the settings found on a machine. It must run after readKubelet.
@@ -252,17 +257,21 @@ func registryMirrorFile(registry, at string) (desired.File, error) {
 	case registry == "docker.io":
 		server = "https://registry-1.docker.io"
 	}
-	content, err := marshalTOML(registryHosts{
-		Server: server,
-		Host: map[string]registryHost{strings.TrimRight(mirror.String(), "/"): {
-			Capabilities: []string{"pull", "resolve"},
-			OverridePath: strings.Trim(mirror.Path, "/") != "",
-		}},
-	})
-	if err != nil {
+	render := func(at string) ([]byte, error) {
+		return marshalTOML(registryHosts{
+			Server: server,
+			Host: map[string]registryHost{strings.TrimRight(at, "/"): {
+				Capabilities: []string{"pull", "resolve"},
+				OverridePath: strings.Trim(mirror.Path, "/") != "",
+			}},
+		})
+	}
+	content, err := render(mirror.String())
+	text, err2 := render(hideURL(mirror))
+	if err := errors.Join(err, err2); err != nil {
 		return desired.File{}, fmt.Errorf("mirror of registry %s: %w", registry, err)
 	}
-	return desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content}, nil
+	return desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content, Text: text}, nil
 }
 
 // registryMirrorsOf is the inverse of registryMirrorFiles.
