@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -106,9 +107,9 @@ func roleAttributes() map[string]schema.Attribute {
 		"claim": argument.ClaimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`", argument.GuardsRemoval),
 		"drift": tf.DriftAttribute(),
 		"files": schema.MapAttribute{
-			Computed: true, ElementType: types.StringType,
-			MarkdownDescription: "Every file and program on the machines that belongs to this resource: `machine:path` to `sha256:<digest>`. For a certificate the value names the " +
-				"authority that issues it, for a secret the keys from which it is made. A plan shows here which files a change rewrites.",
+			Computed: true, ElementType: linesType,
+			MarkdownDescription: "Every file and program of this resource on its machines, by path: the lines of a text, the authority of a certificate, the keys of a secret, the digest of anything else. " +
+				"`[name]` before a line names the machines that have it. A plan shows here what a change rewrites.",
 		},
 	}
 }
@@ -192,7 +193,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	common := r.role.common(&plan)
-	common.Files = types.MapUnknown(types.StringType)
+	common.Files = types.MapUnknown(linesType)
 	if r.Session != nil && !r.Session.ChecksumsUnknown && req.Config.Raw.IsFullyKnown() {
 		r.complete(ctx, &plan, &s, &resp.Diagnostics)
 		var rec roleRecord
@@ -203,9 +204,8 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 			return
 		}
 		known := rec.addChecksums(s.Definition().Artifacts)
-		r.setFiles(&plan, s, &resp.Diagnostics)
+		r.setFiles(&plan, s, types.ListUnknown(types.StringType), &resp.Diagnostics)
 		if !known {
-			common.Files = types.MapUnknown(types.StringType)
 			if err := r.Session.Catalog.Resolvable(s.Definition().Artifacts); err != nil {
 				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
 			}
@@ -249,11 +249,34 @@ func (r *roleResource[M, S]) specWithoutDownloads(ctx context.Context, m *M, dia
 	return s
 }
 
-func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
+// linesType is the type of what the attribute files has of one path.
+var linesType = types.ListType{ElemType: types.StringType}
+
+// noLines is what an object has of a path of which nothing is known.
+var noLines = types.ListValueMust(types.StringType, nil)
+
+// setFiles sets the attribute files. unknown stands for what depends on a checksum that is not known.
+func (r *roleResource[M, S]) setFiles(m *M, spec S, unknown types.List, diags *diag.Diagnostics) {
 	files, err := rollout.Files(spec)
 	if err != nil {
 		diags.AddError("This "+r.role.title+" cannot be built", err.Error())
 		return
 	}
-	r.role.common(m).Files = tf.StringMapValue(files)
+	r.role.common(m).Files = filesValue(files, unknown)
+}
+
+func filesValue(files map[string][]string, unknown types.List) types.Map {
+	out := make(map[string]attr.Value, len(files))
+	for path, lines := range files {
+		if lines == nil {
+			out[path] = unknown
+			continue
+		}
+		values := make([]attr.Value, len(lines))
+		for i, line := range lines {
+			values[i] = types.StringValue(line)
+		}
+		out[path] = types.ListValueMust(types.StringType, values)
+	}
+	return types.MapValueMust(linesType, out)
 }
