@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -194,20 +193,24 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	common := r.role.common(&plan)
 	common.Files = types.MapUnknown(linesType)
-	if r.Session != nil && !r.Session.ChecksumsUnknown && req.Config.Raw.IsFullyKnown() {
-		r.complete(ctx, &plan, &s, &resp.Diagnostics)
+	if r.Session != nil && !r.Session.ChecksumsUnknown {
 		var rec roleRecord
 		if req.Private != nil {
 			rec = tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
 		}
-		if resp.Diagnostics.HasError() {
-			return
-		}
-		known := rec.addChecksums(s.Definition().Artifacts)
-		r.setFiles(&plan, s, types.ListUnknown(types.StringType), &resp.Diagnostics)
-		if !known {
-			if err := r.Session.Catalog.Resolvable(s.Definition().Artifacts); err != nil {
-				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
+		if !req.Config.Raw.IsFullyKnown() {
+			common.Files = r.plannedFiles(ctx, req, rec)
+		} else {
+			r.complete(ctx, &plan, &s, &resp.Diagnostics)
+			if resp.Diagnostics.HasError() {
+				return
+			}
+			known := rec.addChecksums(s.Definition().Artifacts)
+			r.setFiles(&plan, s, types.ListUnknown(types.StringType), &resp.Diagnostics)
+			if !known {
+				if err := r.Session.Catalog.Resolvable(s.Definition().Artifacts); err != nil {
+					resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
+				}
 			}
 		}
 	}
@@ -247,36 +250,4 @@ func (r *roleResource[M, S]) specWithoutDownloads(ctx context.Context, m *M, dia
 	r.role.settings.toSpec(ctx, m, &s)
 	r.role.complete(ctx, r.Session, m, &s, diags)
 	return s
-}
-
-// linesType is the type of what the attribute files has of one path.
-var linesType = types.ListType{ElemType: types.StringType}
-
-// noLines is what an object has of a path of which nothing is known.
-var noLines = types.ListValueMust(types.StringType, nil)
-
-// setFiles sets the attribute files. unknown stands for what depends on a checksum that is not known.
-func (r *roleResource[M, S]) setFiles(m *M, spec S, unknown types.List, diags *diag.Diagnostics) {
-	files, err := rollout.Files(spec)
-	if err != nil {
-		diags.AddError("This "+r.role.title+" cannot be built", err.Error())
-		return
-	}
-	r.role.common(m).Files = filesValue(files, unknown)
-}
-
-func filesValue(files map[string][]string, unknown types.List) types.Map {
-	out := make(map[string]attr.Value, len(files))
-	for path, lines := range files {
-		if lines == nil {
-			out[path] = unknown
-			continue
-		}
-		values := make([]attr.Value, len(lines))
-		for i, line := range lines {
-			values[i] = types.StringValue(line)
-		}
-		out[path] = types.ListValueMust(types.StringType, values)
-	}
-	return types.MapValueMust(linesType, out)
 }
