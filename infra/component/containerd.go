@@ -161,23 +161,23 @@ func (s WorkerSpec) containerdFile(kubelet *kubeletconfig.KubeletConfiguration) 
 	if err != nil {
 		return desired.File{}, err
 	}
-	content, text := base, base
-	if len(s.Containerd.Config) > 0 {
-		m := map[string]any{}
-		if err := toml.Unmarshal(base, &m); err != nil {
-			return desired.File{}, err
-		}
-		over, err := normalize(s.Containerd.Config)
-		if err != nil {
-			return desired.File{}, err
-		}
-		merged := mergeMaps(m, over)
-		if content, err = marshalTOML(merged); err != nil {
-			return desired.File{}, err
-		}
-		if text, err = marshalTOML(hideFields(artifact.Containerd, merged, over)); err != nil {
-			return desired.File{}, err
-		}
+	// As a map, so that the user's settings move none of the provider's.
+	m := map[string]any{}
+	if err := toml.Unmarshal(base, &m); err != nil {
+		return desired.File{}, err
+	}
+	over, err := normalize(s.Containerd.Config)
+	if err != nil {
+		return desired.File{}, err
+	}
+	merged := mergeMaps(m, over)
+	content, err := marshalTOML(merged)
+	if err != nil {
+		return desired.File{}, err
+	}
+	text, err := marshalTOML(hideFields(artifact.Containerd, merged, over))
+	if err != nil {
+		return desired.File{}, err
 	}
 	return desired.File{Path: ContainerdConfig, Mode: 0o644, Content: content, Text: text}, nil
 }

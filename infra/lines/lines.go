@@ -60,18 +60,19 @@ func Differing(found, wanted string, most, width int) string {
 	i, j := 0, 0
 	until := func(toA, toB int) {
 		for ; i < toA && j < toB; i, j = i+1, j+1 {
-			x, y := a[i], b[j]
+			x, y := strings.TrimSpace(a[i]), strings.TrimSpace(b[j])
 			if strings.Join(strings.Fields(x), " ") == strings.Join(strings.Fields(y), " ") {
-				x, y = strconv.Quote(x), strconv.Quote(y) // only spaces differ
+				x, y = strconv.Quote(a[i]), strconv.Quote(b[j]) // only spaces differ
 			}
+			x, y = near(x, y, width)
 			say("found: ", x)
 			say("wanted:", y)
 		}
 		for ; i < toA; i++ {
-			say("not wanted:", a[i])
+			say("not wanted:", strings.TrimSpace(a[i]))
 		}
 		for ; j < toB; j++ {
-			say("missing:", b[j])
+			say("missing:", strings.TrimSpace(b[j]))
 		}
 	}
 	for _, pair := range Common(len(a), len(b), func(i, j int) bool { return a[i] == b[j] }) {
@@ -83,6 +84,22 @@ func Differing(found, wanted string, most, width int) string {
 		out = append(out[:most-1], fmt.Sprintf("and %d more lines", len(out)-most+1))
 	}
 	return strings.Join(out, "\n")
+}
+
+// near leaves out the beginning of two long lines, up to a little before the place where they differ.
+func near(a, b string, width int) (string, string) {
+	x, y := []rune(a), []rune(b)
+	if len(x) <= width && len(y) <= width {
+		return a, b
+	}
+	same := 0
+	for same < len(x) && same < len(y) && x[same] == y[same] {
+		same++
+	}
+	if same -= width / 4; same <= 0 {
+		return a, b
+	}
+	return "..." + string(x[same:]), "..." + string(y[same:])
 }
 
 // cut shortens a line.

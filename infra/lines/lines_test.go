@@ -18,6 +18,7 @@ func TestDiffering(t *testing.T) {
 		{"spaces", "a\n  b\n", "a\nb\n", "found:  \"  b\"\nwanted: \"b\""},
 		{"two places", "1\na\nx\nc\n", "a\nb\nc\nd\n", "not wanted: 1\nfound:  x\nwanted: b\nmissing: d"},
 		{"long", "a\n" + strings.Repeat("é", 50), "a\n", "not wanted: " + strings.Repeat("é", 20) + "..."},
+		{"long and late", strings.Repeat("a", 30) + " b=1 c", strings.Repeat("a", 30) + " b=2 c", "found:  ...aa b=1 c\nwanted: ...aa b=2 c"},
 		{"many", many + "z\n", "z\n", "not wanted: x\nnot wanted: x\nnot wanted: x\nand 27 more lines"},
 	} {
 		if got := Differing(test.found, test.wanted, 4, 20); got != test.want {

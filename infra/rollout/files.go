@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,8 +20,11 @@ const (
 	maxTexts = 256 << 10
 )
 
-// Files returns what will be on a role's machines, by path: the lines of a file that has a text, the digest of any other
-// file or download ("sha256:<hex>"), "issued by <common name>" for a certificate, and "from <names in the key store>" for
+// emptyLines are not listed: they say nothing, and Terraform shows them as null.
+var emptyLines = regexp.MustCompile(`\n\s*\n`)
+
+// Files returns what will be on a role's machines, by path: the lines of a file that has a text but for empty ones, the digest
+// of any other file ("sha256:<hex>"), of a program the digest of its download with its release, "issued by <common name>" for a certificate, and "from <names in the key store>" for
 // a secret. A line that is not on all machines begins with the names of those that have it. A text that hides something
 // ends with the digest of the whole file. What depends on a download without a checksum is nil. It is pure.
 func Files(want Role) (map[string][]string, error) {
@@ -74,16 +78,20 @@ func entries(m component.Machine, ref pki.Ref) map[string]entry {
 		}
 		e := digest(f.Digest())
 		if len(f.Text) > 0 && len(f.Text) <= maxText && utf8.Valid(f.Text) {
-			e.text = strings.TrimSuffix(string(f.Text), "\n")
+			e.text = emptyLines.ReplaceAllString(strings.Trim(string(f.Text), "\n"), "\n")
 			if f.Hides() {
-				e.text += "\n" + e.short
+				e.text += "\nwith what is hidden: " + e.short
 			}
 		}
 		out[f.Path] = e
 	}
 	for _, b := range m.State.Binaries {
 		for _, i := range b.Installs {
-			out[i.Path] = digest(b.SHA256)
+			e := digest(b.SHA256)
+			if e.short != "" {
+				e.short = strings.TrimSpace(b.Name+" "+b.Version) + ", " + e.short
+			}
+			out[i.Path] = e
 		}
 	}
 	for _, s := range m.Certificates {

@@ -165,21 +165,32 @@ func (c *cluster) addRelease(version string) error {
 	return os.WriteFile(c.sums, sums, 0o600)
 }
 
-// vary is what is another at each run, and what stands for it.
+// vary is what is another at each run or in each place, and what stands for it.
 var vary = []struct {
 	shape *regexp.Regexp
 	to    string
 }{
-	{regexp.MustCompile(`(?s)^.*?\n(Terraform will perform|OpenTofu will perform)`), "$1"},
-	{regexp.MustCompile(`OpenTofu`), "Terraform"},
+	{regexp.MustCompile(`(?s)^.*?\n(Terraform|OpenTofu) will perform`), "Terraform will perform"},
 	{regexp.MustCompile(`(?s)\n─{20,}\n.*$`), "\n"},
+	{regexp.MustCompile(`\b(sg|subnet|vpc)-[0-9a-f]{17}`), "$1-id"},
+	{regexp.MustCompile(`\b198\.18\.[0-9.]+`), "198.18.0.1"},
 }
 
+// digests are SHA-256, also shortened ones.
+var digests = regexp.MustCompile(`\b[0-9a-f]{64}\b|\b[0-9a-f]{12}\.\.`)
+
+// normal returns a plan without what varies. Digests are numbered.
 func normal(text string) string {
 	for _, v := range vary {
 		text = v.shape.ReplaceAllString(text, v.to)
 	}
-	return text
+	numbers := map[string]int{}
+	return digests.ReplaceAllStringFunc(text, func(digest string) string {
+		if numbers[digest] == 0 {
+			numbers[digest] = len(numbers) + 1
+		}
+		return fmt.Sprintf("digest-%d", numbers[digest])
+	})
 }
 
 func golden(t *testing.T, name, text string) {
