@@ -115,10 +115,11 @@ func (c *cluster) plan(ctx context.Context, what string, workers int) (figures, 
 	return f, text, nil
 }
 
-// driftLine is a line of a plan about a machine in a drift map:
+// driftLine is a line of a plan with which a machine in a drift map begins:
 //
-//   - "worker-3" = "file /etc/...: other content" -> null
-var driftLine = regexp.MustCompile(`(?m)^\s+- "([^"]+)"\s+= .* -> null$`)
+//   - "worker-3" = "file /etc/...: missing" -> null
+//   - "worker-4" = <<-EOT
+var driftLine = regexp.MustCompile(`(?m)^\s+- "([^"]+)"\s+= (?:.* -> null|<<-EOT)$`)
 
 // drifting returns the subjects of all drift in a plan, sorted.
 func drifting(plan string) []string {
