@@ -89,6 +89,22 @@ func encryptionConfig(generations []int) func([][]byte) ([]byte, error) {
 }
 
 func admissionFile(plugins map[string]map[string]any) (desired.File, error) {
+	content, err := admissionConfig(plugins)
+	if err != nil {
+		return desired.File{}, err
+	}
+	shown := map[string]map[string]any{}
+	for name, config := range plugins {
+		if config != nil && !shownPlugins[name] {
+			config = hideFields("", config, config)
+		}
+		shown[name] = config
+	}
+	text, err := admissionConfig(shown)
+	return desired.File{Path: AdmissionPath, Mode: 0o644, Content: content, Text: text}, err
+}
+
+func admissionConfig(plugins map[string]map[string]any) ([]byte, error) {
 	config := &apiserver.AdmissionConfiguration{}
 	config.APIVersion, config.Kind = apiserver.SchemeGroupVersion.String(), "AdmissionConfiguration"
 	for _, name := range slices.Sorted(maps.Keys(plugins)) {
@@ -97,7 +113,7 @@ func admissionFile(plugins map[string]map[string]any) (desired.File, error) {
 		}
 		raw, err := json.Marshal(plugins[name])
 		if err != nil {
-			return desired.File{}, fmt.Errorf("configuration of admission plugin %s: %w", name, err)
+			return nil, fmt.Errorf("configuration of admission plugin %s: %w", name, err)
 		}
 		config.Plugins = append(config.Plugins, apiserver.AdmissionPluginConfiguration{
 			Name: name, Configuration: &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON},
@@ -105,9 +121,9 @@ func admissionFile(plugins map[string]map[string]any) (desired.File, error) {
 	}
 	b, err := yaml.Marshal(config)
 	if err != nil {
-		return desired.File{}, fmt.Errorf("marshal %s: %w", AdmissionPath, err)
+		return nil, fmt.Errorf("marshal %s: %w", AdmissionPath, err)
 	}
-	return desired.File{Path: AdmissionPath, Mode: 0o644, Content: b}, nil
+	return b, nil
 }
 
 // readAdmission is the inverse of admissionFile.

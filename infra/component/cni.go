@@ -132,5 +132,5 @@ func (w *worker) cniFile() (desired.File, error) {
 	if err != nil {
 		return desired.File{}, fmt.Errorf("marshal %s: %w", CNIConfigPath, err)
 	}
-	return desired.File{Path: CNIConfigPath, Mode: 0o644, Content: append(b, '\n')}, nil
+	return desired.File{Path: CNIConfigPath, Mode: 0o644, Content: append(b, '\n')}.Readable(), nil
 }

@@ -3,6 +3,7 @@ package component
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -160,21 +161,25 @@ func (s WorkerSpec) containerdFile(kubelet *kubeletconfig.KubeletConfiguration) 
 	if err != nil {
 		return desired.File{}, err
 	}
-	content := base
-	if len(s.Containerd.Config) > 0 {
-		m := map[string]any{}
-		if err := toml.Unmarshal(base, &m); err != nil {
-			return desired.File{}, err
-		}
-		over, err := normalize(s.Containerd.Config)
-		if err != nil {
-			return desired.File{}, err
-		}
-		if content, err = marshalTOML(mergeMaps(m, over)); err != nil {
-			return desired.File{}, err
-		}
+	// As a map, so that the user's settings move none of the provider's.
+	m := map[string]any{}
+	if err := toml.Unmarshal(base, &m); err != nil {
+		return desired.File{}, err
 	}
-	return desired.File{Path: ContainerdConfig, Mode: 0o644, Content: content}, nil
+	over, err := normalize(s.Containerd.Config)
+	if err != nil {
+		return desired.File{}, err
+	}
+	merged := mergeMaps(m, over)
+	content, err := marshalTOML(merged)
+	if err != nil {
+		return desired.File{}, err
+	}
+	text, err := marshalTOML(hideFields(artifact.Containerd, merged, over))
+	if err != nil {
+		return desired.File{}, err
+	}
+	return desired.File{Path: ContainerdConfig, Mode: 0o644, Content: content, Text: text}, nil
 }
 
 // readContainerd sets the settings found on a machine. It must run after readKubelet.
@@ -252,17 +257,21 @@ func registryMirrorFile(registry, at string) (desired.File, error) {
 	case registry == "docker.io":
 		server = "https://registry-1.docker.io"
 	}
-	content, err := marshalTOML(registryHosts{
-		Server: server,
-		Host: map[string]registryHost{strings.TrimRight(mirror.String(), "/"): {
-			Capabilities: []string{"pull", "resolve"},
-			OverridePath: strings.Trim(mirror.Path, "/") != "",
-		}},
-	})
-	if err != nil {
+	render := func(at string) ([]byte, error) {
+		return marshalTOML(registryHosts{
+			Server: server,
+			Host: map[string]registryHost{strings.TrimRight(at, "/"): {
+				Capabilities: []string{"pull", "resolve"},
+				OverridePath: strings.Trim(mirror.Path, "/") != "",
+			}},
+		})
+	}
+	content, err := render(mirror.String())
+	text, err2 := render(hideURL(mirror))
+	if err := errors.Join(err, err2); err != nil {
 		return desired.File{}, fmt.Errorf("mirror of registry %s: %w", registry, err)
 	}
-	return desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content}, nil
+	return desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content, Text: text}, nil
 }
 
 // registryMirrorsOf is the inverse of registryMirrorFiles.

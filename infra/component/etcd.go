@@ -105,6 +105,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 		kind:          typeNotify,
 		environment:   EtcdBootstrapEnv,
 		exec:          args.commandLine(binPath("etcd")),
+		shown:         args.hide(artifact.Etcd, spec.Args).commandLine(binPath("etcd")),
 		// A member is ready once it has a quorum, and replaying a long log takes time.
 		startTimeout: "infinity",
 		options: []*unit.UnitOption{

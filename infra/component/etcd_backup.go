@@ -103,7 +103,7 @@ func EtcdBackup(spec EtcdBackupSpec, n Node) (Machine, error) {
 			},
 			Files: []desired.File{
 				{Path: EtcdBackupProgram, Mode: 0o755, Content: []byte("#!/bin/sh\n" + snapshot.S3Functions + "\n" + etcdBackupScript)},
-				{Path: etcdBackupConfig, Mode: 0o644, Content: spec.config(n, rank)},
+				{Path: etcdBackupConfig, Mode: 0o644, Content: spec.config(n, rank, spec.endpoint()), Text: spec.config(n, rank, hideURLText(spec.endpoint()))},
 				service, timer,
 			},
 			Units: []desired.Unit{running(EtcdBackupTimer)},
@@ -210,7 +210,7 @@ func fingerprints(names []string) func([][]byte) ([]byte, error) {
 }
 
 // config renders what the script reads. Values are quoted for the shell.
-func (s EtcdBackupSpec) config(n Node, rank int) []byte {
+func (s EtcdBackupSpec) config(n Node, rank int, endpoint string) []byte {
 	before := "yes"
 	if s.NotBeforeChanges {
 		before = "no"
@@ -225,7 +225,7 @@ func (s EtcdBackupSpec) config(n Node, rank int) []byte {
 		{"CLUSTER", s.Cluster.Name}, {"MEMBER", n.Name}, {"RANK", strconv.Itoa(rank)}, {"DIR", EtcdBackupDir},
 		{"ETCD", endpointURL(loopback, EtcdClientPort)}, {"ETCD_CA", EtcdCAPath}, {"ETCD_CERT", EtcdServerCert}, {"ETCD_KEY", EtcdServerKey},
 		{"ENCRYPTION_KEYS", etcdBackupKeys},
-		{"S3_ENDPOINT", s.endpoint()}, {"S3_REGION", s.region()}, {"S3_BUCKET", s.Bucket}, {"S3_KMS_KEY", s.KMSKeyID}, {"PREFIX", s.prefix()},
+		{"S3_ENDPOINT", endpoint}, {"S3_REGION", s.region()}, {"S3_BUCKET", s.Bucket}, {"S3_KMS_KEY", s.KMSKeyID}, {"PREFIX", s.prefix()},
 		{"INTERVAL", seconds(s.EffectiveInterval())}, {"CHECK", seconds(s.check())}, {"KEEP", strconv.Itoa(keep)}, {"KEEP_FOR", seconds(s.keepFor())},
 		{"BEFORE_CHANGES", before},
 	} {

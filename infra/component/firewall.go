@@ -79,7 +79,7 @@ func (f firewall) file(allowed []netip.Prefix, pods netip.Prefix) desired.File {
 	// Writing strings to memory cannot fail.
 	_ = firewallRules.Execute(&b, map[string]string{"Name": f.name(), "Allowed": strings.Join(inOrder(allowed), ", "), "Ports": strings.Join(ports, ", "),
 		"Sources": strings.Join(apart(sources), ", ")})
-	return desired.File{Path: f.path(), Mode: 0o644, Content: b.Bytes()}
+	return desired.File{Path: f.path(), Mode: 0o644, Content: b.Bytes()}.Readable()
 }
 
 // apart returns networks in order without those that lie in another one, which nftables would refuse.

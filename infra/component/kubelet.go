@@ -73,7 +73,7 @@ func (w *worker) addKubelet() error {
 	if w.configs.kubeletTyped.ProtectKernelDefaults {
 		maps.Copy(w.m.State.Sysctls, kernelDefaults)
 	}
-	configFile, err := yamlFile(KubeletConfigPath, w.kubeletConfigOfNode(w.configs.kubelet))
+	config, err := configFile(KubeletConfigPath, artifact.Kubelet, w.kubeletConfigOfNode(w.configs.kubelet), w.spec.Kubelet.Config)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (w *worker) addKubelet() error {
 	if err != nil {
 		return err
 	}
-	w.addFiles(configFile, kubeconfigFile, kubeletStateAtBoot())
+	w.addFiles(config, kubeconfigFile, kubeletStateAtBoot())
 	w.m.Certificates = append(w.m.Certificates,
 		slot(artifact.Kubelet, certPath(artifact.Kubelet), keyPath(artifact.Kubelet), pki.KubernetesCA, request))
 

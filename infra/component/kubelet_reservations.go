@@ -36,7 +36,7 @@ func kubeletStateAtBoot() desired.File {
 	for _, p := range kubeletStateFiles {
 		fmt.Fprintf(&text, "r! %s\n", p)
 	}
-	return desired.File{Path: kubeletTmpfiles, Mode: 0o644, Content: []byte(text.String())}
+	return desired.File{Path: kubeletTmpfiles, Mode: 0o644, Content: []byte(text.String())}.Readable()
 }
 
 // kubeletDefaults are the kubelet's own values of fields whose change needs an empty node

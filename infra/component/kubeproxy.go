@@ -49,7 +49,7 @@ func (w *worker) addKubeProxy() error {
 	}
 	config := w.kubeProxyConfigOfNode(w.configs.kubeProxy)
 	w.addPackages(proxyPackages(config["mode"])...)
-	configFile, err := yamlFile(KubeProxyConfigPath, config)
+	file, err := configFile(KubeProxyConfigPath, artifact.KubeProxy, config, w.spec.KubeProxy.Config)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (w *worker) addKubeProxy() error {
 	if err != nil {
 		return err
 	}
-	w.addFiles(configFile, kubeconfigFile)
+	w.addFiles(file, kubeconfigFile)
 	w.m.Certificates = append(w.m.Certificates, slot(artifact.KubeProxy, certPath(artifact.KubeProxy), keyPath(artifact.KubeProxy),
 		pki.KubernetesCA, pki.Request{CommonName: kubeProxyUser, Client: true}))
 	return w.addProgram(artifact.KubeProxy, "Kubernetes service proxy", typeExec, []string{ContainerdUnit}, kubeProxyArgs, w.spec.KubeProxy.Args,

@@ -116,7 +116,7 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		Packages: slices.Clone(loadBalancerPackages),
 		Files: []desired.File{
 			caFile(HAProxyCAPath, spec.Cluster.PKI.KubernetesCA),
-			{Path: HAProxyConfig, Mode: 0o644, Content: []byte(haproxyConfig(spec))},
+			desired.File{Path: HAProxyConfig, Mode: 0o644, Content: []byte(haproxyConfig(spec))}.Readable(),
 		},
 		Units: []desired.Unit{{
 			Name: HAProxyUnit, Enabled: true, Active: true,

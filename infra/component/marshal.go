@@ -104,7 +104,7 @@ func mergeMaps(base, over map[string]any) map[string]any {
 	return out
 }
 
-// yamlFile renders a typed object, or a map made of one, with sorted keys.
+// yamlFile renders a typed object, or a map made of one, with sorted keys. All of it may be shown.
 func yamlFile(path string, object any) (desired.File, error) {
 	m, ok := object.(map[string]any)
 	if !ok {
@@ -117,5 +117,17 @@ func yamlFile(path string, object any) (desired.File, error) {
 	if err != nil {
 		return desired.File{}, fmt.Errorf("marshal %s: %w", path, err)
 	}
-	return desired.File{Path: path, Mode: 0o644, Content: b}, nil
+	return desired.File{Path: path, Mode: 0o644, Content: b}.Readable(), nil
+}
+
+// configFile renders the configuration of a program, over which the user's fields are merged. Its text hides
+// the values of some of these.
+func configFile(path, program string, config, user map[string]any) (desired.File, error) {
+	file, err := yamlFile(path, config)
+	if err != nil || len(user) == 0 {
+		return file, err
+	}
+	shown, err := yamlFile(path, hideFields(program, config, user))
+	file.Text = shown.Content
+	return file, err
 }

@@ -89,7 +89,7 @@ func (w *worker) podEgressFile() desired.File {
 		"Table": podEgressTable, "Bridge": cniBridge, "Metadata": metadataIP, "Pods": w.node.PodCIDR.String(), "Subnets": comment,
 		"Inside": strings.Join(inside, ", "), "Resolvers": strings.Join(resolvers, ", "),
 	})
-	return desired.File{Path: PodEgressPath, Mode: 0o644, Content: b.Bytes()}
+	return desired.File{Path: PodEgressPath, Mode: 0o644, Content: b.Bytes()}.Readable()
 }
 
 // egressLine finds the networks that podEgressFile lets pods reach with their own addresses: pods,

@@ -81,9 +81,9 @@ func (r podRoutes) retired() desired.Retired {
 func (r podRoutes) addTo(m *Machine, list []byte) {
 	option, command := unit.NewUnitOption, r.command
 	m.State.Files = append(m.State.Files,
-		desired.File{Path: r.list(), Mode: 0o644, Content: list},
+		desired.File{Path: r.list(), Mode: 0o644, Content: list}.Readable(),
 		desired.File{Path: r.script(), Mode: 0o755, Content: podRoutesScript},
-		desired.File{Path: r.dropIn(), Mode: 0o644, Content: []byte(keepForeignRoutes)},
+		desired.File{Path: r.dropIn(), Mode: 0o644, Content: []byte(keepForeignRoutes)}.Readable(),
 		unitFile(r.unit(), []*unit.UnitOption{
 			option("Unit", "Description", "Routes to the pods of other nodes"),
 			option("Unit", "Documentation", "man:ip-route(8)"),

@@ -32,11 +32,11 @@ func (c *controller) addScheduler() error {
 	if err != nil {
 		return err
 	}
-	configFile, err := yamlFile(SchedulerConfigPath, config)
+	file, err := configFile(SchedulerConfigPath, name, config, c.spec.Scheduler.Config)
 	if err != nil {
 		return err
 	}
-	c.addFiles(kubeconfigFile, configFile)
+	c.addFiles(kubeconfigFile, file)
 	c.addCertificate(name, pki.KubernetesCA, componentRequest(schedulerUser, name))
 	return c.addProgram(name, "Kubernetes scheduler", typeExec, []string{APIServerUnit}, c.schedulerArgs(), c.spec.Scheduler.Args,
 		SchedulerConfigPath, SchedulerKubeconfig, CAPath)

@@ -27,12 +27,22 @@ type service struct {
 	kind          string   // typeNotify or typeExec
 	environment   string   // EnvironmentFile, optional
 	exec          string
+	shown         string // exec without what must not be shown; empty for all of it
 	// startTimeout is TimeoutStartSec; empty means systemd's default.
 	startTimeout string
 	options      []*unit.UnitOption // further [Service] options
 }
 
 func (s service) file(name string) desired.File {
+	file := unitFile(name, s.unitOptions())
+	if s.shown != "" {
+		s.exec = s.shown
+		file.Text = unitFile(name, s.unitOptions()).Content
+	}
+	return file
+}
+
+func (s service) unitOptions() []*unit.UnitOption {
 	option := unit.NewUnitOption
 	opts := []*unit.UnitOption{
 		option("Unit", "Description", s.description),
@@ -55,14 +65,13 @@ func (s service) file(name string) desired.File {
 		option("Service", "RestartSec", "1"),
 	)
 	opts = append(opts, s.options...)
-	opts = append(opts, option("Install", "WantedBy", "multi-user.target"))
-	return unitFile(name, opts)
+	return append(opts, option("Install", "WantedBy", "multi-user.target"))
 }
 
 func unitFile(name string, opts []*unit.UnitOption) desired.File {
 	// Serialize reads from memory; ReadAll cannot fail.
 	content, _ := io.ReadAll(unit.Serialize(opts))
-	return desired.File{Path: unitPath(name), Mode: 0o644, Content: content}
+	return desired.File{Path: unitPath(name), Mode: 0o644, Content: content}.Readable()
 }
 
 // running returns a unit that is enabled, runs, and restarts when its unit file or one of the paths
@@ -82,6 +91,7 @@ func (m *Machine) addProgram(from []artifact.Artifact, name, description, kind s
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	shown := args.hide(name, extra)
 	bin, err := binary(from, name)
 	if err != nil {
 		return err
@@ -94,6 +104,7 @@ func (m *Machine) addProgram(from []artifact.Artifact, name, description, kind s
 		after:         after,
 		kind:          kind,
 		exec:          args.commandLine(binPath(name)),
+		shown:         shown.commandLine(binPath(name)),
 		options:       options,
 	}.file(unitName))
 	m.State.Units = append(m.State.Units, running(unitName, append([]string{binPath(name)}, restartOn...)...))

@@ -57,7 +57,7 @@ func (s LoadBalancerSpec) addVirtualAddress(m *Machine, n Node) {
 	m.State.Packages = slices.Concat(m.State.Packages, virtualAddressPackages)
 	m.State.Files = append(m.State.Files,
 		desired.File{Path: virtualAddressScriptPath, Mode: 0o755, Content: virtualAddressScript},
-		desired.File{Path: VirtualAddressConfig, Mode: 0o644, Content: s.keepalivedConfig(n)},
+		desired.File{Path: VirtualAddressConfig, Mode: 0o644, Content: s.keepalivedConfig(n)}.Readable(),
 		unitFile(VirtualAddressUnit, []*unit.UnitOption{
 			option("Unit", "Description", "Virtual address of the Kubernetes API"),
 			option("Unit", "Documentation", "https://www.keepalived.org/manpage.html"),

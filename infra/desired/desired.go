@@ -6,6 +6,7 @@
 package desired
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -45,6 +46,9 @@ type File struct {
 	// already: host.Apply cannot write it, and the file's owner must set Content before a repair.
 	Content []byte
 	SHA256  string // hex; derived from Content when that is set
+	// Text is what people may be shown of the content: all of it, or with some values hidden. It is nil for a
+	// secret, a program, and whatever nobody would read.
+	Text []byte
 	// Secret keeps the content out of every diff, error and log.
 	Secret bool
 	// Once means that the file only has to exist: it is written if missing, and later changes are
@@ -59,6 +63,15 @@ func (f File) Digest() string {
 	}
 	return f.SHA256
 }
+
+// Readable returns the file with all of its content as its text.
+func (f File) Readable() File {
+	f.Text = f.Content
+	return f
+}
+
+// Hides reports whether the text hides a part of the content.
+func (f File) Hides() bool { return f.Text != nil && !bytes.Equal(f.Text, f.Content) }
 
 // Binary is one download and the programs it puts on the machine.
 type Binary struct {

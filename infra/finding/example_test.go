@@ -18,6 +18,7 @@ func Example() {
 	fmt.Println(drift["worker-0"])
 	fmt.Println(drift["worker-1"])
 	// Output:
-	// sysctl net.ipv4.ip_forward: 0, wanted 1; unit kubelet.service: failed (oom-kill), wanted running
+	// sysctl net.ipv4.ip_forward: 0, wanted 1
+	// unit kubelet.service: failed (oom-kill), wanted running
 	// node: not registered with the API server
 }

@@ -43,6 +43,8 @@ type Finding struct {
 	// Cause is what a program reported: systemd's result, the output of a check, the error of an
 	// API. It is only quoted.
 	Cause string `json:"cause,omitempty"`
+	// Detail are lines for people that show how a text differs, without secrets.
+	Detail string `json:"detail,omitempty"`
 }
 
 // About returns the findings with their subject set.
@@ -57,7 +59,7 @@ func About(subject string, findings []Finding) []Finding {
 // subjectLimit is how many characters of a subject are shown: a name in Kubernetes has 253 at most.
 const subjectLimit = 512
 
-// BySubject returns the words of each subject's findings, as [Words] returns them.
+// BySubject returns the words of each subject's findings, each in a line of its own, with its details below it.
 func BySubject(findings []Finding) map[string]string {
 	lists := map[string][]Finding{}
 	for _, f := range findings {
@@ -65,7 +67,7 @@ func BySubject(findings []Finding) map[string]string {
 	}
 	out := make(map[string]string, len(lists))
 	for subject, list := range lists {
-		out[foreign.Line(subject, subjectLimit)] = Words(list)
+		out[foreign.Line(subject, subjectLimit)] = text(list, "\n", true)
 	}
 	return out
 }

@@ -366,7 +366,10 @@ const fieldLimit = 60
 func (f Finding) String() string { return Words([]Finding{f}) }
 
 // Words joins the findings of one subject into one line for people.
-func Words(findings []Finding) string {
+func Words(findings []Finding) string { return text(findings, "; ", false) }
+
+// text joins the findings of one subject, with details or without.
+func text(findings []Finding, separator string, detailed bool) string {
 	var b strings.Builder
 	for i, f := range findings {
 		head, rest := f.parts()
@@ -375,15 +378,22 @@ func Words(findings []Finding) string {
 			b.WriteString(", " + rest)
 			continue
 		case i > 0:
-			b.WriteString("; ")
+			b.WriteString(separator)
 		}
 		if head != "" {
 			b.WriteString(head + ": ")
 		}
-		b.WriteString(rest)
+		if !detailed || f.Detail == "" {
+			b.WriteString(rest)
+			continue
+		}
+		b.WriteString(detailedWords + "\n  " + strings.ReplaceAll(foreign.Text(f.Detail), "\n", "\n  "))
 	}
 	return b.String()
 }
+
+// detailedWords are those of a finding whose details say how it differs.
+const detailedWords = "content differs"
 
 // parts returns the head and how the finding differs. A kind or problem without words is shown as
 // its code. What a finding quotes was said by machines, pods or AWS.

@@ -329,13 +329,18 @@ func TestList(t *testing.T) {
 	other := Finding{Subject: "a", Kind: Certificate, Target: "/b.crt", Problem: Expired, Found: "2026-01-02"}
 	lost := Finding{Subject: "a", Kind: File, Target: "/f", Problem: Missing}
 	mode := Finding{Subject: "a", Kind: File, Target: "/f", Problem: Mode, Found: "0644", Wanted: "0600"}
-	got := BySubject([]Finding{tokens, lost, mode, name, expired, other, hops})
+	edited := Finding{Subject: "a", Kind: File, Target: "/g", Problem: Content, Found: "1", Wanted: "2", Detail: "found:  x\u202e\nwanted: y"}
+	got := BySubject([]Finding{tokens, lost, mode, edited, name, expired, other, hops})
 	want := map[string]string{
-		"a": `file /f: missing; file /f: mode 0644, wanted 0600; certificate /a.crt: common name is "x", wanted "y", expired on 2026-01-02; certificate /b.crt: expired on 2026-01-02`,
+		"a": "file /f: missing\nfile /f: mode 0644, wanted 0600\nfile /g: content differs\n  found:  x\\u202e\n  wanted: y\n" +
+			`certificate /a.crt: common name is "x", wanted "y", expired on 2026-01-02` + "\ncertificate /b.crt: expired on 2026-01-02",
 		"b": "metadata service: tokens are optional, wanted required, hop limit is 2, wanted 1",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%q, wanted %q", got, want)
+	}
+	if got, want := Words([]Finding{edited, lost}), "file /g: content differs (sha256 found 1, wanted 2); file /f: missing"; got != want {
+		t.Errorf("in one line: %q", got)
 	}
 	if got := Words(nil); got != "" {
 		t.Errorf("nothing found: %q", got)

@@ -65,18 +65,20 @@ func ExampleFiles() {
 		return
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		what := files[path]
-		if digest, ok := strings.CutPrefix(what, "sha256:"); ok {
-			what = "sha256:" + digest[:8]
+		what := files[path][0]
+		if lines := len(files[path]); lines > 1 {
+			what = fmt.Sprintf("%d lines", lines)
+		} else if source, digest, ok := strings.Cut(what, "sha256:"); ok {
+			what = source + "sha256:" + digest[:8]
 		}
 		fmt.Println(path, what)
 	}
 	// Output:
-	// controller-0:/etc/etcd/pki/ca.crt sha256:28bb2714
-	// controller-0:/etc/etcd/pki/peer.crt issued by the etcd CA
-	// controller-0:/etc/etcd/pki/server.crt issued by the etcd CA
-	// controller-0:/etc/systemd/system/etcd.service sha256:b5ecd646
-	// controller-0:/usr/local/bin/etcd sha256:6b86b273
-	// controller-0:/usr/local/bin/etcdctl sha256:6b86b273
-	// controller-0:/usr/local/bin/etcdutl sha256:6b86b273
+	// /etc/etcd/pki/ca.crt sha256:28bb2714
+	// /etc/etcd/pki/peer.crt issued by the etcd CA
+	// /etc/etcd/pki/server.crt issued by the etcd CA
+	// /etc/systemd/system/etcd.service 38 lines
+	// /usr/local/bin/etcd etcd 3.6.16, sha256:6b86b273
+	// /usr/local/bin/etcdctl etcd 3.6.16, sha256:6b86b273
+	// /usr/local/bin/etcdutl etcd 3.6.16, sha256:6b86b273
 }

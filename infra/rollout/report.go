@@ -56,6 +56,9 @@ func (o *Operation) Report(ctx context.Context, more func(context.Context, *Repo
 			ctx, cancel := fleet.Observing(ctx)
 			defer cancel()
 			err := o.observe(ctx, m)
+			if err == nil {
+				m.Changes = host.Explain(ctx, m.Remote, m.State, m.Seen, m.Changes)
+			}
 			if err != nil && ctx.Err() != nil && !fleet.Unreachable(err) {
 				err = fmt.Errorf("machine %s: %w (%w)", m.Name(), context.Cause(ctx), err)
 			}

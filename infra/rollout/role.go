@@ -9,7 +9,6 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -66,54 +65,6 @@ type Definition struct {
 // departing returns the targets of prior whose machines do not belong to the role any more.
 func departing(want, prior []fleet.Target) []fleet.Target {
 	return slices.Concat(fleet.Leaving(want, prior), fleet.Superseded(want, prior))
-}
-
-// files lists what a role puts on its machines, with what is known of each file beforehand: its
-// digest, who issues it, or which keys it is made from.
-func files(r Definition) (map[string]string, error) {
-	out := map[string]string{}
-	for _, t := range r.Targets {
-		m, err := r.Machine(t.Node)
-		if err != nil {
-			return nil, fmt.Errorf("%s on %s: %w", r.Name, t.Node.Name, err)
-		}
-		for path, digest := range FileDigests(m.State) {
-			out[t.Node.Name+":"+path] = "sha256:" + digest
-		}
-		for _, s := range m.Certificates {
-			out[t.Node.Name+":"+s.CertPath] = "issued by " + issuerOf(r.PKI, s.CA)
-		}
-		for _, s := range m.Secrets {
-			out[t.Node.Name+":"+s.Path] = "from " + s.Origin()
-		}
-	}
-	return out, nil
-}
-
-// issuerOf returns the common name of the authority that issues certificates now.
-func issuerOf(ref pki.Ref, ca pki.CAName) string {
-	name, err := pki.CommonName([]byte(ref.Bundle(ca)))
-	if err != nil {
-		return "the " + string(ca) + " CA"
-	}
-	return name
-}
-
-// FileDigests returns the digest of every public file with wanted content. For an installed program
-// it is that of its download.
-func FileDigests(s desired.State) map[string]string {
-	out := map[string]string{}
-	for _, f := range s.Files {
-		if !f.Secret && !f.Once && f.Digest() != "" {
-			out[f.Path] = f.Digest()
-		}
-	}
-	for _, b := range s.Binaries {
-		for _, i := range b.Installs {
-			out[i.Path] = b.SHA256
-		}
-	}
-	return out
 }
 
 // claimPath is the file on a machine that says whose the role is there.

@@ -100,13 +100,3 @@ func (e *Engine) Remove(ctx context.Context, have Role, rec Record) (Removal, er
 	err = parallel.Safely(ctx, o.role.Name, func() error { return errors.Join(o.removeLeft(ctx), have.Remove(ctx, o)) })
 	return Removal{Left: o.Record().Left, Kept: slices.Sorted(slices.Values(o.kept))}, err
 }
-
-// Files returns what will be on a role's machines, by "<machine>:<path>": "sha256:<hex>" for files
-// that are not secret and for downloads, "issued by <common name>" for certificates, and "from
-// <names in the key store>" for secrets. It is pure.
-func Files(want Role) (map[string]string, error) {
-	if err := checkRole(want); err != nil {
-		return nil, err
-	}
-	return files(want.Definition())
-}

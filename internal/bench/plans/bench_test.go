@@ -104,7 +104,10 @@ func TestDrifting(t *testing.T) {
   ~ resource "k8s_worker_pool" "this" {
       ~ drift   = {
           - "worker-3" = "file /etc/kubernetes/kubelet.yaml: other content" -> null
-          - "worker-1" = "file /etc/kubernetes/kubelet.yaml: other content" -> null
+          - "worker-1" = <<-EOT
+                file /etc/kubernetes/kubelet.yaml: content differs
+                  not wanted: x
+            EOT -> null
         }
         id      = "bench"
 `)

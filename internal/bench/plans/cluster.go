@@ -39,6 +39,7 @@ type cluster struct {
 	site  *site
 	ws    *workspace.Workspace
 	usage string // file to which the provider's processes add what they used
+	sums  string // file with the checksums of downloads
 }
 
 // newCluster makes everything around a cluster, and no machine yet. It ends with ctx.
@@ -80,6 +81,7 @@ func newCluster(ctx context.Context, dir string, o options) (*cluster, error) {
 // prepare makes the working directory.
 func (c *cluster) prepare(dir, api, mirror, sums string) error {
 	key, checksums := filepath.Join(dir, "key"), filepath.Join(dir, "SHA256SUMS")
+	c.sums = checksums
 	if err := errors.Join(workspace.SSHKey(key), os.WriteFile(checksums, []byte(sums), 0o600)); err != nil {
 		return err
 	}

@@ -220,6 +220,15 @@ func (w *world) planned(t *testing.T) map[string]change {
 	return found
 }
 
+// read reports whether a person reads a finding in a plan: in quotes, or in a text of several lines.
+func read(text, finding string) bool {
+	if quoted := strconv.Quote(finding); strings.Contains(text, quoted[1:len(quoted)-1]) {
+		return true
+	}
+	indented := regexp.MustCompile(`\n +`)
+	return strings.Contains(indented.ReplaceAllString(text, "\n"), indented.ReplaceAllString(finding, "\n"))
+}
+
 // compare checks that the findings of one resource are those of its damages, each in the words that
 // a person reads, and that nothing else changes.
 func (c change) compare(t *testing.T, damages []damage, text string) {
@@ -230,7 +239,7 @@ func (c change) compare(t *testing.T, damages []damage, text string) {
 	findings := map[string][]string{}
 	drift, _ := c.Change.Before["drift"].(map[string]any)
 	for thing, words := range drift {
-		findings[thing] = strings.Split(fmt.Sprint(words), "; ")
+		findings[thing] = regexp.MustCompile(`\n\b`).Split(fmt.Sprint(words), -1) // details are indented
 	}
 	for _, d := range damages {
 		allowed = append(allowed, d.changes...)
@@ -241,7 +250,7 @@ func (c change) compare(t *testing.T, damages []damage, text string) {
 				t.Errorf("%s: %s does not say %q of %s: %q", d.name, c.Address, pattern, d.thing, findings[d.thing])
 				continue
 			}
-			if quoted := strconv.Quote(findings[d.thing][i]); !strings.Contains(text, quoted[1:len(quoted)-1]) {
+			if !read(text, findings[d.thing][i]) {
 				t.Errorf("%s: a person does not read %q", d.name, findings[d.thing][i])
 			}
 			findings[d.thing] = slices.Delete(findings[d.thing], i, i+1)

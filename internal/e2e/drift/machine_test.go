@@ -39,6 +39,9 @@ func unit(machine, name string) func(*testing.T, *world) string {
 
 const content = `content differs \(sha256 found [0-9a-f]{12}\.\., wanted [0-9a-f]{12}\.\.\)`
 
+// oneMore is the finding about a text to which a line was added.
+const oneMore = `content differs\n  not wanted: # by hand`
+
 // ofFile damages a file, which is $f in the script. found is the finding in the plan; units are
 // restarted by the repair.
 func ofFile(name, resource, machine, path, script, found string, units ...string) damage {
@@ -69,9 +72,9 @@ func files() []damage {
 	const dropIn = "/etc/systemd/system/etcd.service.d/10-hand.conf"
 	return []damage{
 		ofFile("file edited", workerPool, "worker-0", "/etc/kubernetes/kubelet.yaml",
-			"echo '# by hand' >> $f", content, "kubelet"),
+			"echo '# by hand' >> $f", oneMore, "kubelet"),
 		ofFile("unit file edited", workerPool, "worker-0", "/etc/systemd/system/kube-proxy.service",
-			"echo '# by hand' >> $f && systemctl daemon-reload", content, "kube-proxy"),
+			"echo '# by hand' >> $f && systemctl daemon-reload", oneMore, "kube-proxy"),
 		ofFile("mode of a key", workerPool, "worker-1", "/etc/kubernetes/pki/kubelet.key",
 			"chmod 0644 $f", "mode 0644, wanted 0600"),
 		ofFile("owner", controlPlane, "controller-0", "/etc/kubernetes/kube-scheduler.yaml",
@@ -106,7 +109,7 @@ func files() []damage {
 			name: "HAProxy backend", resource: loadBalancer, thing: "lb-0",
 			hurt: on("lb-0", "sed -i /controller-2/d /etc/haproxy/haproxy.cfg && systemctl reload haproxy"),
 			look: see("lb-0", "echo 'show servers state' | socat - /run/haproxy/admin.sock | grep -o 'controller-[0-9]'"),
-			says: []string{"file /etc/haproxy/haproxy.cfg: " + content}, // reloaded: connections are kept
+			says: []string{`file /etc/haproxy/haproxy.cfg: content differs\n  missing: server controller-2 \S+`}, // reloaded: connections are kept
 		},
 	}
 }
@@ -128,7 +131,7 @@ rm -r $d && systemctl daemon-reload`, `failed \(signal\), wanted running`, "kube
 			name: "fails at every start", resource: controlPlane, thing: "controller-2",
 			hurt: on("controller-2", "echo 'nonsense: true' >> /etc/kubernetes/kube-scheduler.yaml && systemctl restart kube-scheduler"), look: file("controller-2", "/etc/kubernetes/kube-scheduler.yaml"),
 			says: []string{
-				"file /etc/kubernetes/kube-scheduler.yaml: " + content,
+				`file /etc/kubernetes/kube-scheduler.yaml: content differs\n  not wanted: nonsense: true`,
 				`unit kube-scheduler.service: failing again and again \(exit-code: .*unknown field "nonsense".*\), wanted running`,
 			},
 			restarts: []string{"controller-2/kube-scheduler"},

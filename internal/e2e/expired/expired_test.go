@@ -121,8 +121,10 @@ func (w *world) drift(t *testing.T) map[string]string {
 	}
 	t.Logf("the plan took %s", time.Since(start).Round(100*time.Millisecond))
 	drift := map[string]string{}
-	for _, line := range regexp.MustCompile(`(?m)^\s+- "([\w-]+)"\s+= "(.*)" -> null$`).FindAllStringSubmatch(text, -1) {
-		drift[line[1]] += line[2] + "; "
+	for _, line := range regexp.MustCompile(`(?m)^\s+- "([\w-]+)"\s+= (?:"(.*)"|<<-EOT\n((?s:.*?))\n\s+EOT) -> null$`).FindAllStringSubmatch(text, -1) {
+		for finding := range strings.Lines(line[2] + line[3]) {
+			drift[line[1]] += strings.TrimSpace(finding) + "; "
+		}
 	}
 	return drift
 }

@@ -109,7 +109,7 @@ func (d *deployment) testWorkerDamage() {
 	d.must(d.api().DeleteNode(d.t.Context(), "worker-1"))
 	d.expectDrift(
 		"workers worker-0: binary /usr/local/bin/kube-proxy: content differs",
-		"workers worker-1: file /etc/kubernetes/kubelet.kubeconfig: mode 0644, wanted 0600; unit kubelet.service: stopped, wanted running",
+		"workers worker-1: file /etc/kubernetes/kubelet.kubeconfig: mode 0644, wanted 0600\nunit kubelet.service: stopped, wanted running",
 	)
 	drift := strings.Join(d.drift(), "\n")
 	for _, words := range []string{`node label pool: found "red", wanted "blue"`, "worker-1: file", "node: not registered"} {

@@ -175,7 +175,7 @@ func (w *world) plannedFiles(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	type values struct {
-		Files map[string]string `json:"files"`
+		Files map[string][]string `json:"files"`
 	}
 	var plan struct {
 		Changes []struct {
@@ -193,19 +193,10 @@ func (w *world) plannedFiles(t *testing.T) map[string][]string {
 	for _, c := range plan.Changes {
 		before, after := c.Change.Before.Files, c.Change.After.Files
 		for _, file := range slices.Sorted(maps.Keys(after)) {
-			if before[file] != after[file] {
+			if !slices.Equal(before[file], after[file]) {
 				out[c.Address] = append(out[c.Address], file)
 			}
 		}
-	}
-	return out
-}
-
-// files returns "machine:path" for each of the machines.
-func files(machines []string, path string) []string {
-	var out []string
-	for _, m := range machines {
-		out = append(out, m+":"+path)
 	}
 	return out
 }

@@ -36,7 +36,7 @@ while True:
 // API server's port. The roll stops there.
 func (w *world) testFailsOnSecond(t *testing.T) {
 	w.arguments["k8s_control_plane"]["audit_policy"] = auditPolicy
-	want := map[string][]string{"k8s_control_plane.this": files(controllers, "/etc/kubernetes/audit-policy.yaml")}
+	want := map[string][]string{"k8s_control_plane.this": {"/etc/kubernetes/audit-policy.yaml"}}
 	if got := w.plannedFiles(t); !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("the plan changes %q, wanted %q", got, want)
 	}
@@ -123,18 +123,11 @@ func (w *world) testSettings(t *testing.T) {
 		"kubelet_config": `merge(var.elsewhere.kubelet_config, { maxPods = 50, protectKernelDefaults = true })`,
 		"extra_args":     "{ " + proxyArgs + " }",
 	})
-	changed := func(machines []string, paths ...string) (out []string) {
-		for _, path := range paths {
-			out = append(out, files(machines, path)...)
-		}
-		slices.Sort(out)
-		return out
-	}
 	const units = "/etc/systemd/system/"
 	want := map[string][]string{
-		"k8s_control_plane.this": changed(controllers, "/etc/kubernetes/admission.yaml",
-			units+"kube-apiserver.service", units+"kube-controller-manager.service", units+"kube-scheduler.service"),
-		"k8s_worker_pool.this": changed(workers, "/etc/kubernetes/kubelet.yaml", units+"kube-proxy.service"),
+		"k8s_control_plane.this": {"/etc/kubernetes/admission.yaml",
+			units + "kube-apiserver.service", units + "kube-controller-manager.service", units + "kube-scheduler.service"},
+		"k8s_worker_pool.this": {"/etc/kubernetes/kubelet.yaml", units + "kube-proxy.service"},
 	}
 	if got := w.plannedFiles(t); !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("the plan changes %q, wanted %q", got, want)

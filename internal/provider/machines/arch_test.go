@@ -1,6 +1,7 @@
 package machines_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -59,14 +60,11 @@ func TestMixedArchitectures(t *testing.T) {
 	if failure := planned.Failure(); failure != "" {
 		t.Fatal(failure)
 	}
-	files := providertest.Plain(planned.Planned).(providertest.Values)["files"].(providertest.Values)
-	const kubelet = ":/usr/local/bin/kubelet"
-	one, two := files["worker-0"+kubelet], files["worker-1"+kubelet]
-	if one == nil || two == nil || one == two {
-		t.Errorf("kubelets %v and %v", one, two)
+	files := providertest.FilesOf(providertest.Plain(planned.Planned).(providertest.Values))
+	if got, _ := files["/usr/local/bin/kubelet"].(string); !regexp.MustCompile(`^\[worker-0\] sha256:[0-9a-f]+0000000\n\[worker-1\] sha256:[0-9a-f]+1111111\n$`).MatchString(got) {
+		t.Errorf("kubelets %s", got)
 	}
-	const unit = ":/etc/systemd/system/kubelet.service"
-	if files["worker-0"+unit] == nil {
+	if files["/etc/systemd/system/kubelet.service"] == nil {
 		t.Errorf("files %v", files)
 	}
 	// Without their checksums it is said which are missing.

@@ -105,6 +105,7 @@ func (r *machineResource) planNew(ctx context.Context, config machineModel, plan
 			plan.User = types.StringUnknown()
 		}
 	}
+	plan.planZone(ctx, diags)
 	plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 	if !plan.AssociatePublicIP.IsUnknown() && !plan.AssociatePublicIP.ValueBool() {
 		plan.PublicIP = iptypes.NewIPv4AddressNull()

@@ -54,6 +54,19 @@ func (m machineModel) subnetOf(subnets []reference.Subnet) reference.Subnet {
 	return reference.Subnet{}
 }
 
+// planZone plans the zone of a machine that does not exist yet, if all subnets in which it can be are in the same one.
+func (m *machineModel) planZone(ctx context.Context, diags *diag.Diagnostics) {
+	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
+	subnets := m.candidates(network.KnownSubnets(ctx, diags))
+	if !m.AvailabilityZone.IsUnknown() || len(subnets) == 0 {
+		return
+	}
+	zone := subnets[0].AvailabilityZone
+	if chosen(zone) && !slices.ContainsFunc(subnets, func(s reference.Subnet) bool { return !s.AvailabilityZone.Equal(zone) }) {
+		m.AvailabilityZone = zone
+	}
+}
+
 // checkSubnet returns errors for a subnet, a zone and a private address that the network does not have or
 // that contradict one another.
 func (m machineModel) checkSubnet(ctx context.Context, config machineModel, network reference.Network, diags *diag.Diagnostics) (errs invalid.Fields) {

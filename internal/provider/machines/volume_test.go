@@ -68,7 +68,7 @@ func TestVolume(t *testing.T) {
 	volume.Refresh()
 	last := config(providertest.Values{"size": 20, "iops": 4000, "throughput": 250})
 	ch = volume.Plan(last)
-	if got := volume.Differences(ch); !strings.Contains(got, "type: found gp2, wanted gp3; ") || !strings.Contains(got, `tag team: missing, wanted "lab"`) {
+	if got := volume.Differences(ch); !strings.Contains(got, "type: found gp2, wanted gp3\n") || !strings.Contains(got, `tag team: missing, wanted "lab"`) {
 		t.Errorf("the plan shows\n%s", got)
 	}
 	c.Fatal(volume.Apply(ch))

@@ -206,8 +206,30 @@ func stateJSON(t *testing.T, typ tftypes.Type, v tftypes.Value) any {
 	return Plain(v)
 }
 
-// Files returns the planned digests, without those of certificates.
-func (i *Instance) Files() Values { files, _ := i.Get("files").(Values); return files }
+// Files returns the attribute files of a role's state, as [FilesOf] does.
+func (i *Instance) Files() Values { return FilesOf(Values{"files": i.Get("files")}) }
+
+// FilesOf returns the attribute files of a role, with the lines of each file joined; nil if it is unknown.
+func FilesOf(role Values) Values {
+	files, known := role["files"].(Values)
+	if !known {
+		return nil
+	}
+	out := Values{}
+	for path, listed := range files {
+		lines, known := listed.([]any)
+		if !known {
+			out[path] = listed // unknown
+			continue
+		}
+		var text strings.Builder
+		for _, line := range lines {
+			text.WriteString(line.(string) + "\n") //nolint:forcetypeassert // a string or a panic
+		}
+		out[path] = text.String()
+	}
+	return out
+}
 
 // OfflineCore returns a provider without network access.
 func OfflineCore(t *testing.T) *Core {

@@ -17,10 +17,10 @@ func TestAllowedCIDRs(t *testing.T) {
 		config providertest.Values
 		file   string
 	}{
-		"k8s_etcd_cluster":  {c.Etcd, "controller-0:/etc/k8s-etcd-firewall.nft"},
-		"k8s_control_plane": {c.ControlPlane, "controller-0:/etc/k8s-controller-firewall.nft"},
-		"k8s_worker_pool":   {c.Pool, "worker-0:/etc/k8s-node-firewall.nft"},
-		"k8s_lb":            {lb, "worker-0:/etc/k8s-balancer-firewall.nft"},
+		"k8s_etcd_cluster":  {c.Etcd, "/etc/k8s-etcd-firewall.nft"},
+		"k8s_control_plane": {c.ControlPlane, "/etc/k8s-controller-firewall.nft"},
+		"k8s_worker_pool":   {c.Pool, "/etc/k8s-node-firewall.nft"},
+		"k8s_lb":            {lb, "/etc/k8s-balancer-firewall.nft"},
 	} {
 		allowed := providertest.With(test.config, providertest.Values{"allowed_cidrs": []any{"10.240.0.0/24"}})
 		i := c.Applied(resource, allowed)
@@ -32,7 +32,7 @@ func TestAllowedCIDRs(t *testing.T) {
 		}
 		without := i.Plan(test.config)
 		planned, _ := providertest.Plain(without.Planned).(providertest.Values)
-		if files, _ := planned["files"].(providertest.Values); without.Failure() != "" || len(without.Replace) > 0 || files == nil || files[test.file] != nil {
+		if files := providertest.FilesOf(planned); without.Failure() != "" || len(without.Replace) > 0 || files == nil || files[test.file] != nil {
 			t.Errorf("%s without allowed_cidrs: %q, replaces %v, files %v", resource, without.Failure(), without.Replace, planned["files"])
 		}
 		if got := i.Plan(providertest.With(test.config, providertest.Values{"allowed_cidrs": []any{"0.0.0.0/0"}})).Failure(); got != "" {

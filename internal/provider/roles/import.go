@@ -119,6 +119,6 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	if err != nil {
 		session.AddError(diags, "Cannot import this "+r.role.title, err)
 	}
-	r.setFiles(m, spec, diags)
+	r.setFiles(m, spec, noLines, diags)
 	r.role.outputs(ctx, m, diags)
 }

@@ -60,7 +60,7 @@ func (r *roleResource[M, S]) keepHolding(ctx context.Context, p tf.PrivateStateW
 // fillUnknown sets what a failed create has left unknown.
 func (r *roleResource[M, S]) fillUnknown(m *M) {
 	if common := r.role.common(m); common.Files.IsUnknown() {
-		common.Files = tf.StringMapValue(nil)
+		common.Files = filesValue(nil, noLines)
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	if off {
 		rec.addChecksums(want.Definition().Artifacts)
 		common.Drift = tf.NoDrift()
-		r.setFiles(plan, want, diags)
+		r.setFiles(plan, want, noLines, diags)
 		r.role.outputs(ctx, plan, diags)
 		return acquired
 	}
@@ -139,7 +139,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 		return acquired
 	}
 	common.Drift = tf.NoDrift()
-	r.setFiles(plan, want, diags)
+	r.setFiles(plan, want, noLines, diags)
 	r.role.outputs(ctx, plan, diags)
 	if r.role.observed != nil {
 		report, err := r.Session.Engine(ctx).Observe(ctx, want, rec.Record)

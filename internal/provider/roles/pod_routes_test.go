@@ -16,7 +16,7 @@ func TestPodRoutes(t *testing.T) {
 	if ref, _ := controllers.Get("ref").(providertest.Values); ref == nil || len(ref["pod_routes"].(providertest.Values)) != 2 {
 		t.Errorf("the reference has %v", controllers.Get("ref"))
 	}
-	const list = "controller-0:/etc/kubernetes/k8s-controller-pod-routes"
+	const list = "/etc/kubernetes/k8s-controller-pod-routes"
 	if controllers.Files()[list] == nil {
 		t.Errorf("no %s in %v", list, controllers.Files())
 	}
@@ -35,14 +35,14 @@ func TestPodRoutes(t *testing.T) {
 			continue
 		}
 		planned, _ := providertest.Plain(ch.Planned).(providertest.Values)
-		if files, _ := planned["files"].(providertest.Values); test.want == "" && files != nil && files[list] == controllers.Files()[list] {
+		if files := providertest.FilesOf(planned); test.want == "" && files != nil && files[list] == controllers.Files()[list] {
 			t.Errorf("%s: the plan does not show that %s changes", what, list)
 		}
 	}
 
 	cp := providertest.With(c.Pool["control_plane"].(providertest.Values), providertest.Values{"pod_routes": routes})
 	pool := c.Applied("k8s_worker_pool", providertest.With(c.Pool, providertest.Values{"control_plane": cp}))
-	if pool.Files()["worker-0:/etc/kubernetes/k8s-pod-routes"] == nil {
+	if pool.Files()["/etc/kubernetes/k8s-pod-routes"] == nil {
 		t.Errorf("no list of routes in %v", pool.Files())
 	}
 	cp["pod_routes"] = providertest.Values{"10.200.1.0/24": "10.240.0.21"}

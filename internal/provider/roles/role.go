@@ -107,9 +107,9 @@ func roleAttributes(ctx context.Context) map[string]schema.Attribute {
 		"drift":    tf.DriftAttribute(),
 		"timeouts": roleDeadlines.Attribute(ctx),
 		"files": schema.MapAttribute{
-			Computed: true, ElementType: types.StringType,
-			MarkdownDescription: "Every file and program on the machines that belongs to this resource: `machine:path` to `sha256:<digest>`. For a certificate the value names the " +
-				"authority that issues it, for a secret the keys from which it is made. A plan shows here which files a change rewrites.",
+			Computed: true, ElementType: linesType,
+			MarkdownDescription: "Every file and program of this resource on its machines, by path: the lines of a text, the authority of a certificate, the keys of a secret, the digest of anything else. " +
+				"`[name]` before a line names the machines that have it. A plan shows here what a change rewrites.",
 		},
 	}
 }
@@ -192,22 +192,25 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	common := r.role.common(&plan)
-	common.Files = types.MapUnknown(types.StringType)
-	if r.Session != nil && !r.Session.ChecksumsUnknown && req.Config.Raw.IsFullyKnown() {
-		r.complete(ctx, &plan, &s, &resp.Diagnostics)
+	common.Files = types.MapUnknown(linesType)
+	if r.Session != nil && !r.Session.ChecksumsUnknown {
 		var rec roleRecord
 		if req.Private != nil {
 			rec = tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
 		}
-		if resp.Diagnostics.HasError() {
-			return
-		}
-		known := rec.addChecksums(s.Definition().Artifacts)
-		r.setFiles(&plan, s, &resp.Diagnostics)
-		if !known {
-			common.Files = types.MapUnknown(types.StringType)
-			if err := r.Session.Catalog.Resolvable(s.Definition().Artifacts); err != nil {
-				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
+		if !req.Config.Raw.IsFullyKnown() {
+			common.Files = r.plannedFiles(ctx, req, rec)
+		} else {
+			r.complete(ctx, &plan, &s, &resp.Diagnostics)
+			if resp.Diagnostics.HasError() {
+				return
+			}
+			known := rec.addChecksums(s.Definition().Artifacts)
+			r.setFiles(&plan, s, types.ListUnknown(types.StringType), &resp.Diagnostics)
+			if !known {
+				if err := r.Session.Catalog.Resolvable(s.Definition().Artifacts); err != nil {
+					resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
+				}
 			}
 		}
 	}
@@ -247,13 +250,4 @@ func (r *roleResource[M, S]) specWithoutDownloads(ctx context.Context, m *M, dia
 	r.role.settings.toSpec(ctx, m, &s)
 	r.role.complete(ctx, r.Session, m, &s, diags)
 	return s
-}
-
-func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
-	files, err := rollout.Files(spec)
-	if err != nil {
-		diags.AddError("This "+r.role.title+" cannot be built", err.Error())
-		return
-	}
-	r.role.common(m).Files = tf.StringMapValue(files)
 }

@@ -110,7 +110,7 @@ func TestEquivalentSettings(t *testing.T) {
 		before := pool.Files()
 		ch := pool.Plan(providertest.With(providertest.With(c.Pool, configured.pool), more))
 		planned, _ := providertest.Plain(ch.Planned).(providertest.Values)
-		after, _ := planned["files"].(providertest.Values)
+		after := providertest.FilesOf(planned)
 		for file, digest := range after {
 			if changed := digest != before[file]; changed != strings.HasSuffix(file, what) {
 				t.Errorf("%s: changed is %t", file, changed)
