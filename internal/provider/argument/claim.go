@@ -12,8 +12,8 @@ import (
 func AdoptAttribute() schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional: true,
-		MarkdownDescription: "Takes over what exists under this cluster's name although another state, or a lost one, has claimed it. The other state's next refresh fails and " +
-			"says who has it. If this state had it before, a refresh fails here as well: run `terraform apply -refresh=false`. Set it for one apply, and remove it then. Default: `false`: what another has claimed is refused before anything is written.",
+		MarkdownDescription: "Takes over objects of this cluster that another state, or a lost one, has claimed. The other state's next refresh then fails. If a refresh fails here, use " +
+			"`-refresh=false`. Set it for one apply and remove it then. Default: `false`; claimed objects are refused before anything is written.",
 		PlanModifiers: []planmodifier.Bool{adoptOnce{}},
 	}
 }

@@ -58,19 +58,15 @@ func (r *pkiCopyResource) Metadata(_ context.Context, _ resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *pkiCopyResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "An encrypted copy of a cluster's keys in an S3 bucket: everything that `k8s_pki` keeps in the key store, so that `restore_from` of another `k8s_pki` can make the same key store again. " +
-			"It is encrypted with [age](https://age-encryption.org) for the recipients before it leaves this computer. Keep their identities outside of the AWS account: they are all that is needed besides the copy. " +
-			"No private key is in the state of this resource, in plans or in logs. Only with `key_store = \"state\"` the argument `pki` holds the private keys, as in every resource that takes it.\n\n" +
-			"The name of the object follows from the keys. Each step of a rotation writes another object, and leaves those of before. A copy that is lost or changed is drift, and is written again from the key store.\n\n" +
-			"**Destroying this resource leaves all copies in the bucket**, because they are for the case that everything else is gone. Delete them yourself once no snapshot of etcd needs them any more. The bucket is " +
-			"made elsewhere. Whoever can write there can delete or replace copies: give it versioning, and better Object Lock.",
+		MarkdownDescription: "A copy of a cluster's keys in an S3 bucket, encrypted with [age](https://age-encryption.org). `restore_from` of `k8s_pki` restores the keys from it. **Destroying this " +
+			"resource leaves all copies in the bucket.**",
 		Attributes: map[string]schema.Attribute{
 			"id":  schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<bucket>/<prefix>`."},
 			"pki": reference.OfPKI.Input(reference.PKIDescription + " The private keys are read from its key store only when a copy is written. A change writes a copy."),
 			"recipients": schema.ListAttribute{
 				Required: true, ElementType: types.StringType,
-				MarkdownDescription: "Recipients: public halves of age identities, as `age-keygen` prints them (`age1...`). The identity of any of them decrypts the copy. Post-quantum recipients (`age1pq1...`) cannot be " +
-					"mixed with others. A change encrypts the copy again, in place; who had an identity before can still read what was copied before.",
+				MarkdownDescription: "Recipients: public halves of age identities, as `age-keygen` prints them (`age1...`). Each identity decrypts the copy. Post-quantum recipients (`age1pq1...`) cannot be " +
+					"mixed with others. A change encrypts the copy again, in place; earlier copies stay readable for their recipients.",
 				Validators: []validator.List{
 					listvalidator.SizeAtLeast(1), listvalidator.UniqueValues(),
 					listvalidator.ValueStringsAre(tf.Check("an age recipient", keycopy.CheckRecipient)), recipientList{},

@@ -45,9 +45,8 @@ func (m restoreModel) ref() awsobject.Ref {
 func restoreFromAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true, Computed: true,
-		MarkdownDescription: "An encrypted copy of keys in S3, written by `k8s_pki_copy`, from which the keys are taken instead of new ones. The apply reads, decrypts and checks the copy before it " +
-			"claims or writes anything. `generations` must be those of the copy; the error says which they are. It matters only when this is created, or replaced: a later change does nothing, and the state " +
-			"keeps the value of the creation. Default: none, new keys are made. The guide [Backups](../guides/backups.md) describes the steps.",
+		MarkdownDescription: "Encrypted copy of keys in S3, written by `k8s_pki_copy`, that is restored instead of making new keys. `generations` must be the same as in the copy. It is used only at " +
+			"creation and replacement. The guide [Backups](../guides/backups.md) describes the steps. Default: none; new keys are made.",
 		Attributes: map[string]schema.Attribute{
 			"bucket": schema.StringAttribute{Required: true, MarkdownDescription: "Bucket of the copy.", Validators: []validator.String{argument.BucketName()}},
 			"key":    schema.StringAttribute{Required: true, MarkdownDescription: "Key of the object: `key` of `k8s_pki_copy`. Its last part is compared with the keys in the copy, so the object cannot be renamed, and nobody can put other keys under a name that you have noted.", Validators: []validator.String{stringvalidator.LengthBetween(1, 1024)}},

@@ -28,10 +28,8 @@ type spotModel struct {
 func spotAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "Makes a worker a Spot instance, of a one-time request; `{}` is enough. It costs less than an On-Demand instance, and EC2 may end it at any time, with a notice of two minutes: on the notice " +
-			"the machine closes its node to new pods and evicts those that are there (see the guide on Spot machines). The next plan shows the machine as gone, and the apply launches another one. EC2 stops no " +
-			"such instance, so `power_state`, and `paused` of the network, cannot stop it, and another `instance_type` or `placement_group` replaces it. Refused for other roles than `worker`. Adding or " +
-			"removing it replaces the machine. The account's first Spot instance needs `iam:CreateServiceLinkedRole`: see the guide on IAM. Default: none, an On-Demand instance.",
+		MarkdownDescription: "Makes a worker a Spot instance of a one-time request; `{}` is enough. EC2 may end it at any time: the node is drained on EC2's notice, and the next apply launches " +
+			"another machine. Only for the role `worker`. Adding or removing it replaces the machine. Default: none, an On-Demand instance.",
 		PlanModifiers: []planmodifier.Object{objectplanmodifier.RequiresReplaceIf(
 			func(_ context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
 				resp.RequiresReplace = req.StateValue.IsNull() != req.PlanValue.IsNull()

@@ -59,11 +59,8 @@ type volumeModel struct {
 func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "One encrypted EBS volume for data that outlive a machine, such as those of an etcd member. `data_volume` of `k8s_machine` attaches and mounts it there. " +
-			"It has a life of its own: when the machine is replaced, it stays, and the new machine goes on with its data.\n\n" +
-			"**Destroying this resource deletes the volume with all data on it.** Set `prevent_destroy` in the `lifecycle` block, or `deletion_protection`, to keep it. The guide on data volumes shows " +
-			"how a controller with one is replaced.\n\n" +
-			"A volume that somebody has deleted is made again, empty, after a warning.",
+		MarkdownDescription: "One encrypted EBS volume for data that outlive a machine, such as the data of an etcd member. `data_volume` of `k8s_machine` attaches and mounts it. **Destroying this " +
+			"resource deletes the volume with all data on it.**",
 		Attributes: owned.With(map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<id>`, which is refused if the volume is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{

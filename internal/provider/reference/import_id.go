@@ -18,13 +18,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-// ImportDescription describes the import id. needs are the arguments it must contain.
-func ImportDescription(needs []string) string {
-	return "\n\nThe import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
-		"`pki` may be the cluster's name if its keys are in SSM under the default prefix. " +
-		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
-}
-
 // IDLookup returns the arguments for an id that is not a JSON object.
 type IDLookup func(ctx context.Context, d *session.Session, id string) (map[string]any, error)
 

@@ -52,11 +52,8 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 	}
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "From what the cluster is made: a snapshot in S3 (`bucket`), or the data that one member still has (`member`). Every member gets data of a new etcd cluster, with the same objects and with " +
-			"revisions above all that there were. What is written later than the snapshot is lost. Set it when the cluster is created, or add it to a cluster that has lost its data.\n\n" +
-			"A restore is done once: the argument can stay, and a later apply does nothing. Another snapshot, bucket, member or `trigger` is another restore, in place. It is refused while members have data, unless " +
-			"`replace_data` allows it. Before anything is changed, the snapshot is compared with the cluster's name, its etcd release and its encryption keys. All machines of `hosts` must answer. The guide " +
-			"[Restoring](../guides/restoring.md) describes the steps.",
+		MarkdownDescription: "Source of the cluster's data: a snapshot in S3 (`bucket`), or the data of one member (`member`). A restore is done once; another snapshot, bucket, member or `trigger` is " +
+			"another restore, in place. The guide [Restoring](../guides/restoring.md) describes the steps. Default: none.",
 		Attributes: map[string]schema.Attribute{
 			"bucket": schema.StringAttribute{
 				Optional: true, MarkdownDescription: "Bucket of the snapshots, as of `k8s_etcd_backup`. The members read it with the credentials of their instance profile.",
@@ -78,8 +75,8 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 				Validators: []validator.String{argument.MachineName()},
 			},
 			"replace_data": schema.BoolAttribute{
-				Optional: true, MarkdownDescription: "Whether data that members still have may be replaced: to go back to a snapshot while the cluster works, or when the data that are left are of no use. They are kept in " +
-					"`/var/lib/etcd/replaced-<time>` of each machine. It ends with the apply that restores: later the argument allows nothing. Default: false, such a restore is refused.",
+				Optional: true, MarkdownDescription: "Whether the restore may replace data that members have. The replaced data are kept in `/var/lib/etcd/replaced-<time>` of each machine. It has no effect after this " +
+					"restore. Default: `false`; such a restore is refused.",
 			},
 			"nodes": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,

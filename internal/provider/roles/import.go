@@ -18,13 +18,9 @@ import (
 // its hosts and its references. Everything else is read from the first machine that answers. The
 // refresh that follows finds out whether the other machines are the same.
 
-// importSettles describes what follows the import of a role.
-const importSettles = " Versions, flags and settings are read from the machines. An import restarts nothing: the next apply adds to the state what the import could not read."
-
 // importer says how a role is imported.
 type importer[M any, S rollout.Role] struct {
 	needs   []string // arguments that the id must contain
-	hint    string   // further sentences of the description
 	machine string   // what one of its machines is: "etcd member"
 	// complete adds what the machine does not know, such as what other machines or the API know;
 	// nil if there is nothing to add.

@@ -38,8 +38,6 @@ func etcdImporter() importer[etcdModel, etcdcluster.Cluster] {
 func controlPlaneImporter() importer[controlPlaneModel, controlplane.ControlPlane] {
 	return importer[controlPlaneModel, controlplane.ControlPlane]{
 		needs: []string{"hosts", "etcd", "pki"}, machine: "controller",
-		hint: " `lb` must be given if the cluster has one." +
-			" `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
 		complete: readFromWorkers,
 	}
 }
@@ -108,8 +106,6 @@ func readFromNodes(ctx context.Context, d *session.Session, m *workerPoolModel, 
 func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
 	return importer[lbModel, loadbalancer.LoadBalancer]{
 		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
-		hint: " The cluster's name or the allocation id of the Elastic IP (`eipalloc-...`) may be the import id instead if the machines have the tags of this " +
-			"provider and the keys are in SSM under the default prefix.",
 		complete: func(ctx context.Context, d *session.Session, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 			if m.Cluster.IsNull() {
 				m.Cluster = reference.ClusterOf(ctx, m.PKI, diags)

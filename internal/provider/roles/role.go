@@ -139,7 +139,7 @@ func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaReques
 	attributes := r.role.settings.addTo(r.role.attributes)
 	maps.Copy(attributes, roleAttributes())
 	resp.Schema = schema.Schema{
-		MarkdownDescription: r.role.description + reference.ImportDescription(r.role.importer.needs) + importSettles + r.role.importer.hint,
+		MarkdownDescription: r.role.description,
 		Attributes:          attributes,
 		Blocks:              map[string]schema.Block{"timeouts": roleDeadlines.Block(ctx)},
 	}
