@@ -91,13 +91,13 @@ type ClaimedError struct {
 
 func (e *ClaimedError) Error() string {
 	if e.Holder.ID == "" {
-		return fmt.Sprintf("%s is another's, or nobody's: it exists already and carries no claim", e.What)
+		return fmt.Sprintf("%s exists already and has no claim: it belongs to another state, or to nobody", e.What)
 	}
 	since := ""
 	if !e.Holder.At.IsZero() {
 		since = " since " + e.Holder.At.Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s is another's: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
+	return fmt.Sprintf("%s belongs to another state: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
 }
 
 // Judge decides about something that is held by h. known says that the caller knows it by its id,

@@ -54,7 +54,7 @@ func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map
 	}
 	now, err := c.claimsOn(ctx, slices.Sorted(maps.Keys(claimOf)))
 	if err != nil {
-		return nil, fmt.Errorf("look whose it is: %w", err)
+		return nil, fmt.Errorf("find out who owns it: %w", err)
 	}
 	out := map[string][]string{}
 	for _, thing := range slices.Sorted(maps.Keys(now)) {

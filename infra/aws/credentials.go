@@ -117,7 +117,7 @@ func (e *credentialsError) text() string {
 	case errors.As(e.err, &missing):
 		return fmt.Sprintf("there is no profile %s in %s", missing.Profile, strings.Join(e.origin.files, " or "))
 	case errors.As(e.err, &mfa):
-		return fmt.Sprintf("profile %s asks for the code of an MFA device (mfa_serial), and nobody can be asked for it here", e.origin.profile)
+		return fmt.Sprintf("profile %s needs the code of an MFA device (mfa_serial), and the provider cannot ask for it", e.origin.profile)
 	}
 	if cause := errors.Unwrap(e.err); cause != nil { // what the SDK's cache wraps
 		return cause.Error()

@@ -310,7 +310,7 @@ func checkPlacement(c *kubeletconfig.KubeletConfiguration) error {
 			given.Add(r.Limits[corev1.ResourceMemory])
 		}
 		if want := reservedMemory(c, resource.Quantity{}); given.Cmp(want.amount) != 0 {
-			errs = append(errs, fmt.Errorf("memoryManagerPolicy: Static needs reservedMemory of %s in all, as much as the kubelet reserves (%s), and finds %s",
+			errs = append(errs, fmt.Errorf("memoryManagerPolicy: Static needs reservedMemory of %s in all, as much as the kubelet reserves (%s), and it is %s",
 				&want.amount, &want, &given))
 		}
 	}

@@ -170,6 +170,6 @@ func (c Cluster) checkRouted(f *invalid.Fields, field string, n Node) {
 	case !ok:
 		f.Say(field, "Node without a route to its pods", "pod_routes of the control plane has no route to %s, the pods of %s: add %q = %q.", n.PodCIDR, n.Name, n.PodCIDR, n.PrivateIP)
 	case via != n.PrivateIP:
-		f.Say(field, "Route to another node", "pod_routes of the control plane leads to the pods %s of %s by %s, and its private_ip is %s.", n.PodCIDR, n.Name, via, n.PrivateIP)
+		f.Say(field, "Route to another node", "pod_routes of the control plane has a route to %s, the pods of %s, by %s, but the node's private_ip is %s.", n.PodCIDR, n.Name, via, n.PrivateIP)
 	}
 }

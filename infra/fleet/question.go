@@ -150,7 +150,7 @@ func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error)
 	return none, joined(errs)
 }
 
-var errAnswered = fmt.Errorf("another has answered: %w", context.Canceled)
+var errAnswered = fmt.Errorf("another machine has answered: %w", context.Canceled)
 
 // silence is the reason for no longer waiting for a server's answer. It counts as a timeout for
 // [kube.Unanswered].

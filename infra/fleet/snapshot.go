@@ -41,7 +41,8 @@ func SnapshotBefore(ctx context.Context, machines []*Machine, change string) err
 		return nil
 	}
 	return &GuardError{Refused: "start " + change, Reason: "no snapshot of etcd could be taken before: " + errors.Join(failures...).Error(),
-		Advice: "remove the cause, or do without: terraform destroy -target of k8s_etcd_backup takes the program from the machines and leaves all snapshots; then apply again"}
+		Advice: "remove the cause, or change the cluster without a snapshot: terraform destroy -target of k8s_etcd_backup removes the program from the machines and leaves all snapshots; " +
+			"then apply again"}
 }
 
 // SnapshotFailed makes a StepError of a snapshot that could not be taken.

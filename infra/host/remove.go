@@ -38,7 +38,7 @@ type Removal struct {
 }
 
 // ErrClaimed says that nothing was removed from a machine because it has another claim.
-var ErrClaimed = errors.New("it has another claim")
+var ErrClaimed = errors.New("another state has claimed it")
 
 // removeSilence is how long the machine may take to connect and to begin. One that hangs would take all
 // the time that a removal may take.

@@ -119,8 +119,8 @@ func Depart(ctx context.Context, turns *Turns, m Departing) (*Departure, error) 
 	}
 	switch {
 	case answered(err) && m.Member:
-		return d, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\n"+
-			"next: repair or reboot %s and apply again; if it is beyond repair, %s, since a stopped one is terminated without being asked", err, m.Name, m.Stop)
+		return d, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\nnext: repair or "+
+			"reboot %s and apply again; if it is beyond repair, %s, since a stopped machine need not answer before it is terminated", err, m.Name, m.Stop)
 	case err != nil:
 		d.Unseen = err
 		return d, nil

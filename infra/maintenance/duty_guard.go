@@ -127,7 +127,7 @@ func checkVoters(deed string, leaves bool, voters, others int, sick []string) er
 	var reason string
 	switch {
 	case healthy < etcd.Quorum(cluster):
-		reason = fmt.Sprintf("etcd would lose its quorum: of %d voters %d would be healthy, and a quorum is %d", cluster, healthy, etcd.Quorum(cluster))
+		reason = fmt.Sprintf("etcd would lose its quorum: %[2]d of %[1]d voters would be healthy, and a quorum is %[3]d", cluster, healthy, etcd.Quorum(cluster))
 	case len(sick) > 0:
 		reason = "a second etcd member would be down"
 	default:
@@ -145,7 +145,7 @@ func checkVoters(deed string, leaves bool, voters, others int, sick []string) er
 func (d *Duty) guardAPI(ctx context.Context, how going, leaving func(string) bool) error {
 	c, _, err := d.api(component.ManagerKubeconfig, "")
 	if err != nil {
-		return d.fail("ask its API server for the others", err)
+		return d.fail("ask its API server for the other API servers", err)
 	}
 	defer c.Close()
 	if err := c.Ready(ctx); err != nil {
@@ -154,7 +154,7 @@ func (d *Duty) guardAPI(ctx context.Context, how going, leaving func(string) boo
 	}
 	others, err := d.otherAPIServers(ctx, c, leaving)
 	if err != nil {
-		return d.fail("ask its API server for the others", err)
+		return d.fail("ask its API server for the other API servers", err)
 	}
 	if len(others) == 0 {
 		return nil

@@ -35,7 +35,7 @@ func (o *Operation) writeClaims(ctx context.Context) error {
 			return err
 		}
 		if len(m.Changes) > 0 {
-			return fmt.Errorf("machine %s: another removed the %s from it meanwhile (%s): apply again", m.Name(), o.role.Name, m.Changes[0].Finding)
+			return fmt.Errorf("machine %s: another state has meanwhile removed the %s from it (%s): apply again", m.Name(), o.role.Name, m.Changes[0].Finding)
 		}
 		return nil
 	})
@@ -80,7 +80,7 @@ func (o *Operation) Own(ctx context.Context, targets []fleet.Target) []fleet.Tar
 func (r Definition) claimOn(ctx context.Context, m *fleet.Machine) (string, error) {
 	found, err := host.Read(ctx, m.Remote, []string{r.claimPath()}, nil)
 	if err != nil {
-		return "", fmt.Errorf("reading whose the %s on %s is: %w", r.Name, m.Name(), err)
+		return "", fmt.Errorf("reading who owns the %s on %s: %w", r.Name, m.Name(), err)
 	}
 	return strings.TrimSpace(string(found[r.claimPath()])), nil
 }

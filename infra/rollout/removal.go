@@ -164,7 +164,7 @@ func (o *Operation) removeFrom(ctx context.Context, m *fleet.Machine, state desi
 		o.leaveOver(m, state, err)
 		return nil
 	case errors.Is(err, host.ErrClaimed):
-		m.Say("%s: it has another claim, left as it is", o.role.Name)
+		m.Say("%s: another state has claimed it, left as it is", o.role.Name)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.kept = append(o.kept, m.Name())

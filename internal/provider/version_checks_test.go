@@ -129,7 +129,7 @@ func TestFixedFlags(t *testing.T) {
 		from, to any
 		want     string
 	}{
-		{nil, at("/other"), "what is there now would stay behind"}, {at("/other"), nil, `set it as it was, "/other"`},
+		{nil, at("/other"), "the present objects would not be found"}, {at("/other"), nil, `set it back to "/other"`},
 		{at("/other"), at("/other"), ""}, {at("/other"), providertest.Unknown, ""},
 	} {
 		config["extra_args"] = test.from

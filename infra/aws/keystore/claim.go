@@ -36,7 +36,7 @@ func (s *Store) owner(ctx context.Context) (h aws.Holder, present bool, err erro
 	}
 	var o storedOwner
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return aws.Holder{}, false, fmt.Errorf("parameter %s%s does not say whose the keys are: %w", s.cfg.Prefix, pki.NameOwner, err)
+		return aws.Holder{}, false, fmt.Errorf("parameter %s%s does not say who owns the keys: %w", s.cfg.Prefix, pki.NameOwner, err)
 	}
 	return aws.Holder{Claim: o.Claim, Settled: !o.Settled.IsZero()}, true, nil
 }

@@ -99,7 +99,7 @@ func attachDataVolume(ctx context.Context, c *aws.Client, id string, spec Spec) 
 		case v.InstanceID != "":
 			return false, v.Attachment + " to " + v.InstanceID, mayFree(ctx, c, id, v)
 		case v.State == string(types.VolumeStateError):
-			return false, "", errors.New("its state is error: EC2 cannot use it, nor can anybody")
+			return false, "", errors.New("its state is error: EC2 cannot use it")
 		}
 		return false, v.State, tryAttach(ctx, c, id, v)
 	})

@@ -90,7 +90,7 @@ func adoptable(ctx context.Context, c *aws.Client, spec Spec, all []types.Instan
 				spec.Name, m.ID, m.Role, m.PrivateIP, m.SubnetID, m.User)
 		}
 		if m.Spot != (spec.Spot != nil) {
-			return nil, fmt.Errorf("machine %s exists already as %s, and one of both is a Spot instance: terminate it, or give this cluster another name", spec.Name, m.ID)
+			return nil, fmt.Errorf("machine %s exists already as %s, and only one of the two is a Spot instance: terminate it, or give this cluster another name", spec.Name, m.ID)
 		}
 		return &live[0], nil
 	}

@@ -215,7 +215,8 @@ func (b *builder) adoptEndpoint(ctx context.Context, failed error) error {
 			b.change(func(s *snapshot) { s.endpoints = append(s.endpoints, e) })
 			return endpointReady(ctx, b.Client, id)
 		default:
-			return fmt.Errorf("%s has the endpoint %s, which is not this cluster's, and a VPC has one at most: remove instance_connect_endpoint, and let that one's security groups reach the machines: %w", b.vpcID(), id, failed)
+			return fmt.Errorf("%s has the endpoint %s of another owner, and a VPC can have only one: remove instance_connect_endpoint, and let the security groups of that endpoint reach the machines: "+
+				"%w", b.vpcID(), id, failed)
 		}
 	}
 	return failed

@@ -134,10 +134,12 @@ func (q *balancing) failed(err error) error {
 	}
 	failed := &fleet.StepError{Machine: q.machine.Name(), Err: err, Unit: component.APIServerUnit,
 		Step: "ask the API server as the load balancer's health checks do",
-		Next: "correct which of its flags and files refuse anonymous requests of /readyz (anonymous-auth, authentication-config, authorization-config), and apply again: the load balancer sends nobody to this API server"}
+		Next: "correct which of its flags and files refuse anonymous requests of /readyz (anonymous-auth, authentication-config, authorization-config), and apply again: the load " +
+			"balancer sends no client to this API server"}
 	if q.healthy {
 		failed.Step = "wait until the load balancer sends clients to the API server"
-		failed.Next = "find out why the load balancer takes this API server for dead, although it is ready and answers health checks on its machine: see the load balancer's log, or the health of its targets"
+		failed.Next = "find out why the load balancer treats this API server as down, although it is ready and answers health checks on its machine: see the load balancer's log, or the health " +
+			"of its targets"
 	}
 	return failed
 }

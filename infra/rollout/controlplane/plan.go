@@ -25,7 +25,7 @@ func guardKubernetes(wanted version.Version, serving []version.Version, silent [
 	if wanted.Compare(oldest) < 0 {
 		refusal.Advice = "go on to " + slices.MaxFunc(serving, version.Version.Compare).String()
 		if len(silent) > 0 {
-			refusal.Advice += fmt.Sprintf(", or bring back %s, where the API server does not answer and may still be the earlier one", fleet.List(silent))
+			refusal.Advice += fmt.Sprintf(", or bring back %s, where the API server does not answer and may still have the earlier release", fleet.List(silent))
 		}
 	}
 	return refusal

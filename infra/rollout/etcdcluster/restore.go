@@ -298,7 +298,7 @@ func (o *operation) setAside(ctx context.Context, name string) error {
 	machines := slices.Concat(rollout.MachinesOf(o.Machines), o.leavers)
 	i := slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == name })
 	if i < 0 {
-		return fmt.Errorf("machine %s: put the other data aside: it is none of the cluster's machines", name)
+		return fmt.Errorf("machine %s: put the other data aside: it is not a machine of the cluster", name)
 	}
 	m := machines[i]
 	return restoreFailed(m, "put the other data aside", deed.SetAside(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir))
@@ -349,7 +349,7 @@ func (o *operation) clean(ctx context.Context, nodes []string) error {
 			return err
 		}
 		for _, key := range deleted {
-			o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "etcd: deleted %s of before", key)
+			o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "etcd: deleted the earlier %s", key)
 		}
 	}
 	return nil

@@ -139,7 +139,7 @@ func planRestore(f restoreFacts) (rollout.Plan, error) {
 		return nil, nil
 	}
 	if len(f.joined) > 0 {
-		return nil, refuse("it is not done yet, and hosts does not list "+fleet.List(f.joined)+" any more, of the restored cluster",
+		return nil, refuse("it is not done yet, and hosts does not list "+fleet.List(f.joined)+" any more, which the restored cluster has",
 			"list them until an apply has restored the cluster, and shorten hosts in another apply")
 	}
 	if len(f.leaving) > 0 && !f.restore.ReplaceData {
@@ -201,7 +201,7 @@ func guardReplaced(f restoreFacts, theirs []string, refuse func(reason, advice s
 	}
 	switch {
 	case r.ReplaceData && f.answers && r.Snapshot == "":
-		return refuse("a cluster answers, and the newest snapshot may be of that", "name the snapshot that you mean with restore_from.snapshot")
+		return refuse("a cluster answers, and the newest snapshot may be a snapshot of it", "name the snapshot that you mean with restore_from.snapshot")
 	case r.ReplaceData || len(theirs) == 0:
 		return nil
 	case f.answers:

@@ -65,11 +65,11 @@ func guardForeign(f clusterFacts) error {
 		switch {
 		case f.replaceData && w.origin.Cluster != f.cluster:
 		case f.cluster == 0:
-			return refuse(fmt.Sprintf("%s has data of the etcd cluster %s, and which cluster this is is not known", w.name, w.origin.Cluster), "apply again when its members answer")
+			return refuse(fmt.Sprintf("%s has data of the etcd cluster %s, and the id of this cluster is not known", w.name, w.origin.Cluster), "apply again when its members answer")
 		case w.origin.Cluster != f.cluster:
-			return refuse(fmt.Sprintf("%s has data of another etcd cluster: theirs is %s, this one is %s", w.name, w.origin.Cluster, f.cluster), advice)
+			return refuse(fmt.Sprintf("%s has data of the etcd cluster %s, and this is the etcd cluster %s", w.name, w.origin.Cluster, f.cluster), advice)
 		case owner != "":
-			return refuse(fmt.Sprintf("%s has the data of member %s, which is that of %s", w.name, w.origin.Member, owner), advice)
+			return refuse(fmt.Sprintf("%s has the data of member %s, which belongs to %s", w.name, w.origin.Member, owner), advice)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ func TestStatusAlarms(t *testing.T) {
 		return EtcdMember{Machine: machine, ID: id.String(), Healthy: true, DBQuota: 1 << 30, alarms: alarms}
 	}
 	silent := EtcdMember{Machine: "controller-2"}
-	const defrag = "; the next apply of the etcd cluster compacts, defragments and disarms, and if the data themselves take the quota, delete objects or raise it"
+	const defrag = "; the next apply of the etcd cluster compacts, defragments and disarms, and if the data still fill the quota then, delete objects or raise it"
 	const replace = "; no apply repairs that: " + fleet.CorruptAdvice
 	for _, tt := range []struct {
 		name      string

@@ -18,7 +18,7 @@ func (o *operation) successorsAnswer(ctx context.Context, superseded []fleet.Tar
 		ctx, cancel := fleet.Observing(ctx)
 		defer cancel()
 		if err := o.ByName(t.Name()).Remote.Ping(ctx); err != nil {
-			return &fleet.StepError{Machine: t.Name(), Step: fmt.Sprintf("take the place of the machine at %s, where nothing has been changed", t.Host.Address), Err: err}
+			return &fleet.StepError{Machine: t.Name(), Step: fmt.Sprintf("replace the machine at %s, on which nothing has been changed", t.Host.Address), Err: err}
 		}
 		return nil
 	})

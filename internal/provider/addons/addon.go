@@ -92,15 +92,15 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Kubernetes objects in YAML or JSON. One string may contain several documents. Changed in place; an object that is no longer listed is deleted. " +
-					"Default: those of the built-in addon.",
+				MarkdownDescription: "Kubernetes objects in YAML or JSON. One string may contain several documents. Changed in place; an object that is no longer listed is deleted. Default: the manifests of " +
+					"the built-in addon.",
 				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
 				PlanModifiers: []planmodifier.List{tf.KeepSameList(sameManifests)},
 			},
 			"sensitive_manifests": schema.ListAttribute{
 				Optional: true, Sensitive: true, ElementType: types.StringType,
-				MarkdownDescription: "More objects, in the same form. Terraform does not show them, neither do errors and `drift` show their values, and `objects` has no digest of them. " +
-					"They are in the state like every argument. The values of any `Secret` are never shown in `drift`. Default: none.",
+				MarkdownDescription: "More objects, in the same form, which Terraform does not show. Errors and `drift` hide their values, and `objects` has no digest of them. The state contains them, as it " +
+					"contains every argument. `drift` never shows the values of a `Secret`. Default: none.",
 				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
 				PlanModifiers: []planmodifier.List{tf.KeepSameList(sameManifests)},
 			},

@@ -114,7 +114,7 @@ func replacements(before, after []*unstructured.Unstructured, immutable map[stri
 				"Change it back; or save what you need, delete the object with kubectl, and take it out of the manifests for one apply", fields, ref, loses)
 			continue
 		}
-		replaces[ref.String()] = fields + " cannot be changed: the object is deleted and made anew"
+		replaces[ref.String()] = fields + " cannot be changed: the object is deleted and created again"
 	}
 	return replaces, errs
 }

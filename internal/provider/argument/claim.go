@@ -30,7 +30,8 @@ func (a adoptOnce) MarkdownDescription(ctx context.Context) string { return a.De
 func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest, resp *planmodifier.BoolResponse) {
 	if req.StateValue.ValueBool() && req.PlanValue.ValueBool() {
 		resp.Diagnostics.AddAttributeWarning(req.Path, "adopt is still set",
-			"It is meant for one apply, and an earlier apply had it. Remove it: while it is set, an apply that replaces this, or one with -refresh=false, takes over what another state has claimed.")
+			"adopt is meant for one apply, and an earlier apply had it. Remove it: while it is set, an apply that replaces this resource, or an apply with -refresh=false, takes over "+
+				"objects that another state has claimed.")
 	}
 }
 
@@ -38,15 +39,15 @@ func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest,
 // guards what it protects.
 func ClaimAttribute(on, guards string) schema.StringAttribute {
 	return schema.StringAttribute{
-		Computed: true, MarkdownDescription: "Claim: a random text that says whose this is. After an import it is the one that was found. It is " + on + ". " + guards,
+		Computed: true, MarkdownDescription: "Claim: a random text that says which state owns this. An import takes the claim that it finds. The claim is " + on + ". " + guards,
 		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 	}
 }
 
 // What a claim protects: something in AWS with its keys, or roles and addons.
 const (
-	GuardsAll     = "What has another's claim is not removed, and it is changed only with `adopt`."
-	GuardsRemoval = "An apply replaces another's claim by this one. A destroy leaves what has another's claim."
+	GuardsAll     = "An object with the claim of another state is not deleted, and is changed only with `adopt`."
+	GuardsRemoval = "An apply replaces the claim of another state by this one. A destroy leaves objects with the claim of another state."
 )
 
 // InTags is where the claim of something in AWS is.

@@ -206,7 +206,8 @@ var versionProblems = pureFunction{
 		MarkdownDescription: "Returns a sentence for each release that this provider does not support, for workers that may not run with the control plane, and for an upgrade that cannot be made in one step. " +
 			"These are the rules of the resources' plans, for conditions of variables. The list is empty if nothing is wrong.",
 		Parameters: []function.Parameter{function.MapParameter{Name: "versions", ElementType: types.StringType,
-			MarkdownDescription: "Releases such as `1.36.4`, by what they are of: `control_plane`, `workers`, `etcd`, `containerd`; and `control_plane_now` and `etcd_now`, which run before an upgrade. Each may be left out or `null`."}},
+			MarkdownDescription: "Releases such as `1.36.4`, with the keys `control_plane`, `workers`, `etcd`, `containerd`; and `control_plane_now` and `etcd_now`, which run before an upgrade. Each may " +
+				"be left out or `null`."}},
 		Return: function.ListReturn{ElementType: types.StringType},
 	},
 	run: func(ctx context.Context, args function.ArgumentsData, result *function.ResultData) *function.FuncError {

@@ -34,17 +34,18 @@ type kubeconfigModel struct {
 
 // Descriptions of the attributes of both kubeconfigs.
 const (
-	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private endpoint, `k8s_lb.<name>.private_endpoint`. Without a load balancer, those of `k8s_control_plane.<name>.ref`."
-	kubeconfigProxy    = "URL of a proxy on the way to `endpoint`, for the kubeconfig: `http://`, `https://` or `socks5://`. With a private endpoint, `socks5://localhost:1080` is what `ssh -D 1080` of a bastion serves. Default: none."
-	kubeconfigUser     = "User in the certificate. Default: `admin`."
-	kubeconfigGroups   = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
-	kubeconfigTTL      = "How long the certificate is valid, as a duration such as `8h`. It cannot be revoked, so keep it short. Default: `8h`."
-	kubeconfigHost     = "URL of the API server, for the kubernetes provider's `host`."
-	kubeconfigCA       = "Certificates of the Kubernetes CA in PEM, for the kubernetes provider's `cluster_ca_certificate`."
-	kubeconfigCert     = "Client certificate in PEM, for the kubernetes provider's `client_certificate`."
-	kubeconfigKey      = "Private key in PEM, for the kubernetes provider's `client_key`."
-	kubeconfigRaw      = "The same credentials as a kubeconfig file."
-	kubeconfigExpires  = "Expiry of the certificate, in RFC 3339."
+	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private endpoint, `k8s_lb.<name>.private_endpoint`. Without a load balancer, the endpoints " +
+		"of `k8s_control_plane.<name>.ref`."
+	kubeconfigProxy   = "URL of a proxy on the way to `endpoint`, for the kubeconfig: `http://`, `https://` or `socks5://`. With a private endpoint, `socks5://localhost:1080` is what `ssh -D 1080` of a bastion serves. Default: none."
+	kubeconfigUser    = "User in the certificate. Default: `admin`."
+	kubeconfigGroups  = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
+	kubeconfigTTL     = "How long the certificate is valid, as a duration such as `8h`. It cannot be revoked, so keep it short. Default: `8h`."
+	kubeconfigHost    = "URL of the API server, for the kubernetes provider's `host`."
+	kubeconfigCA      = "Certificates of the Kubernetes CA in PEM, for the kubernetes provider's `cluster_ca_certificate`."
+	kubeconfigCert    = "Client certificate in PEM, for the kubernetes provider's `client_certificate`."
+	kubeconfigKey     = "Private key in PEM, for the kubernetes provider's `client_key`."
+	kubeconfigRaw     = "The same credentials as a kubeconfig file."
+	kubeconfigExpires = "Expiry of the certificate, in RFC 3339."
 )
 
 // proxyURL accepts the URL of a proxy that kubectl can use.

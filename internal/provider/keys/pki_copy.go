@@ -73,21 +73,21 @@ func (r *pkiCopyResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				},
 			},
 			"bucket": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Bucket for the copy. It may be another account's. A change writes a copy there, and leaves those in the old one.",
+				Required: true, MarkdownDescription: "Bucket for the copy. It may be another account's. A change writes a copy to the new bucket, and leaves the earlier copies in the old bucket.",
 				Validators: []validator.String{argument.BucketName()},
 			},
 			"prefix": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "What the key of the object begins with. A change writes a copy there, and leaves the old one. Default: `k8s/<cluster>/keys/`.",
+				MarkdownDescription: "Prefix of the object's key. A change writes a copy with the new prefix, and leaves the old copy. Default: `k8s/<cluster>/keys/`.",
 				Validators:          []validator.String{argument.ObjectPrefix()},
 			},
 			"region": schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the bucket. Default: the provider's region."},
 			"kms_key_id": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the object once more (SSE-KMS). A change writes the copy again, in place. Without the KMS key such a copy is lost: do not use one of the " +
-					"account whose loss the copy is for. Default: as the bucket says.",
+				MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the object once more (SSE-KMS). A change writes the copy again, in place. Without the KMS key nobody can read the copy, " +
+					"so do not use a key of the account whose loss the copy is meant for. Default: as the bucket says.",
 			},
-			"key":    schema.StringAttribute{Computed: true, MarkdownDescription: "Key of the object with the present copy: `restore_from.key` of `k8s_pki`. Note it where the identities are."},
+			"key":    schema.StringAttribute{Computed: true, MarkdownDescription: "Key of the object with the present copy: `restore_from.key` of `k8s_pki`. Keep it together with the identities."},
 			"sha256": schema.StringAttribute{Computed: true, MarkdownDescription: "SHA-256 of the encrypted object, in hex, by which a refresh sees whether it is still the same."},
 			"drift":  tf.DriftAttribute(),
 		},
@@ -271,5 +271,5 @@ func (r *pkiCopyResource) Delete(context.Context, resource.DeleteRequest, *resou
 // ImportState implements resource.ResourceWithImportState. It returns an error that says why no
 // import is needed.
 func (r *pkiCopyResource) ImportState(_ context.Context, _ resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	resp.Diagnostics.AddError("A copy of keys cannot be imported", "For whom a copy is encrypted cannot be seen. Remove the import: an apply writes the copy again, under the same name.")
+	resp.Diagnostics.AddError("A copy of keys cannot be imported", "A copy does not show its recipients. Remove the import: an apply writes the copy again, under the same name.")
 }

@@ -280,7 +280,7 @@ func TestUnusableCopies(t *testing.T) {
 		"renamed":           {from(providertest.Values{"key": put("k8s/demo/keys/"+strings.Repeat("0", 64)+".age", good.Content)}), []string{`"restore_from"`, "the name of these keys is " + filepath.Base(key), "Nothing was changed"}},
 		"other generations": {other(providertest.Values{"generations": providertest.Values{"etcd_ca": []any{2}}}), []string{`"generations"`, "has generations [1] of etcd_ca: write generations.etcd_ca = [1]"}},
 		"adopt":             {other(providertest.Values{"adopt": true}), []string{`"adopt"`, "exclude each other"}},
-		"keys of a cluster": {providertest.Restoring(key, identity), []string{"is another's"}},
+		"keys of a cluster": {providertest.Restoring(key, identity), []string{"belongs to another state"}},
 	} {
 		i := c.Instance("k8s_pki")
 		got := i.Attempt(test.config)

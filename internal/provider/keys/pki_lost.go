@@ -25,9 +25,9 @@ func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPla
 	switch {
 	case req.State.Raw.IsNull() && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, livesKey, &resp.Diagnostics):
 		resp.Diagnostics.AddAttributeError(path.Root("cluster"), "This plan replaces the keys of a cluster",
-			"-replace or replace_triggered_by asks for it. All keys would be deleted before anything of the cluster has others. No certificate of the cluster could be renewed then, and nobody "+
-				"could read the secrets in its etcd or in snapshots of it.\n\n"+
-				"To get other keys for a running cluster, rotate them with generations: the guide \"Rotate keys\" describes the steps. To start over with an empty cluster, destroy its resources first.")
+			"-replace or replace_triggered_by asks for it. All keys would be deleted before any part of the cluster has new keys. No certificate of the cluster could be renewed then, "+
+				"and nobody could read the secrets in its etcd or in snapshots of it.\n\nTo get other keys for a running cluster, rotate them with generations: the guide \"Rotate keys\" "+
+				"describes the steps. To start over with an empty cluster, destroy its resources first.")
 	case !req.State.Raw.IsNull() && !req.Plan.Raw.IsNull() && resp.Private != nil:
 		tf.WritePrivate(ctx, resp.Private, livesKey, end == argument.Stays, &resp.Diagnostics)
 	}

@@ -86,7 +86,7 @@ func (onlyAtCreation) PlanModifyObject(_ context.Context, req planmodifier.Objec
 		resp.PlanValue = req.StateValue
 	default: // Terraform does not let a plan leave out what is configured
 		resp.Diagnostics.AddAttributeWarning(req.Path, "restore_from has no effect",
-			"restore_from matters only when the resource is created, and it is in the state: the key store stays as it is. The apply only notes the value in the state. "+
+			"restore_from matters only when the resource is created, and the resource exists already: the key store stays as it is. The apply only notes the value in the state. "+
 				"Remove it from the configuration. If a key is lost, or if everything is gone but a copy of the keys, the guides on backups and restoring say what to do.")
 	}
 }
@@ -104,7 +104,7 @@ func checkRestore(ctx context.Context, req resource.ModifyPlanRequest, plan pkiM
 	}
 	if plan.Adopt.ValueBool() {
 		diags.AddAttributeError(path.Root("adopt"), "adopt and restore_from exclude each other",
-			"adopt takes over the keys that exist, and restore_from writes those of a copy where there are none. Remove one of the two.")
+			"adopt takes over the keys that exist, and restore_from writes the keys of a copy into an empty key store. Remove one of the two.")
 	}
 }
 

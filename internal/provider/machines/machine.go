@@ -100,7 +100,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 		MarkdownDescription: "One EC2 instance with a stable name and private address, a pinned SSH host key and the routes to its pods. Before it is stopped or terminated, the provider drains its " +
 			"node, and stops its API server and etcd member only while the cluster can work without them.",
 		Attributes: owned.With(map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance belongs to another cluster.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
 				Validators:    []validator.String{argument.MachineName()},
@@ -128,7 +128,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"subnet_id": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "Subnet: one of the network's. A change replaces the machine. Default: the one that contains `private_ip`, else one of `availability_zone`.",
+				MarkdownDescription: "Subnet: one of the network's. A change replaces the machine. Default: the subnet that contains `private_ip`, otherwise a subnet in `availability_zone`.",
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
@@ -140,8 +140,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
-				MarkdownDescription: "Instance type, with x86-64 or arm64 processors. Between these two the machine is replaced. Otherwise changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
-					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
+				MarkdownDescription: "Instance type, with x86-64 or arm64 processors. A change between these two replaces the machine. Other changes are made in place: the machine is drained, stopped and " +
+					"started, one machine of the cluster at a time, and gets another public address. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"placement_group": schema.StringAttribute{

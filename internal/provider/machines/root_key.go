@@ -51,7 +51,7 @@ func (m *machineModel) planRootKey(ctx context.Context, p tfsdk.Plan, config, st
 	}
 	if comparesAlias(state.RootVolumeKey, m.RootVolumeKey) {
 		var errs invalid.Fields
-		errs.Say("root_volume_kms_key_id", "An alias cannot be compared with a key", "The state has %s, and whether %s is the same key is not known to a plan: write it as in the state.",
+		errs.Say("root_volume_kms_key_id", "An alias cannot be compared with a key", "The state has %s, and a plan does not know whether %s is the same key: write the key as in the state.",
 			state.RootVolumeKey.ValueString(), m.RootVolumeKey.ValueString())
 		session.AddFieldErrors(ctx, p, errs, diags)
 	}

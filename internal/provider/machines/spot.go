@@ -94,13 +94,15 @@ func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Dia
 	case !m.stops():
 	case m.pausedNetwork().ValueBool():
 		diags.AddAttributeError(path.Root("network"), "A Spot machine cannot be stopped",
-			fmt.Sprintf("k8s_network has paused = true, and %s is a Spot instance of a one-time request, which EC2 stops never. Remove the machine from the configuration while the cluster is paused, or remove spot, which replaces it.", name))
+			fmt.Sprintf("k8s_network has paused = true, and %s is a Spot instance of a one-time request, which EC2 never stops. Remove the machine from the configuration while the cluster is "+
+				"paused, or remove spot, which replaces it.", name))
 	default:
 		diags.AddAttributeError(path.Root("power_state"), "A Spot machine cannot be stopped",
-			fmt.Sprintf("%s is a Spot instance of a one-time request, which EC2 stops never. Destroy the machine instead, or remove spot, which replaces it.", name))
+			fmt.Sprintf("%s is a Spot instance of a one-time request, which EC2 never stops. Destroy the machine instead, or remove spot, which replaces it.", name))
 	}
 	if isNew && !m.DataVolume.IsNull() {
 		diags.AddAttributeWarning(path.Root("data_volume"), "Data on a Spot machine",
-			fmt.Sprintf("EC2 ends %s with a notice of two minutes. The volume stays, but what writes to it then ends in the middle of its work, and no pod has the data until the next apply.", name))
+			fmt.Sprintf("EC2 ends %s with a notice of two minutes. The volume stays, but the programs that write to it end in the middle of their work, and no pod has the data until the next "+
+				"apply.", name))
 	}
 }

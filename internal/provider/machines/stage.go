@@ -49,9 +49,9 @@ func stageAttribute() schema.SingleNestedAttribute {
 		Attributes: map[string]schema.Attribute{
 			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", argument.KubernetesVersion()),
 			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", argument.EtcdVersion()),
-			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: its default.", argument.ContainerdVersion()),
-			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
-			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
+			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: the default of that argument.", argument.ContainerdVersion()),
+			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: the default of that argument.", argument.ReleaseVersion()),
+			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: the default of that argument.", argument.ReleaseVersion()),
 			"kube_proxy":          schema.BoolAttribute{Optional: true, WriteOnly: true, MarkdownDescription: "`kube_proxy` of `k8s_worker_pool`. Default: `true`."},
 		},
 	}

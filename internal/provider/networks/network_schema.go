@@ -72,9 +72,9 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"node_cidrs": schema.ListAttribute{
 				Computed: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Networks of all subnets, in the order of `subnets`: the value for `node_cidrs` of `k8s_control_plane`. `node_cidrs[0]` is the network of the machines in the first zone, " +
-					"`node_cidrs[1]` that of the second.",
+					"`node_cidrs[1]` the network of the second zone.",
 			},
-			"subnets": reference.OfSubnet.Outputs("All subnets: one for the machines of each availability zone, then the public ones beside private ones. With an adopted VPC, those of `subnet_ids`."),
+			"subnets": reference.OfSubnet.Outputs("All subnets: one for the machines of each availability zone, then the public subnets that belong to private ones. With an adopted VPC, the subnets in `subnet_ids`."),
 			"availability_zones": schema.ListAttribute{
 				Optional: true, Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Availability zones, such as `[\"eu-central-1a\", \"eu-central-1b\"]`. Each gets a subnet for machines. Zones are added and removed in place at the end of the list; any other " +

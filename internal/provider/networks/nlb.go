@@ -79,13 +79,14 @@ func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
-			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there is one, and " +
-				"the other one in a public subnet. Another VPC replaces them, and their names with them."),
+			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there " +
+				"is one, and the other one in a public subnet. Another VPC replaces them and changes their names."),
 			"controllers": reference.HostsAttribute("Machines of the API servers, which are EC2 instances. A change registers and deregisters them; open connections to others are kept.", listvalidator.SizeAtLeast(1)),
 			"availability_zones": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Zones of the network in which the load balancers are. Changed in place. Before a zone is taken from the network, take it from here in an apply of its own. Default: all zones of the network.",
-				Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+				MarkdownDescription: "Zones of the network in which the load balancers are. Changed in place. Before you remove a zone from the network, remove it here in a separate apply. Default: all zones " +
+					"of the network.",
+				Validators: []validator.Set{setvalidator.SizeAtLeast(1)},
 			},
 			"public": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
@@ -124,7 +125,7 @@ func (m *nlbModel) check(ctx context.Context, network reference.Network, diags *
 		errs = component.CheckControllers("controllers", reference.ComponentHosts(hosts))
 		for i, h := range hosts {
 			if h.InstanceID.IsNull() {
-				errs.Say(fmt.Sprintf("controllers[%d].instance_id", i), "Not an EC2 instance", "%s is no EC2 instance, and a network load balancer has only such: use k8s_lb.", h.Name.ValueString())
+				errs.Say(fmt.Sprintf("controllers[%d].instance_id", i), "Not an EC2 instance", "%s is not an EC2 instance, and a network load balancer sends connections only to EC2 instances: use k8s_lb.", h.Name.ValueString())
 			}
 		}
 	}

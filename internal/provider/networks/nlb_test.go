@@ -137,7 +137,7 @@ func TestNLB(t *testing.T) {
 
 	t.Run("a colleague", func(t *testing.T) {
 		other := n.Process(t).Instance("k8s_nlb")
-		if providertest.Mention(t, other.Attempt(config), "is another's", "`adopt = true`"); !other.State.IsNull() {
+		if providertest.Mention(t, other.Attempt(config), "belongs to another state", "`adopt = true`"); !other.State.IsNull() {
 			t.Error("it is in the second state")
 		}
 	})

@@ -52,7 +52,7 @@ func NewEtcdBackup() resource.Resource {
 		settings:    etcdBackupSettings(),
 		attributes: map[string]schema.Attribute{
 			"etcd": reference.OfEtcd.Input("etcd cluster: `k8s_etcd_cluster.<name>.ref`."),
-			"hosts": reference.HostsAttribute("Machines of the members. The first one takes the snapshots, the others when it does not.",
+			"hosts": reference.HostsAttribute("Machines of the members. The first machine takes the snapshots, and another machine does when the first one does not.",
 				listvalidator.SizeBetween(1, 7)),
 			"pki":      reference.OfPKI.Input(reference.PKIDescription + " A snapshot names the generations of the encryption key that it needs."),
 			"trigger":  schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. A change takes a snapshot."},
@@ -73,13 +73,13 @@ func NewEtcdBackup() resource.Resource {
 func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
 	return settings[etcdBackupModel, etcdbackup.Backup]{
 		"bucket": newSetting(schema.StringAttribute{
-			Required: true, MarkdownDescription: "Bucket for the snapshots. It may be another account's. A change takes a snapshot there, and leaves those in the old one.",
+			Required: true, MarkdownDescription: "Bucket for the snapshots. It may be another account's. A change takes a snapshot into the new bucket, and leaves the earlier snapshots in the old bucket.",
 			Validators: []validator.String{argument.BucketName()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Bucket, &s.Spec.Bucket
 		}),
 		"prefix": newSetting(schema.StringAttribute{
-			Optional: true, MarkdownDescription: "What the keys of the objects begin with. A change takes a snapshot there, and leaves those of before. Default: `k8s/<cluster>/etcd/`.",
+			Optional: true, MarkdownDescription: "Prefix of the objects' keys. A change takes a snapshot with the new prefix, and leaves the earlier snapshots. Default: `k8s/<cluster>/etcd/`.",
 			Validators: []validator.String{argument.ObjectPrefix()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Prefix, &s.Spec.Prefix

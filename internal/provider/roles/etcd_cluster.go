@@ -192,8 +192,9 @@ func checkQuorum(at path.Path, before, now []reference.Host, gone func(instance 
 				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply.", lost, count))
 	case maintenance.NoMemberStays:
 		diags.AddAttributeError(at, "No member with the cluster's data would stay",
-			fmt.Sprintf("None of the present members (%s) is in hosts any more. A new member gets its data from one that stays: without one the new hosts would be another, empty cluster.\n\n"+
-				"Exchange one member an apply. From a single member go by way of three: list it with two new hosts, apply, then list one of the new hosts alone.", dropped))
+			fmt.Sprintf("None of the present members (%s) is in hosts any more. A new member gets its data from a present member. Without one, the new hosts would form another, empty "+
+				"cluster.\n\nExchange one member in each apply. To exchange a single member, go through three members: list it with two new hosts, apply, and then list only one of the new "+
+				"hosts.", dropped))
 	case maintenance.QuorumLeaves:
 		diags.AddAttributeWarning(at, "Keep the machines until the members have left",
 			fmt.Sprintf("%s leave the cluster one by one while their machines run. If the same apply deletes the machines, "+

@@ -59,7 +59,7 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 				Optional: true, MarkdownDescription: "Bucket of the snapshots, as of `k8s_etcd_backup`. The members read it with the credentials of their instance profile.",
 				Validators: []validator.String{argument.BucketName(), stringvalidator.ExactlyOneOf(path.MatchRelative().AtParent().AtName("member"))},
 			},
-			"prefix": inBucket("What the keys of the objects begin with. Default: `k8s/<cluster>/etcd/`.", argument.ObjectPrefix()),
+			"prefix": inBucket("Prefix of the objects' keys. Default: `k8s/<cluster>/etcd/`.", argument.ObjectPrefix()),
 			"snapshot": inBucket("Name of the snapshot, such as `20260102T030405Z-1234`: the key of its objects without prefix and suffix. Default: the newest one.",
 				tf.Check("the name of a snapshot", func(s string) error {
 					_, err := snapshot.Time(s)
@@ -70,8 +70,8 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 			"cluster":  inBucket("Name of the cluster whose snapshot it is. The snapshot of a cluster with another name is refused. Default: this cluster's name.", argument.ClusterName()),
 			"member": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Name of the machine whose data are used, for a cluster that has lost its quorum for good. It alone forms the new cluster, and the others join it. Its present data stay on it, in `" +
-					"/var/lib/etcd/replaced-<time>`. Writes of the last moment that it had not learned to be committed are lost.",
+				MarkdownDescription: "Name of the machine whose data are used, for a cluster that cannot regain its quorum. This machine forms the new cluster, and the others join it. Its present data stay " +
+					"on it, in `/var/lib/etcd/replaced-<time>`. The last writes are lost if it had not yet learned of their commit.",
 				Validators: []validator.String{argument.MachineName()},
 			},
 			"replace_data": schema.BoolAttribute{
@@ -80,10 +80,10 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 			},
 			"nodes": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Names of the nodes that still exist. All other Node objects are deleted from what is restored, and their pods end with them. Default: on a new etcd cluster none, since " +
+				MarkdownDescription: "Names of the nodes that still exist. All other Node objects are deleted from the restored data, and their pods end with them. Default: on a new etcd cluster none, since " +
 					"new workers register themselves; in place all of them.",
 			},
-			"trigger": schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. Another text is another restore, of the same snapshot if that has a name."},
+			"trigger": schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. A change restores again: the snapshot named in `snapshot`, or the newest one."},
 		},
 	}
 }
@@ -156,9 +156,9 @@ func otherData(r etcdcluster.Restore) string {
 	case r.ReplaceData:
 		return "Data that members still have are put aside"
 	case r.Member != "":
-		return "Data of other members make the apply refuse it"
+		return "The apply refuses the restore if other members have data"
 	}
-	return "Data that members still have make the apply refuse it"
+	return "The apply refuses the restore if members still have data"
 }
 
 // checkRestoredMachines refuses a plan that restores, and that also deletes data unasked: those of a

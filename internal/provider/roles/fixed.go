@@ -37,9 +37,9 @@ func guardControlPlane(_ context.Context, plan, prior *controlPlaneModel, known 
 			change = "its value in this plan is known only after the apply"
 		}
 		diags.AddAttributeError(path.Root(fixed.name), "A cluster keeps its "+fixed.name,
-			fmt.Sprintf("It is %s, and %s. It cannot change over the data that etcd has: there %s. Nothing was changed.\n\n"+
-				"Give back the present value. To have another one, make a second cluster under another name, apply the manifests there, move what your programs store, and destroy this one. A snapshot of etcd does not help, "+
-				"since it has the old values. To start over with an empty cluster, destroy k8s_etcd_cluster and everything that depends on it, then apply.", plainValue(fixed.before), change, fixed.holds))
+			fmt.Sprintf("It is %s, and %s. It cannot change while etcd keeps its data: in the data %s. Nothing was changed.\n\nRestore the present value. To get another value, make a second "+
+				"cluster under another name, apply the manifests there, move what your programs store, and destroy this one. A snapshot of etcd does not help, since it has the old "+
+				"values. To start over with an empty cluster, destroy k8s_etcd_cluster and everything that depends on it, then apply.", plainValue(fixed.before), change, fixed.holds))
 	}
 }
 
@@ -65,6 +65,6 @@ func checkClusterStays(ctx context.Context, title string, req resource.ModifyPla
 		return
 	}
 	diags.AddAttributeError(path.Root("pki"), "A cluster keeps its name",
-		fmt.Sprintf("This %s is that of cluster %s, and pki is that of cluster %s: nothing on the machines and in etcd would trust its keys, and tags, key stores and claims have the old name. Nothing was changed.\n\n"+
-			"Give back the keys of cluster %s. To have another name, make a second cluster, move to it, and destroy this one.", title, before.ValueString(), after.ValueString(), before.ValueString()))
+		fmt.Sprintf("This %s belongs to cluster %s, and pki belongs to cluster %s: nothing on the machines and in etcd would trust its keys, and tags, key stores and claims have the old "+
+			"name. Nothing was changed.\n\nSet pki to the keys of cluster %s again. To get another name, make a second cluster, move to it, and destroy this one.", title, before.ValueString(), after.ValueString(), before.ValueString()))
 }

@@ -82,6 +82,6 @@ func TestClusterKeepsItsName(t *testing.T) {
 				changed[part] = providertest.With(of, providertest.Values{"cluster": "other"})
 			}
 		}
-		providertest.Mention(t, r.Applied(resource, config).Plan(changed).Failure(), "A cluster keeps its name", "that of cluster demo, and pki is that of cluster other", "make a second cluster")
+		providertest.Mention(t, r.Applied(resource, config).Plan(changed).Failure(), "A cluster keeps its name", "belongs to cluster demo, and pki belongs to cluster other", "make a second cluster")
 	}
 }

@@ -184,8 +184,8 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			}),
 		"registry_mirrors": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. A name is a host, with a port if need be. containerd uses a change " +
-				"without a restart. Default: none.",
+			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. A name is a host, with a port if need be. A change " +
+				"does not restart containerd. Default: none.",
 			Validators: []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
 		}, textByName, func(m *workerPoolModel, s *workerpool.Pool) (*types.Map, *map[string]string) {
 			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
@@ -289,8 +289,8 @@ func warnOfDrain(ctx context.Context, plan, prior *workerPoolModel, s workerpool
 	workerPoolSettings().toSpec(ctx, prior, &before)
 	if fields := s.Spec.EmptyNodeFields(before.Spec); len(fields) > 0 {
 		diags.AddAttributeWarning(path.Root("kubelet_config"), "Nodes are drained",
-			fmt.Sprintf("A kubelet places pods by %s, and the pods on a node have been placed by the former values. So the nodes are drained, max_unavailable at a time, "+
-				"and their kubelets start without the notes about processors and memory that they have kept.", strings.Join(fields, ", ")))
+			fmt.Sprintf("A kubelet places pods by %s, and the pods on a node have been placed by the former values. So the nodes are drained, max_unavailable at a time, and the files are deleted "+
+				"in which their kubelets note the assigned processors and memory.", strings.Join(fields, ", ")))
 	}
 }
 

@@ -146,12 +146,12 @@ func ownershipAdvice(err error) string {
 		return "Nothing was changed. Another state has taken it over, or somebody has imported it there. To give it up, remove the resource from this state with " +
 			"`terraform state rm`. To take it back, set `adopt = true` on this resource and run `terraform apply -refresh=false` once."
 	case errors.As(err, &claimed) && claimed.Raced:
-		return "Another apply under this cluster's name went on at the same time and has it now. Give one of the two clusters another name, or apply both from one state."
+		return "Another apply for a cluster of this name ran at the same time and owns it now. Give one of the two clusters another name, or apply both from one state."
 	case errors.As(err, &claimed):
-		return "Nothing was changed. If it belongs to another state, such as a colleague's, give this cluster another name. If it is yours, because its state was lost or " +
-			"it was removed with `terraform state rm`, import it, or set `adopt = true` on this resource for one apply. If this resource was only renamed in the " +
-			"configuration, write a `moved` block. If it is to be replaced, the old one has to go first: remove `create_before_destroy` from its lifecycle block and " +
-			"from those of the resources that depend on it."
+		return "Nothing was changed. If it belongs to another state, such as a colleague's, give this cluster another name. If it is yours, because its state was lost or it was removed " +
+			"with `terraform state rm`, import it, or set `adopt = true` on this resource for one apply. If this resource was only renamed in the configuration, write a `moved` " +
+			"block. If this is a replacement, the old object must be deleted first: remove `create_before_destroy` from its lifecycle block and from those of the resources that " +
+			"depend on it."
 	}
 	return ""
 }
@@ -162,7 +162,7 @@ func AddKept(diags *diag.Diagnostics, what string, err error) bool {
 	if !errors.As(err, &claimed) {
 		return false
 	}
-	diags.AddWarning(what+" was kept", err.Error()+"\n\nIt is no longer this state's, so nothing of it was deleted. It is out of this state now.")
+	diags.AddWarning(what+" was kept", err.Error()+"\n\nThis state no longer owns it, so nothing of it was deleted. The resource was removed from this state.")
 	return true
 }
 
