@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 )
 
-// Where credentials come from, why there are none, and what a person does about it.
+// Where credentials come from, why there are none, and how to get some.
 
 // GetIdentityToken implements stscreds.IdentityTokenRetriever.
 func (w *WebIdentity) GetIdentityToken() ([]byte, error) {
@@ -57,7 +57,7 @@ func (m marked) Retrieve(ctx context.Context) (sdk.Credentials, error) {
 	return c, &credentialsError{m.origin, err}
 }
 
-// origin is where credentials come from, as far as a person can do something there.
+// origin is where credentials come from, as far as a person can change it.
 type origin struct {
 	profile string   // empty if no profile has a part in it
 	files   []string // where profiles were looked for
@@ -140,7 +140,8 @@ func Unconfigured(err error) bool {
 // again is the end of the advice on credentials that have to be renewed.
 const again = "; then run this again, and it continues where it stopped."
 
-// adviceOnCredentials says how to get credentials. It is empty if the code of AWS's answer says it.
+// adviceOnCredentials says how to get credentials. It is empty if there is advice for the code of
+// AWS's answer.
 func adviceOnCredentials(err error) string {
 	var failed *credentialsError
 	if !errors.As(err, &failed) {

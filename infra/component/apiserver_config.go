@@ -28,8 +28,8 @@ import (
 var healthPaths = []string{"/livez", "/readyz", "/healthz"}
 
 // CheckAnonymous reports flags of kube-apiserver with which it would not start, or would refuse the health
-// checks of a load balancer, which ask /readyz without credentials: the load balancer would take every API
-// server for dead. What a file says that the user has put on the machines cannot be known here.
+// checks of a load balancer, which ask /readyz without credentials: the load balancer would treat every
+// API server as down. The content of files that the user has put on the machines is not known here.
 func (s APIServerSpec) CheckAnonymous(balanced bool) (errs invalid.Fields) {
 	const flag = "anonymous-auth"
 	extra := s.Args

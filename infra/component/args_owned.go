@@ -10,7 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/setting"
 )
 
-// What the user is told of a setting that is the provider's, or has its place elsewhere.
+// What the user is told about a setting that belongs to the provider, or that another argument
+// sets.
 const (
 	ownedWords     = "the provider sets it, and with another value the cluster would break: remove it."
 	elsewhereWords = "it cannot be set here: use the argument %s instead."

@@ -16,7 +16,7 @@ import (
 type Host struct {
 	Node
 	Address string // IP address or name for SSH
-	Role    string // for which the machine was made, one of the Role constants; empty if nobody knows
+	Role    string // for which the machine was made, one of the Role constants; empty if unknown
 }
 
 // The roles for which a machine can be made. Its role decides what its security group lets in.
@@ -27,7 +27,8 @@ const (
 	RoleLoadBalancer = "lb"
 )
 
-// checkRoles reports machines of a list that were made for another role. Others may do as well.
+// checkRoles reports machines of a list that were made for another role. others are further roles
+// that are allowed.
 func checkRoles(field string, hosts []Host, want string, others ...string) (errs invalid.Fields) {
 	for i, h := range hosts {
 		if h.Role != "" && h.Role != want && !slices.Contains(others, h.Role) {

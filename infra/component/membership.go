@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// Rules for what must belong to one cluster. Everything that is not known is empty and passes.
+// Rules for parts that must belong to one cluster. Unknown values are empty and pass.
 
 // Part is something that a configuration joins to a cluster.
 type Part struct {

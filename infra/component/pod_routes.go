@@ -18,9 +18,9 @@ import (
 var podRoutesScript []byte
 
 // podRoutes is one role's part in the routes to pods: its names on the machine, the number that marks its
-// routes in the kernel, and their metric. A controller that is a node has the routes of both, so they differ in
-// all of it: whichever role comes or goes, those of the other stay. The numbers are not in use (iproute2,
-// etc/iproute2/rt_protos).
+// routes in the kernel, and their metric. A controller that is a node has the routes of both roles, so all of
+// these differ: when one role comes or goes, the routes of the other stay. The numbers are not in use
+// (iproute2, etc/iproute2/rt_protos).
 type podRoutes struct {
 	name             string
 	protocol, metric int

@@ -12,8 +12,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// What a program no longer accepts is not listed here: the rehearsal before a roll finds it, and an installation fails
-// with what the program says. Here is what no program says in time.
+// Settings that a program no longer accepts are not listed here: the rehearsal before a roll finds them, and an
+// installation fails with the program's message. Listed are changes that no program reports in time.
 
 const (
 	featureGates  = "feature-gates"

@@ -8,10 +8,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// CheckMachines reports machines of a load balancer that cannot share its virtual address or cannot have its
-// port, and checks that HAProxy cannot make. machines are those of the fields host and standbys; any reports
-// whether standbys are given, though they may not be known. Backends are the machines of the API servers, as far as
-// they are known.
+// CheckMachines reports machines of a load balancer that cannot share its virtual address or cannot have its port,
+// and checks that HAProxy cannot make. machines are those of the fields host and standbys; any reports whether
+// standbys are given, even if they are not known yet. Backends are the machines of the API servers, as far as they
+// are known.
 func (s LoadBalancerSpec) CheckMachines(machines []Host, any bool) (errs invalid.Fields) {
 	for _, h := range machines {
 		s.checkPort(&errs, h)

@@ -101,7 +101,7 @@ func List(names []string) string {
 const CorruptAdvice = "find the member that differs (etcdctl endpoint hashkv --cluster), stop etcd on its machine and delete /var/lib/etcd/member there, run etcdctl alarm disarm on another " +
 	"machine, then apply again: the member joins again with the data of the others. If no two members agree, restore a snapshot"
 
-// Replaced reports whether another machine answers in place of the one that was asked.
+// Replaced reports whether another machine answers in place of the expected one.
 func Replaced(err error) bool {
 	var foreign *remote.HostKeyError
 	return errors.As(err, &foreign)

@@ -72,7 +72,7 @@ type Snapshots struct {
 // AskSnapshots asks the machine's program what it knows of snapshots. It changes nothing.
 func (m *Machine) AskSnapshots(ctx context.Context) Snapshots {
 	lines, err := deed.AskSnapshots(ctx, m.Remote, component.EtcdBackupProgram)
-	out := ReadSnapshots(m.Name(), lines) // what it said before it was interrupted counts too
+	out := ReadSnapshots(m.Name(), lines) // its answers before it was interrupted count too
 	if err != nil {
 		out.Err = err
 	}

@@ -23,14 +23,15 @@ const (
 	restarts going = iota // it is stopped and comes back
 	moves                 // it ends, and another machine starts its etcd member again
 	leaves                // it ends, and its etcd member leaves the cluster
-	followed              // as leaves, and another machine takes its place, without its data
+	followed              // as leaves, and another machine without its data takes its place
 )
 
 // removes reports whether the etcd member leaves the cluster.
 func (g going) removes() bool { return g == leaves || g == followed }
 
-// guard returns an error if the cluster cannot do without the machine. An etcd member that an
-// interrupted stop has stopped still counts if the machine ends: its start does not follow.
+// guard returns an error if the cluster cannot work without the machine. If the machine ends, an
+// etcd member that an interrupted change has stopped still counts, since it will not be started
+// again.
 func (d *Duty) guard(ctx context.Context, how going, leaving func(string) bool) error {
 	if d.does(component.EtcdUnit) || how != restarts && d.had(component.EtcdUnit) {
 		if err := d.guardEtcd(ctx, how, leaving); err != nil {
@@ -94,8 +95,9 @@ func (d *Duty) guardEtcd(ctx context.Context, how going, leaving func(string) bo
 	return checkVoters(d.what(how), how.removes(), p.voters, len(p.others), sick)
 }
 
-// last reports whether the machine may have the last voter that does not leave. Of a member that an
-// interrupted stop has stopped nobody says it if there is no other.
+// last reports whether the machine may have the last voter that does not leave. If an interrupted
+// change has stopped the member and there is no other member, nothing tells how many voters there
+// are.
 func (d *Duty) last(p place) bool {
 	voter := p.self.ID != 0 && !p.self.Learner && p.self.Started()
 	return len(p.others) == 0 && (voter || len(p.members) == 0)

@@ -121,7 +121,7 @@ func (b *builder) wantedEgressOf(role aws.Role) []rule {
 	return []rule{{protocol: "tcp", from: portSSH, to: portSSH, source: vpc.String()}}
 }
 
-// findConnect finds a missing endpoint, and one that does not do what it is for: EC2 makes another one then.
+// findConnect finds a missing endpoint, and an endpoint that does not work: EC2 then makes another one.
 func (b *builder) findConnect() []aws.Repair {
 	if !b.spec.InstanceConnect {
 		return nil

@@ -26,7 +26,7 @@ func NameOf(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// identity are the fields without which an object is another one.
+// identity are the fields that identify an object.
 var identity = []string{"apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace"}
 
 // ErrNoObject is the error of a key that names none of the objects.

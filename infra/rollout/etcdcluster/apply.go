@@ -39,9 +39,9 @@ func (x Cluster) Apply(ctx context.Context, base *rollout.Operation, _ rollout.R
 	return o.RemoveLeaving(ctx)
 }
 
-// guardCopies refuses to delete the data of machines that leave unless the members that stay are a
-// cluster with a quorum, and no machine that leaves serves another one. A member that has left
-// serves nothing any more, once it has noticed.
+// guardCopies refuses to delete the data of machines that leave unless the remaining members are a
+// cluster with a quorum, and no machine that leaves serves another cluster. A member that has left
+// stops serving once it has noticed.
 func (o *operation) guardCopies(ctx context.Context) error {
 	leavers := slices.Concat(o.leavers, o.former)
 	if len(leavers) == 0 {

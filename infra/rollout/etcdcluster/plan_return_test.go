@@ -85,11 +85,11 @@ refusing to make b a member of etcd: b has data of the etcd cluster 7, and this 
 `},
 		{"two replaced, with their volumes swapped", []string{"a: up", "b: third", "c: returned", "d: up", "e: up"},
 			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
-refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
+refusing to make b a member of etcd: b has the data of member 3, which belongs to c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"with the data of one that cannot be reached", []string{"a: up", "b: third", "c: unreachable", "d: up", "e: up"},
 			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
-refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
+refusing to make b a member of etcd: b has the data of member 3, which belongs to c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"renamed, with its data", []string{"a: up", "b: up", "d: third"}, []string{"a: healthy", "b: healthy", "c: sick"}, `
 1. c: leave (not wanted any more), when the rest has a quorum

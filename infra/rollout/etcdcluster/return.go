@@ -16,7 +16,7 @@ import (
 )
 
 // A machine may be new and have data: a volume keeps them when the machine is replaced. The data
-// themselves say whose they are, so the plan needs to know nothing of volumes.
+// themselves say which member has written them, so the plan needs to know nothing of volumes.
 
 // mountData mounts the data volumes that are not mounted: without them a member would seem to have lost its
 // data, and would be removed.
@@ -86,7 +86,7 @@ func (f clusterFacts) wantedOwner(id etcd.ID) string {
 	return ""
 }
 
-// origins returns whose data there are, by machine, where etcd does not run.
+// origins returns which members have written the data, by machine, where etcd does not run.
 func (o *operation) origins(ctx context.Context) (map[string]etcd.Origin, error) {
 	var mu sync.Mutex
 	out := map[string]etcd.Origin{}
@@ -100,8 +100,9 @@ func (o *operation) origins(ctx context.Context) (map[string]etcd.Origin, error)
 	return out, err
 }
 
-// origin returns whose data a machine has on which etcd does not run. It is zero without data, and
-// if the log does not say it: such data are judged by what the cluster knows.
+// origin returns which member has written the data on a machine on which etcd does not run. It is
+// zero without data, and if the log does not say it: such data are judged by what the cluster
+// knows.
 func (o *operation) origin(ctx context.Context, m *rollout.Machine) (etcd.Origin, error) {
 	if !hasData(m) || m.Running(component.EtcdUnit) {
 		return etcd.Origin{}, nil

@@ -69,7 +69,7 @@ func (o *operation) useToken(token string) error {
 }
 
 // identify goes on with the token of an interrupted first start, and reports whether that has changed what
-// is wanted or what is on a machine. Of a cluster that exists the data have the ids, so nothing is asked.
+// is wanted or what is on a machine. The data of an existing cluster have its ids, so nothing is asked.
 func (o *operation) identify(ctx context.Context) (changed bool, err error) {
 	if o.Record().Formed {
 		return false, nil

@@ -89,7 +89,7 @@ type EtcdAlarm struct {
 	Quota int64 `json:"quota"`
 }
 
-// String returns the alarm in words: whose it is, its name, what it means and what ends it.
+// String returns the alarm in words: its member, its name, what it means and what ends it.
 func (a EtcdAlarm) String() string {
 	whose := a.Machine
 	switch {

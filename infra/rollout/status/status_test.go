@@ -70,7 +70,7 @@ func TestStatusAlarms(t *testing.T) {
 			t.Errorf("%s: the cluster's health is %v", tt.name, s.Healthy)
 		}
 	}
-	// The alarm alone makes the cluster unhealthy, also if etcd cannot tell whose it is.
+	// The alarm alone makes the cluster unhealthy, also if etcd cannot tell its member.
 	answers := builder{fleet: &fleet.Fleet{}, status: Cluster{Etcd: []EtcdMember{member("controller-0", a, etcd.Alarm{Type: etcd.Corrupt})}}}
 	if s := answers.result(); s.Healthy || !s.Etcd[0].Healthy {
 		t.Errorf("with an alarm of no member: cluster %v, member %v", s.Healthy, s.Etcd[0].Healthy)

@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
-// successorsAnswer fails unless the machines that take the names of others can be reached: until then the others
+// successorsAnswer fails unless the machines that get the names of others can be reached: until then the others
 // are left as they are.
 func (o *operation) successorsAnswer(ctx context.Context, superseded []fleet.Target) error {
 	return fleet.Each(ctx, superseded, func(ctx context.Context, t fleet.Target) error {

@@ -96,8 +96,9 @@ func (r *addonResource) planChange(ctx context.Context, req resource.ModifyPlanR
 	}
 }
 
-// replacements returns the objects that must be deleted and made anew, and why, and errors for those
-// with which something else would be lost. immutable are those of which a refresh has found it.
+// replacements returns the objects that must be deleted and created again, and why, and errors for
+// objects whose deletion would lose data. immutable are the objects that a refresh has found to be
+// immutable.
 func replacements(before, after []*unstructured.Unstructured, immutable map[string]string) (map[string]string, map[kube.ObjectRef]error) {
 	replaces, errs := map[string]string{}, map[kube.ObjectRef]error{}
 	for _, o := range after {

@@ -44,11 +44,11 @@ func ClaimAttribute(on, guards string) schema.StringAttribute {
 	}
 }
 
-// What a claim protects: something in AWS with its keys, or roles and addons.
+// What a claim protects: objects in AWS and keys, or roles and addons.
 const (
 	GuardsAll     = "An object with the claim of another state is not deleted, and is changed only with `adopt`."
 	GuardsRemoval = "An apply replaces the claim of another state by this one. A destroy leaves objects with the claim of another state."
 )
 
-// InTags is where the claim of something in AWS is.
+// InTags is where the claim of an object in AWS is.
 const InTags = "the tag `k8s-from-scratch/claim` of everything that belongs to this resource"

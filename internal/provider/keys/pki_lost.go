@@ -12,13 +12,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// livesKey is the private-state entry that says, within one plan, that nothing in the configuration
-// ends the object. If Terraform then plans a new object with this entry, somebody has asked for a
+// livesKey is the private-state entry that says, within one plan, that the configuration does not
+// end the object. If Terraform then plans a new object with this entry, the user has requested a
 // replacement: by -replace, or by replace_triggered_by.
 const livesKey = "lives"
 
-// warnOfLostKeys says in the plan what ends with the keys of a cluster, and refuses to plan the end
-// of keys that are protected.
+// warnOfLostKeys says in the plan what is lost with the keys of a cluster, and refuses to plan the
+// end of protected keys.
 func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	what := argument.ObjectName(ctx, "pki", "cluster", req.State, resp.Plan)
 	end := argument.PlannedEnd(ctx, what, req, resp)

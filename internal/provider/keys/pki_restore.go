@@ -160,7 +160,7 @@ func warnOfOtherName(c *keycopy.Copy, cluster string, diags *diag.Diagnostics) {
 		fmt.Sprintf("The copy was made of cluster %[2]s. Whoever has a kubeconfig, a certificate or a token of one of the two can use it at the other one. If cluster %[2]s still runs, rotate the keys of %[1]s.", cluster, c.Cluster))
 }
 
-// otherKeys says what to do about keys that are in the way of a copy.
+// otherKeys says what to do about keys that prevent the restore of a copy.
 func otherKeys(err error, m pkiModel) error {
 	if !errors.Is(err, keycopy.ErrOther) {
 		return err

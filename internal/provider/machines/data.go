@@ -71,9 +71,9 @@ func dataVolumeValue(ctx context.Context, v *awsmachine.DataVolume, diags *diag.
 	return o
 }
 
-// movesData reports whether a machine with these data is replaced when it is to have those of the plan:
-// what uses the old volume has to end, and to leave its cluster, before the volume is gone. A volume
-// whose id is not known yet is another one.
+// movesData reports whether a machine with this data volume is replaced to get the planned one: the
+// programs that use the old volume must end, and leave their cluster, before the volume is gone. A
+// volume whose id is not known yet is another volume.
 func (m machineModel) movesData(plan machineModel) bool {
 	return !m.DataVolume.IsNull() && !m.DataVolume.Equal(plan.DataVolume)
 }

@@ -79,7 +79,8 @@ func (m machineModel) movesSpot(plan machineModel) bool {
 	return !m.Spot.IsNull() && !plan.Spot.IsNull() && m.reshapes(plan)
 }
 
-// checkSpot refuses what a Spot instance cannot be, and warns of what is unwise for a new one.
+// checkSpot refuses settings that a Spot instance cannot have, and warns of unwise settings for a
+// new one.
 func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Diagnostics) {
 	s := m.spot(ctx, diags)
 	if s == nil {

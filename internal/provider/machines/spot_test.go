@@ -76,7 +76,7 @@ func TestSpotMachine(t *testing.T) {
 			t.Errorf("%s: %q", name, ch.Failure())
 		}
 	}
-	if ch := worker.Plan(config(spot, providertest.Values{"power_state": reference.Stopped})); !strings.Contains(flat(ch.Failure()), "EC2 stops never") || !at(ch, "power_state") {
+	if ch := worker.Plan(config(spot, providertest.Values{"power_state": reference.Stopped})); !strings.Contains(flat(ch.Failure()), "EC2 never stops") || !at(ch, "power_state") {
 		t.Errorf("stopped: %q", ch.Failure())
 	}
 	if ch := c.Instance("k8s_machine").Plan(config(spot, providertest.Values{"data_volume": providertest.Values{"id": "vol-0123456789abcdef0"}})); !strings.Contains(providertest.Warnings(ch), "Data on a Spot machine") {

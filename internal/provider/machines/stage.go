@@ -57,8 +57,8 @@ func stageAttribute() schema.SingleNestedAttribute {
 	}
 }
 
-// notStaged warns of what the validator refuses: such a release is not staged, and the role that is given
-// it says whether that is an error, on its own attribute.
+// notStaged warns of releases that the validator refuses: they are not staged. The role with such a
+// release decides whether it is an error, on its own attribute.
 type notStaged struct{ validator.String }
 
 func (v notStaged) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {

@@ -150,7 +150,7 @@ func warnOfRestore(r etcdcluster.Restore, cluster string, diags *diag.Diagnostic
 	}
 }
 
-// otherData says what happens to data that are not those from which is restored.
+// otherData says what happens to data that are not the source of the restore.
 func otherData(r etcdcluster.Restore) string {
 	switch {
 	case r.ReplaceData:
@@ -188,7 +188,7 @@ func checkRestoredMachines(r etcdcluster.Restore, before, now []reference.Host, 
 	}
 }
 
-// together says what a quorum of members that leave can do.
+// together says what leaving members can do if they are a quorum.
 func together(leave, members int) string {
 	quorum := etcd.Quorum(members)
 	if leave < quorum {

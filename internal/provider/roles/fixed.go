@@ -13,7 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
-// What cannot change as long as the data of etcd stay: the objects in them have it.
+// Arguments that cannot change while etcd keeps its data, since objects in the data contain them.
 
 // guardControlPlane refuses ranges that do not fit the data of etcd.
 func guardControlPlane(_ context.Context, plan, prior *controlPlaneModel, known knowledge, diags *diag.Diagnostics) {

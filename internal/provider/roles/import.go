@@ -26,7 +26,7 @@ type importer[M any, S rollout.Role] struct {
 	// nil if there is nothing to add.
 	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
 	lookUp   reference.IDLookup // nil: the id must be a JSON object
-	// hold returns whose the object in AWS is; nil for a role that owns none.
+	// hold returns who owns the object in AWS; nil for a role that owns none.
 	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
 }
 

@@ -66,8 +66,8 @@ func (r *roleResource[M, S]) warnOfLeft(left map[string]rollout.Leftover, diags 
 	}
 }
 
-// warnOfAbandoned warns of machines that could not be reached when their role was destroyed. Nobody
-// remembers them.
+// warnOfAbandoned warns of machines that could not be reached when their role was destroyed. No
+// state records them.
 func (r *roleResource[M, S]) warnOfAbandoned(left map[string]rollout.Leftover, diags *diag.Diagnostics) {
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		l := left[name]

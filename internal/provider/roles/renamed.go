@@ -82,9 +82,9 @@ func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.Mo
 			r.role.title, strings.Join(moves, "; "), leaves, rename, strings.Join(named, ", ")))
 }
 
-// checkSuccession refuses a plan that destroys a role on machines and gives it to another resource there: Terraform
-// does both at the same time, so that what the new resource installs is removed under it. That of a resource which
-// only has another address in the configuration is such a plan.
+// checkSuccession refuses a plan that destroys a role on machines and gives the machines to another resource:
+// Terraform does both at the same time, so the destroy would remove what the new resource installs. A resource that
+// only has another address in the configuration leads to such a plan.
 func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if r.Session == nil || diags.HasError() { // a plan that fails changes nothing
 		return
@@ -122,7 +122,7 @@ func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.M
 	}
 }
 
-// handOver is the way for roles between whose objects machines can move.
+// handOver is the advice for roles between whose objects machines can move.
 var handOver = map[string]string{
 	"worker_pool": " Nodes keep running if their hosts move to the other pool first: leave the old one in the configuration with hosts = [], and remove it in a later apply.",
 }

@@ -134,8 +134,8 @@ func (e *accountError) Error() string {
 		e.wanted.Account, e.wanted.Region, e.account, e.region, e.caller)
 }
 
-// ownershipAdvice says what to do about something that is another's, or is not here. It is empty
-// for other errors.
+// ownershipAdvice says what to do about an object of another owner, or one that is not in this
+// account and region. It is empty for other errors.
 func ownershipAdvice(err error) string {
 	var claimed *infraaws.ClaimedError
 	var elsewhere *accountError
@@ -156,7 +156,7 @@ func ownershipAdvice(err error) string {
 	return ""
 }
 
-// AddKept warns that a delete has left what is another's, and reports whether err says so.
+// AddKept warns that a delete has left an object of another state, and reports whether err says so.
 func AddKept(diags *diag.Diagnostics, what string, err error) bool {
 	var claimed *infraaws.ClaimedError
 	if !errors.As(err, &claimed) {
@@ -175,8 +175,8 @@ func ReadHolding(ctx context.Context, p tf.PrivateState, claim types.String, dia
 	return h
 }
 
-// CheckImported refuses to replace what was imported and is another cluster's. What was made here
-// is replaced when its cluster gets another name. ends says what a replacement would do.
+// CheckImported refuses to replace an imported object of another cluster. An object that was made
+// here is replaced when its cluster gets another name. ends says what a replacement would do.
 func (h Holding) CheckImported(what string, had, wanted types.String, ends string, diags *diag.Diagnostics) {
 	if !h.Imported || wanted.IsUnknown() || wanted.Equal(had) {
 		return
