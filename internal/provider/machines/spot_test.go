@@ -95,7 +95,7 @@ func TestSpotMachine(t *testing.T) {
 	}
 
 	low := c.Instance("k8s_machine")
-	if ch := low.CarryOut(low.Plan(config(providertest.Values{"max_price": "0.0001"}, providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "pod_cidr": "10.200.1.0/24"}))); !strings.Contains(flat(ch.Failure()), "SpotMaxPriceTooLow") || !strings.Contains(flat(ch.Failure()), "remove max_price") || !at(ch, "spot") {
+	if ch := low.CarryOut(low.Plan(config(providertest.Values{"max_price": "0.0001"}, providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "pod_cidr": "10.200.1.0/24"}))); !strings.Contains(flat(ch.Failure()), "SpotMaxPriceTooLow") || !strings.Contains(flat(ch.Failure()), "raise max_price") || !at(ch, "spot") {
 		t.Errorf("a low price: %q", ch.Failure())
 	}
 	c.Fatal(worker.Apply(worker.Plan(nil)))
