@@ -215,7 +215,7 @@ func TestCopyDrift(t *testing.T) {
 		fresh := c.Instance("k8s_pki")
 		fresh.Must(providertest.Values{"cluster": "fresh"})
 		ref := providertest.With(fresh.Get("ref").(providertest.Values), providertest.Values{"kubernetes_ca_pem": keys.Get("ref").(providertest.Values)["kubernetes_ca_pem"]})
-		providertest.Mention(t, c.Instance("k8s_pki_copy").Attempt(providertest.With(config, providertest.Values{"pki": ref})), "kubernetes-ca.crt is not that of the reference", "Apply k8s_pki first")
+		providertest.Mention(t, c.Instance("k8s_pki_copy").Attempt(providertest.With(config, providertest.Values{"pki": ref})), "kubernetes-ca.crt differs from the reference", "Apply k8s_pki first")
 	})
 	providertest.Mention(t, c.Instance("k8s_pki_copy").TryImport("x"), "writes the copy again")
 }
@@ -311,7 +311,7 @@ func TestUnusableCopies(t *testing.T) {
 		}
 		put(pki.KeyEtcdCA)
 		got := c.Instance("k8s_pki").Attempt(providertest.With(providertest.Restoring(key, identity), providertest.Values{"cluster": "third"}))
-		providertest.Mention(t, got, `"restore_from"`, "etcd-ca.key is not that of the copy", "Nothing was overwritten", "/k8s/third/pki/")
+		providertest.Mention(t, got, `"restore_from"`, "etcd-ca.key differs from the copy", "Nothing was overwritten", "/k8s/third/pki/")
 		hidden(t, "the error", got, "mine\n")
 	})
 }

@@ -148,7 +148,7 @@ func ownershipAdvice(err error) string {
 	case errors.As(err, &claimed) && claimed.Raced:
 		return "Another apply for a cluster of this name ran at the same time and owns it now. Give one of the two clusters another name, or apply both from one state."
 	case errors.As(err, &claimed):
-		return "Nothing was changed. If it belongs to another state, such as a colleague's, give this cluster another name. If it is yours, because its state was lost or it was removed " +
+		return "Nothing was changed. If another state uses it, such as a colleague's, give this cluster another name. If it is yours, because its state was lost or it was removed " +
 			"with `terraform state rm`, import it, or set `adopt = true` on this resource for one apply. If this resource was only renamed in the configuration, write a `moved` " +
 			"block. If this is a replacement, the old object must be deleted first: remove `create_before_destroy` from its lifecycle block and from those of the resources that " +
 			"depend on it."
