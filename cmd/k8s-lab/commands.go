@@ -34,7 +34,7 @@ the first time on a machine with two cores.`,
 	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
 	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 1 GB the first time")
-	cmd.Flags().StringSliceVar(&opts.Images, "image", nil, "ids of images in the cache that the lab offers beside Debian's; make artifacts makes one for tests")
+	cmd.Flags().StringSliceVar(&opts.Images, "image", nil, "ids of images in the cache that the lab offers in addition to Debian's; make artifacts makes one for tests")
 	cmd.MarkFlagsMutuallyExclusive("bare", "cilium")
 	var machines string
 	cmd.Flags().StringVar(&machines, "machines", "", "what the machines of a new lab are: container, or vm for virtual machines of QEMU (container in a new lab)")
@@ -79,8 +79,8 @@ func (c *cli) again(command string) ([]string, error) {
 // releaseFlags adds the flags that name releases.
 func releaseFlags(cmd *cobra.Command, v *release.Versions) {
 	cmd.Flags().StringSliceVar(&v.Kubernetes, "kubernetes", nil, "releases of Kubernetes that the mirror must hold, such as v1.36.4,v1.37.1")
-	cmd.Flags().StringSliceVar(&v.Etcd, "etcd", nil, "likewise of etcd")
-	cmd.Flags().StringSliceVar(&v.Containerd, "containerd", nil, "likewise of containerd")
+	cmd.Flags().StringSliceVar(&v.Etcd, "etcd", nil, "releases of etcd that the mirror must hold")
+	cmd.Flags().StringSliceVar(&v.Containerd, "containerd", nil, "releases of containerd that the mirror must hold")
 }
 
 func (c *cli) down() *cobra.Command {

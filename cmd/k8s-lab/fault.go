@@ -23,43 +23,43 @@ var kinds = []struct {
 	example     string
 }{
 	{"throttle", "Refuse calls as EC2 does when there are too many", []field{
-		{"every", "refuse every so many-th call"}, {"fraction", "or this part of the calls, 0 to 1"}, {"action", "only calls of this action; may hold *"}, {"count", "so many times"},
+		{"every", "refuse every n-th call"}, {"fraction", "or this share of the calls, 0 to 1"}, {"action", "only calls of this action; may hold *"}, {"count", "number of times"},
 	}, "throttle action=DescribeInstances every=3"},
 	{"eventual", "Do not know new ids for a while", []field{
-		{"milliseconds", "for so long"}, {"calls", "or for so many lookups"}, {"action", "only ids that this action makes, such as CreateInstanceProfile; may hold *"},
+		{"milliseconds", "for this time"}, {"calls", "or for this number of lookups"}, {"action", "only ids that this action makes, such as CreateInstanceProfile; may hold *"},
 	}, "eventual milliseconds=500"},
 	{"capacity", "Have no capacity (InsufficientInstanceCapacity)", []field{
-		{"instances", "for more than so many instances (0)"}, {"instance_type", "of this type; may hold *"}, {"zone", "in this availability zone; may hold *"},
-		{"count", "so many times"}, {"action", "RunInstances (default) or StartInstances; may hold *"},
+		{"instances", "for more than this number of instances (0)"}, {"instance_type", "of this type; may hold *"}, {"zone", "in this availability zone; may hold *"},
+		{"count", "number of times"}, {"action", "RunInstances (default) or StartInstances; may hold *"},
 	}, "capacity instances=4 instance_type='t3.*' zone=us-east-1a"},
 	{"zone", "Cut an availability zone off: no packet reaches its machines, NAT gateways and load balancers, and there is no capacity", []field{
 		{"zone", "its name"},
 	}, "zone zone=us-east-1a"},
 	{"key", "Make a KMS key unusable, as if it were disabled or deleted", []field{{"name", "its id, ARN or alias"}}, "key name=alias/etcd"},
-	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for so long"}, {"count", "so many instances"}}, "slow-start seconds=20"},
-	{"short-sessions", "Let the sessions that STS issues end soon", []field{{"seconds", "after so long"}}, "short-sessions seconds=30"},
-	{"forget", "Show terminated instances only for a while", []field{{"seconds", "for so long"}}, "forget seconds=5"},
+	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for this time"}, {"count", "number of instances"}}, "slow-start seconds=20"},
+	{"short-sessions", "Let the sessions that STS issues end soon", []field{{"seconds", "after this time"}}, "short-sessions seconds=30"},
+	{"forget", "Show terminated instances only for a while", []field{{"seconds", "for this time"}}, "forget seconds=5"},
 	{"fail", "Refuse calls with an error code", []field{
-		{"code", "the code"}, {"action", "only calls of this action; may hold *"}, {"count", "so many times"}, {"message", "the message"}, {"status", "the HTTP status (400)"},
+		{"code", "the code"}, {"action", "only calls of this action; may hold *"}, {"count", "number of times"}, {"message", "the message"}, {"status", "the HTTP status (400)"},
 	}, "fail action=CreateVpc code=VpcLimitExceeded count=1"},
 	{"kill", "Cut the power of a machine, now", []field{
-		{"instance", "its id"}, {"outcome", "what EC2 makes of it: stopped (default), terminated or impaired"},
+		{"instance", "its id"}, {"outcome", "the resulting state of the instance: stopped (default), terminated or impaired"},
 	}, "kill instance=i-0123456789abcdef0 outcome=impaired"},
 	{"interrupt", "Interrupt a Spot instance: give it its notice now, and terminate it two minutes later", []field{
-		{"instance", "its id"}, {"seconds", "so long after the notice (120)"},
+		{"instance", "its id"}, {"seconds", "time after the notice (120)"},
 	}, "interrupt instance=i-0123456789abcdef0 seconds=60"},
 	{"boot", "Disturb the first boot of machines", []field{
-		{"fault", "apt-lists-locked, dpkg-locked, cloud-init-hangs or package-half-installed"}, {"seconds", "for so long"},
-		{"package", "of package-half-installed"}, {"name", "only instances with this Name tag; may hold *"}, {"count", "so many instances"},
+		{"fault", "apt-lists-locked, dpkg-locked, cloud-init-hangs or package-half-installed"}, {"seconds", "for this time"},
+		{"package", "of package-half-installed"}, {"name", "only instances with this Name tag; may hold *"}, {"count", "number of instances"},
 	}, "boot fault=dpkg-locked seconds=60 name='*-worker-*'"},
 	{"mirror", "Serve a file of the artifact mirror damaged", []field{
 		{"path", "of the file, such as /dl.k8s.io/..."}, {"fault", "flip, truncate, cut or missing"},
 	}, "mirror path=/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet fault=flip"},
 	{"archive", "Disturb the package archive", []field{
-		{"fault", "stall or unavailable"}, {"count", "so many requests"}, {"source", "only requests from this address"},
+		{"fault", "stall or unavailable"}, {"count", "number of requests"}, {"source", "only requests from this address"},
 	}, "archive fault=stall count=3 source=203.0.113.9"},
 	{"line", "Give every address a slow line to the internet, in place of an earlier one", []field{
-		{"mbit", "of so many megabits a second, for artifacts, packages and images together"}, {"milliseconds", "so long until an answer begins"},
+		{"mbit", "megabits a second, for artifacts, packages and images together"}, {"milliseconds", "time until an answer begins"},
 	}, "line mbit=256 milliseconds=20"},
 	{"seed", "Seed what faults with a fraction decide by chance", []field{{"seed", "a number"}}, "seed seed=42"},
 }
@@ -68,7 +68,7 @@ var kinds = []struct {
 func (c *cli) fault() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "fault", Short: "Make the lab misbehave as AWS sometimes does", Args: noArguments,
-		Long:    "fault injects faults. A fault is in force until it is cleared, or until it took effect so many times as its count says.",
+		Long:    "fault injects faults. A fault is in force until it is cleared, or until it has taken effect as many times as its count says.",
 		Example: example("sudo k8s-lab fault throttle fraction=0.2", "sudo k8s-lab fault list", "sudo k8s-lab fault clear"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

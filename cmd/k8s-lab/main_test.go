@@ -16,7 +16,7 @@ func TestCommandLine(t *testing.T) {
 		{"", "runs a local EC2", ""},
 		{"help", "Available Commands:", ""},
 		{"up --help", "--vcpus int", ""},
-		{"help fault throttle", "every so many-th call", ""},
+		{"help fault throttle", "every n-th call", ""},
 		{"fault", "Available Commands:", ""},
 		{"iam", "Available Commands:", ""},
 		{"fly", "", `there is no command "fly"`},

@@ -1,5 +1,5 @@
 # Three controllers that are nodes, and two workers. Pods that tolerate the controllers' taint run there,
-# such as those of a cloud controller manager or of a webhook.
+# such as pods of a cloud controller manager or of a webhook.
 
 provider "k8s" {}
 

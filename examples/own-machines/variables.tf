@@ -45,7 +45,7 @@ variable "network" {
 variable "ssh_user" {
   type        = string
   default     = null
-  description = "User with passwordless sudo on all machines. Null means that of the provider."
+  description = "User with passwordless sudo on all machines. Null means the provider's user."
 }
 
 variable "kubernetes_version" {

@@ -20,7 +20,7 @@ module "cloud" {
   admin_cidrs = var.admin_cidrs
   controllers = 1
   workers     = 1
-  pod_cidr    = "10.201.0.0/16" # that of the other cluster is 10.200.0.0/16
+  pod_cidr    = "10.201.0.0/16" # the other cluster has 10.200.0.0/16
   elsewhere   = var.elsewhere
 }
 

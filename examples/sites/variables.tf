@@ -1,13 +1,13 @@
 variable "region" {
   type        = string
   default     = null
-  description = "AWS region of the cluster on EC2. Null means that of the environment or of the profile."
+  description = "AWS region of the cluster on EC2. Null means the region of the environment or of the profile."
 }
 
 variable "profile" {
   type        = string
   default     = null
-  description = "Profile of the credentials for AWS. Null means those of the environment."
+  description = "Profile of the credentials for AWS. Null means the credentials of the environment."
 }
 
 variable "admin_cidrs" {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Claim is whose something in AWS is: a text that one owner keeps (for Terraform, in private state)
-// and that everything it owns carries as a tag from the moment it exists.
+// Claim says who owns an object in AWS: a text that one owner keeps (for Terraform, in private
+// state) and that every object of the owner has as a tag from the moment it exists.
 //
-// The zero Claim belongs to whoever makes no claims. It matches only what carries no claim.
+// The zero Claim is the owner of objects without a claim. It matches only such objects.
 type Claim struct {
 	// ID is what NewClaim describes. Nobody else has used it.
 	ID string `json:"claim"`
@@ -18,7 +18,7 @@ type Claim struct {
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at,omitzero"`
 
-	// Adopt takes over what another has claimed, or what nobody has.
+	// Adopt takes over objects that another owner has claimed, and objects without a claim.
 	Adopt bool `json:"-"`
 }
 
@@ -36,7 +36,7 @@ func (c Claim) run() string {
 	return run
 }
 
-// Tags returns the tags of what carries the claim.
+// Tags returns the tags of an object with the claim.
 func (c Claim) Tags() map[string]string {
 	if c.ID == "" {
 		return nil
@@ -52,13 +52,13 @@ func (c Claim) Tags() map[string]string {
 }
 
 // settledTag returns the tag that settles every claim of the process that made this one. The tag
-// names that process: written late, it does not settle the claim of somebody who has taken over
-// meanwhile.
+// names that process: if it is written late, it does not settle the claim of another run that has
+// taken over meanwhile.
 func (c Claim) settledTag(at time.Time) map[string]string {
 	return map[string]string{TagSettled: c.run() + " " + at.UTC().Format(time.RFC3339)}
 }
 
-// Holder is whose something is, as its tags say.
+// Holder is the owner of an object, as its tags say.
 type Holder struct {
 	Claim
 	// Settled says that a state is known to hold the claim. A create that was interrupted never
@@ -66,7 +66,7 @@ type Holder struct {
 	Settled bool
 }
 
-// HolderOf returns whose something with these tags is.
+// HolderOf returns the owner of an object with these tags.
 func HolderOf(tags map[string]string) Holder {
 	h := Holder{Claim: Claim{ID: tags[TagClaim], By: tags[tagClaimedBy]}}
 	h.At, _ = time.Parse(time.RFC3339, tags[tagClaimedAt])
@@ -78,31 +78,32 @@ func HolderOf(tags map[string]string) Holder {
 // Unsettled reports whether there is a claim that no state is known to hold.
 func (h Holder) Unsettled() bool { return h.ID != "" && !h.Settled }
 
-// ClaimedError says that something is another's, or that nothing says whose it is.
+// ClaimedError says that an object belongs to another owner, or that it has no claim.
 type ClaimedError struct {
 	What string // "VPC vpc-0abc"
-	// Holder is whose it is. Its ID is empty if nothing says so.
+	// Holder is the owner. Its ID is empty if the object has no claim.
 	Holder Claim
-	// Known says that it was the caller's once: it was looked for by its id, not by its name.
+	// Known says that the caller owned the object once: the caller looked for it by its id, not by
+	// its name.
 	Known bool
-	// Raced says that the caller has lost it to another create at the same time.
+	// Raced says that another create at the same time has won the object.
 	Raced bool
 }
 
 func (e *ClaimedError) Error() string {
 	if e.Holder.ID == "" {
-		return fmt.Sprintf("%s is another's, or nobody's: it exists already and carries no claim", e.What)
+		return fmt.Sprintf("%s exists already and has no claim: it belongs to another state, or to nobody", e.What)
 	}
 	since := ""
 	if !e.Holder.At.IsZero() {
 		since = " since " + e.Holder.At.Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s is another's: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
+	return fmt.Sprintf("%s belongs to another state: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
 }
 
-// Judge decides about something that is held by h. known says that the caller knows it by its id,
-// and not only by the name of its cluster. take is set if the claim has to be written first: what
-// an interrupted create has left, or what is to be adopted. The error is a ClaimedError.
+// Judge decides about an object that h owns. known says that the caller knows it by its id, and not
+// only by the name of its cluster. take is set if the claim must be written first: on an object
+// that an interrupted create has left, or on one to adopt. The error is a ClaimedError.
 func (c Claim) Judge(what string, h Holder, known bool) (take bool, err error) {
 	switch {
 	case h.ID == c.ID:

@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	_, err := mine.Judge("VPC vpc-1", HolderOf(settled(other)), false)
-	if want := "VPC vpc-1 is another's: claimed by you since 2026-11-22T10:00:00Z (claim b-1)"; err.Error() != want {
+	if want := "VPC vpc-1 belongs to another state: claimed by you since 2026-11-22T10:00:00Z (claim b-1)"; err.Error() != want {
 		t.Errorf("%q, wanted %q", err, want)
 	}
 }

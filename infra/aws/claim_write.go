@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Settle records that a state holds the claims: one claim of a process settles all of it. ids are
-// what carries them, at most 1,000, or ARNs outside EC2. What another has taken over meanwhile stays unsettled.
+// Settle records that a state holds the claims: one claim of a process settles all claims of the process. ids
+// are the objects with these claims, at most 1,000, or ARNs outside EC2. Objects that another owner has taken
+// over meanwhile stay unsettled.
 func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time.Time) error {
 	if claim.ID == "" || len(ids) == 0 {
 		return nil
@@ -21,9 +22,9 @@ func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time
 	return nil
 }
 
-// SettleHeld settles claims once whatever they are for was made, perhaps long ago. claims are the ids
-// of what was made, by claim. Where somebody else has taken over meanwhile, it writes nothing: a
-// settled tag has one value, and it is the other one's.
+// SettleHeld settles claims after their objects were made, perhaps long ago. claims are the ids of
+// the objects, by claim. If another owner has taken an object over meanwhile, it writes nothing: the
+// settled tag has one value, the new owner's.
 func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now time.Time) error {
 	held, err := c.StillHeld(ctx, claims)
 	if err != nil {
@@ -44,7 +45,7 @@ func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now
 	return nil
 }
 
-// StillHeld returns what still carries its claim of the given ids by claim.
+// StillHeld returns, of the given ids by claim, the objects that still have their claim.
 func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map[string][]string, error) {
 	claimOf := map[string]string{}
 	for id, things := range claims {
@@ -54,7 +55,7 @@ func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map
 	}
 	now, err := c.claimsOn(ctx, slices.Sorted(maps.Keys(claimOf)))
 	if err != nil {
-		return nil, fmt.Errorf("look whose it is: %w", err)
+		return nil, fmt.Errorf("find out who owns it: %w", err)
 	}
 	out := map[string][]string{}
 	for _, thing := range slices.Sorted(maps.Keys(now)) {
@@ -69,8 +70,8 @@ func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
 const FilterValues = 200
 
-// TakeOver writes the claim on what another create has left. What is adopted is settled with it,
-// since its old claim may have been.
+// TakeOver writes the claim on objects that another create has left. Adopted objects are settled at
+// once, since their old claim may have been settled.
 func (c *Client) TakeOver(ctx context.Context, claim Claim, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -85,8 +86,8 @@ func (c *Client) TakeOver(ctx context.Context, claim Claim, ids []string) error 
 	return nil
 }
 
-// ReadBack waits until read returns no error about another's claim: EC2 may still show the tags
-// from before they were written. It gives up after about three seconds, with the last error.
+// ReadBack waits until read returns no error about the claim of another owner: EC2 may still show
+// the earlier tags. It gives up after about three seconds, with the last error.
 func ReadBack(ctx context.Context, read func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := read(ctx)
@@ -101,7 +102,7 @@ func ReadBack(ctx context.Context, read func(context.Context) error) error {
 	}
 }
 
-// IsClaimed reports whether err says that something is another's.
+// IsClaimed reports whether err says that an object belongs to another owner.
 func IsClaimed(err error) bool {
 	var claimed *ClaimedError
 	return errors.As(err, &claimed)

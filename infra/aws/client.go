@@ -216,7 +216,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		}),
 		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
-			// That S3 knows no digest of an object is no news: somebody else may have written it.
+			// S3 need not know a digest of an object: somebody else may have written it.
 			o.DisableLogOutputChecksumValidationSkipped = true
 			// An endpoint of one's own need not have a name for each bucket.
 			o.UsePathStyle = o.BaseEndpoint != nil

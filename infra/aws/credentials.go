@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 )
 
-// Where credentials come from, why there are none, and what a person does about it.
+// Where credentials come from, why there are none, and how to get some.
 
 // GetIdentityToken implements stscreds.IdentityTokenRetriever.
 func (w *WebIdentity) GetIdentityToken() ([]byte, error) {
@@ -57,7 +57,7 @@ func (m marked) Retrieve(ctx context.Context) (sdk.Credentials, error) {
 	return c, &credentialsError{m.origin, err}
 }
 
-// origin is where credentials come from, as far as a person can do something there.
+// origin is where credentials come from, as far as a person can change it.
 type origin struct {
 	profile string   // empty if no profile has a part in it
 	files   []string // where profiles were looked for
@@ -117,7 +117,7 @@ func (e *credentialsError) text() string {
 	case errors.As(e.err, &missing):
 		return fmt.Sprintf("there is no profile %s in %s", missing.Profile, strings.Join(e.origin.files, " or "))
 	case errors.As(e.err, &mfa):
-		return fmt.Sprintf("profile %s asks for the code of an MFA device (mfa_serial), and nobody can be asked for it here", e.origin.profile)
+		return fmt.Sprintf("profile %s needs the code of an MFA device (mfa_serial), and the provider cannot ask for it", e.origin.profile)
 	}
 	if cause := errors.Unwrap(e.err); cause != nil { // what the SDK's cache wraps
 		return cause.Error()
@@ -140,7 +140,8 @@ func Unconfigured(err error) bool {
 // again is the end of the advice on credentials that have to be renewed.
 const again = "; then run this again, and it continues where it stopped."
 
-// adviceOnCredentials says how to get credentials. It is empty if the code of AWS's answer says it.
+// adviceOnCredentials says how to get credentials. It is empty if there is advice for the code of
+// AWS's answer.
 func adviceOnCredentials(err error) string {
 	var failed *credentialsError
 	if !errors.As(err, &failed) {

@@ -72,7 +72,7 @@ credential_process = echo '{"Version":1,"AccessKeyId":"AKIAEXAMPLE","SecretAcces
 	}{
 		{"a profile that does not exist", "nope", nil, []string{"no AWS credentials: there is no profile nope in ", filepath.Join(home, ".aws", "config")}, []string{"aws configure list-profiles"}},
 		{"one of the environment", "", map[string]string{"AWS_PROFILE": "gone"}, []string{"there is no profile gone"}, []string{"AWS_PROFILE"}},
-		{"a code of a device", "mfa", nil, []string{"profile mfa asks for the code of an MFA device (mfa_serial)"}, []string{`eval "$(aws configure export-credentials --profile mfa --format env)"`, "Set no profile in the provider block"}},
+		{"a code of a device", "mfa", nil, []string{"profile mfa needs the code of an MFA device (mfa_serial)"}, []string{`eval "$(aws configure export-credentials --profile mfa --format env)"`, "Set no profile in the provider block"}},
 		{"an expired session", "dev", nil, []string{"no AWS credentials: ", "expired"}, []string{"run `aws sso login --profile dev`;"}},
 		{"of the environment", "", map[string]string{"AWS_PROFILE": "dev"}, nil, []string{"run `aws sso login --profile dev`;"}},
 		{"of the default profile", "", nil, nil, []string{"run `aws sso login`;"}},

@@ -40,7 +40,7 @@ func (e *DeniedError) Error() string {
 // Unwrap returns AWS' answer.
 func (e *DeniedError) Unwrap() error { return e.err }
 
-// deniedCodes are the codes of AWS' refusals for want of a permission. S3 says Forbidden where its
+// deniedCodes are the codes of AWS's refusals for a missing permission. S3 says Forbidden where its
 // answer has no body.
 var deniedCodes = []string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", forbidden}
 
@@ -54,8 +54,9 @@ func permission(service, operation string) string {
 	return service + ":" + operation
 }
 
-// NameAction returns AWS' refusal for want of a permission as a DeniedError, whose action is the given one if AWS names
-// none, the want of credentials without what the SDK says around it, and any other error as it is.
+// NameAction returns AWS's refusal for a missing permission as a DeniedError. Its action is the given one if AWS
+// names none. It returns an error about missing credentials without the SDK's own words, and any other error
+// unchanged.
 func NameAction(err error, action string) error {
 	// Without credentials nobody was asked, and a role that cannot be assumed lacks another permission.
 	if none := (*credentialsError)(nil); errors.As(err, &none) {
@@ -69,7 +70,7 @@ func NameAction(err error, action string) error {
 	return denied
 }
 
-// nameDenied is a middleware that turns AWS' refusal for want of a permission into a DeniedError.
+// nameDenied is a middleware that turns AWS's refusal for a missing permission into a DeniedError.
 // Its text says what is missing and leaves out the encoded message.
 func nameDenied(service string) func(*middleware.Stack) error {
 	return func(stack *middleware.Stack) error {

@@ -8,11 +8,11 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// nameMissing is a middleware for a policy that wants tags of a resource. EC2 refuses a request
-// about a resource that does not exist, or that it does not know yet, with UnauthorizedOperation
-// then: the resource has no tags. This asks whether it exists, and returns EC2's answer to that, such
-// as InvalidVpcID.NotFound, if it does not. It does so at each attempt, so that what waits for a new
-// resource also waits here.
+// nameMissing is a middleware for a policy that wants tags of a resource. EC2 refuses a request about
+// a resource that does not exist, or that it does not know yet, with UnauthorizedOperation then: the
+// resource has no tags. This asks whether it exists, and returns EC2's answer to that, such as
+// InvalidVpcID.NotFound, if it does not. It does so at each attempt, so that a call that retries
+// until a new resource is known also retries here.
 //
 // Seen with terminated instances: https://github.com/aws/karpenter-provider-aws/issues/2100,
 // https://github.com/runs-on/terraform-aws-runs-on/issues/60
@@ -36,8 +36,8 @@ func nameMissing(look func(ctx context.Context, id string) error) func(*middlewa
 	}
 }
 
-// look asks EC2 for one resource. The error is EC2's if there is none. Of what cannot be asked for,
-// such as *, there is no error.
+// look asks EC2 for one resource. The error is EC2's if there is none. For a resource that cannot
+// be asked for, such as *, there is no error.
 func look(ctx context.Context, client *ec2.Client, id string) (err error) {
 	ids, once := []string{id}, func(o *ec2.Options) { o.RetryMaxAttempts = 1 }
 	switch kind, _, _ := strings.Cut(id, "-"); kind {

@@ -58,10 +58,11 @@ func Advice(err error) string {
 		return "The account's quota for Spot instances in this region is used up: terminate some, remove spot, or ask for more in the AWS console: " +
 			"Service Quotas, Amazon EC2, All Standard Spot Instance Requests (L-34B43A08; other instance families have their own)."
 	case "SpotMaxPriceTooLow":
-		return "Nobody gets a Spot instance of this type at this price now: remove max_price, which then is the On-Demand price, or raise it. `aws ec2 describe-spot-price-history` shows the prices."
+		return "EC2 has no Spot instances of this type at this price now: raise max_price, or remove it, which means the On-Demand price. `aws ec2 describe-spot-price-history` shows the " +
+			"prices."
 	case "AuthFailure.ServiceLinkedRoleCreationNotPermitted":
-		return "The account's first Spot instance makes the role AWSServiceRoleForEC2Spot, which these credentials may not: allow iam:CreateServiceLinkedRole, as the guide on IAM shows, " +
-			"or let an administrator run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once."
+		return "The account's first Spot instance creates the role AWSServiceRoleForEC2Spot, and these credentials do not permit that: allow iam:CreateServiceLinkedRole, as the guide on " +
+			"IAM shows, or let an administrator run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once."
 	case "AddressLimitExceeded":
 		return "The account's quota for Elastic IPs in this region (5 by default) is used up: release one, or ask for more in the AWS console: " +
 			"Service Quotas, Amazon EC2, EC2-VPC Elastic IPs (L-0263D0A3)."

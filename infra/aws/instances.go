@@ -24,15 +24,15 @@ func StateOf(i types.Instance) types.InstanceStateName {
 	return i.State.Name
 }
 
-// instanceLookup returns what answers those who ask for an instance by its id. It asks with a filter, for which EC2 has a
-// larger token bucket than for ids.
+// instanceLookup returns the lookup that answers questions for an instance by its id. It asks with a filter, for
+// which EC2 has a larger token bucket than for ids.
 // https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
 func instanceLookup(c *Client) *Lookup[string, types.Instance] {
 	return Kept(c, func(c *Client) *Lookup[string, types.Instance] { return NewLookup(c, FilterValues, describeInstances) })
 }
 
-// AskInstance returns an instance by its id, with a call that it shares with all who ask at the same time. ok is false
-// if EC2 does not show it, perhaps not yet.
+// AskInstance returns an instance by its id, with a call that it shares with all callers at the same time. ok is
+// false if EC2 does not show it, perhaps not yet.
 func (c *Client) AskInstance(ctx context.Context, id string) (i types.Instance, ok bool, err error) {
 	return instanceLookup(c).Ask(ctx, id)
 }
@@ -93,9 +93,8 @@ func StateReason(i types.Instance) string {
 	return "no reason given"
 }
 
-// WatchInstance returns an instance as Instance does, with a call that it shares with all who ask at the same
-// time. An instance that EC2 does not show, perhaps not yet, is asked for again, so many attempts in
-// all.
+// WatchInstance returns an instance as Instance does, with a call that it shares with all callers at the same
+// time. An instance that EC2 does not show, perhaps not yet, is asked for again, so many attempts in all.
 func (c *Client) WatchInstance(ctx context.Context, id string, attempts int) (types.Instance, error) {
 	for attempt := 1; ; attempt++ {
 		i, ok, err := c.AskInstance(ctx, id)

@@ -11,9 +11,8 @@ type kept struct {
 	values map[reflect.Type]any
 }
 
-// Kept returns what a package keeps with a client as long as it lives, such as answers of AWS and calls that several
-// wait for: one value of a type for each client, which fresh makes when it is asked for first. fresh must not call
-// Kept.
+// Kept returns a value that a package keeps for the life of a client, such as answers of AWS and shared calls: one
+// value of a type for each client, which fresh makes at the first request. fresh must not call Kept.
 func Kept[T any](c *Client, fresh func(*Client) *T) *T {
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()

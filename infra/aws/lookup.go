@@ -11,18 +11,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
-// Lookup answers many callers, who ask about one thing each, with few calls. Those who ask while a call
-// is under way, or soon after one, share the next one. An answer is never older than its question.
+// Lookup answers many callers, who ask about one thing each, with few calls. Questions that come while
+// a call is in progress, or soon after a call, share the next call. An answer is never older than its
+// question.
 //
-// The more things are asked about, the longer are the pauses between calls. So the number of calls a
-// second falls as the number of machines grows that are waited for.
+// The more keys are asked about, the longer are the pauses between calls. So the number of calls a
+// second falls as more machines are waited for.
 type Lookup[K comparable, V any] struct {
 	describe func(ctx context.Context, keys []K) (map[K]V, error)
 	limit    int // keys of one call
 
 	mu   sync.Mutex
 	next *round[K, V]    // takes questions; nil if there is none yet
-	last *round[K, V]    // the one before next, whose call may be under way
+	last *round[K, V]    // the round before next, whose call may be in progress
 	seen map[K]time.Time // when keys were last in a call, for lookupMemory
 }
 
@@ -37,17 +38,18 @@ const (
 	lookupGather = 5 * time.Millisecond
 	// lookupPause is the shortest time between the beginnings of two calls.
 	lookupPause = 50 * time.Millisecond
-	// lookupShare is the part of the time between two calls for each thing that was asked about lately,
-	// up to lastPoll together.
+	// lookupShare is the part of the time between two calls for each key that was asked about within
+	// lookupMemory, up to lastPoll together.
 	lookupShare = 10 * time.Millisecond
-	// lookupBudget is how long one call may take with its retries: those who ask meanwhile wait for it.
-	// With the default number of retries they end before, after about seven minutes.
+	// lookupBudget is how long one call may take with its retries: further questions wait for it. With
+	// the default number of retries a call ends earlier, after about seven minutes.
 	lookupBudget = 15 * time.Minute
-	// lookupMemory is what lately means: longer than those who wait pause between questions.
+	// lookupMemory is how long a key counts as asked about: longer than callers pause between their
+	// questions.
 	lookupMemory = 2 * lastPoll
 )
 
-// round is one call, and those who wait for its answer.
+// round is one call, and the callers that wait for its answer.
 type round[K comparable, V any] struct {
 	keys    map[K]bool
 	waiting int

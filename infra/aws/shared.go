@@ -18,9 +18,9 @@ const sharedFor = 10 * time.Second
 // Shared keeps answers of EC2 about many things, of which each caller wants one: a refresh of many
 // resources asks once. It is safe for concurrent use.
 //
-// Everybody is told what EC2 says now, as far as a refresh can know it: an answer was asked for at
-// most sharedFor ago and after the last change that this client has made, and nobody gets the same
-// answer twice. Whoever does not find something in it must ask for that thing alone.
+// Every caller gets what EC2 says now, as far as a refresh can know it: the question was asked at
+// most sharedFor ago and after the last change of this client, and no caller gets the same answer
+// twice. A caller that does not find its object in an answer must ask for that object alone.
 type Shared[V any] struct {
 	mu      sync.Mutex
 	answers map[string]*answer[V] // by question
@@ -39,7 +39,8 @@ type answer[V any] struct {
 }
 
 // Get returns the answer to a question, for one asker. changes is the client's number of changes.
-// ask is not interrupted while anybody waits for it. Its error is for all who wait, and is not kept.
+// ask is not interrupted while a caller waits for it. All waiting callers get its error, which is
+// not kept.
 func (s *Shared[V]) Get(ctx context.Context, question, asker string, changes int64, ask func(context.Context) (V, error)) (V, error) {
 	s.mu.Lock()
 	a := s.answers[question]
@@ -97,8 +98,8 @@ func (s *Shared[V]) drop(question string, a *answer[V]) {
 	}
 }
 
-// noteChanges adds to a service's calls that changed is called before and after every call that
-// may change something. What was asked for in between may or may not know of the change.
+// noteChanges adds to a service's calls that changed is called before and after every call that may
+// change something. Answers to questions in between may or may not include the change.
 func noteChanges(changed func()) func(*middleware.Stack) error {
 	return func(s *middleware.Stack) error {
 		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("NoteChanges",

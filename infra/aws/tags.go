@@ -27,8 +27,8 @@ const (
 	// TagHostKey is the machine's SSH host key in authorized_keys form, written before the machine
 	// uses it.
 	TagHostKey = "k8s-from-scratch/host-key"
-	// TagClaim says whose something is, and tagClaimedBy and tagClaimedAt who said so and when; see
-	// Claim. TagSettled is set once a state is known to hold the claim.
+	// TagClaim says who owns an object, and tagClaimedBy and tagClaimedAt say who claimed it and
+	// when; see Claim. TagSettled is set once a state is known to hold the claim.
 	TagClaim     = "k8s-from-scratch/claim"
 	tagClaimedBy = "k8s-from-scratch/claimed-by"
 	tagClaimedAt = "k8s-from-scratch/claimed-at"
@@ -37,8 +37,8 @@ const (
 	// where a machine has it.
 	TagFileSystem = "k8s-from-scratch/file-system"
 	TagMountPoint = "k8s-from-scratch/mount-point"
-	// TagRoll says by which image a machine wants to be replaced when there is a newer one; see
-	// machine.NextInRoll.
+	// TagRoll identifies how the image of a machine is chosen, if the machine is to be replaced
+	// when there is a newer image; see machine.NextInRoll.
 	TagRoll = "k8s-from-scratch/roll"
 	// TagUser is the login user made by cloud-init.
 	TagUser = "k8s-from-scratch/user"

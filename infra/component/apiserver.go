@@ -28,7 +28,8 @@ type APIServerSpec struct {
 // apiServerFiles are the files that readAPIServer reads.
 var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
-// DefaultShutdownDelay is how long HAProxy takes to notice, by default.
+// DefaultShutdownDelay is how long HAProxy takes by default to notice that an API server is not
+// ready.
 const DefaultShutdownDelay = noticeChecks * DefaultCheckInterval
 
 // APIServerRequest returns the request for the API servers' serving certificates. All controllers

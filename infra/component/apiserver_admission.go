@@ -66,7 +66,7 @@ func checkAdmissionPlugin(v version.Version, name string) error {
 	}
 	for minor, names := range admissionPluginsUntil {
 		if v.Minor() >= minor && slices.Contains(names, name) {
-			return fmt.Errorf("kube-apiserver %s has no admission plugin %s, which is gone since 1.%d: take it out", v, name, minor)
+			return fmt.Errorf("kube-apiserver %s has no admission plugin %s, which was removed in 1.%d: remove it", v, name, minor)
 		}
 	}
 	return fmt.Errorf("kube-apiserver %s has no admission plugin %q; it has %s", v, name, strings.Join(known, ", "))

@@ -28,8 +28,8 @@ import (
 var healthPaths = []string{"/livez", "/readyz", "/healthz"}
 
 // CheckAnonymous reports flags of kube-apiserver with which it would not start, or would refuse the health
-// checks of a load balancer, which ask /readyz without credentials: the load balancer would take every API
-// server for dead. What a file says that the user has put on the machines cannot be known here.
+// checks of a load balancer, which ask /readyz without credentials: the load balancer would treat every
+// API server as down. The content of files that the user has put on the machines is not known here.
 func (s APIServerSpec) CheckAnonymous(balanced bool) (errs invalid.Fields) {
 	const flag = "anonymous-auth"
 	extra := s.Args
@@ -38,13 +38,13 @@ func (s APIServerSpec) CheckAnonymous(balanced bool) (errs invalid.Fields) {
 	}
 	field := ArgField(artifact.KubeAPIServer, flag)
 	if _, replaced := extra["authentication-config"]; !replaced {
-		errs.Say(field, "Decided by the provider's file", "the provider's authentication-config already refuses anonymous requests, except those of the paths for health checks (%s), "+
-			"and the API server does not start with both: take it out.", strings.Join(healthPaths, ", "))
+		errs.Say(field, "Decided by the provider's file", "the provider's authentication-config already refuses anonymous requests, except those of the paths for health checks (%s), and the API server does not start with both: "+
+			"remove it.", strings.Join(healthPaths, ", "))
 		return errs
 	}
 	if allowed, err := strconv.ParseBool(extra.last(flag)); err == nil && !allowed && balanced {
-		errs.Say(field, "Health checks refused", "the load balancer's health checks ask /readyz without credentials. With this, it would take every API server for dead, and nobody would reach the cluster: "+
-			"take it out. The provider's own authentication-config, which applies if you take that flag out too, refuses all other anonymous requests.")
+		errs.Say(field, "Health checks refused", "the load balancer's health checks ask /readyz without credentials. With this setting it would treat every API server as down, and nobody would reach the cluster: remove "+
+			"it. The provider's own authentication-config, which applies if you remove that flag too, refuses all other anonymous requests.")
 	}
 	return errs
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/setting"
 )
 
-// What the user is told of a setting that is the provider's, or has its place elsewhere.
+// What the user is told about a setting that belongs to the provider, or that another argument
+// sets.
 const (
-	ownedWords     = "the provider sets it, and with another value the cluster would break: take it out."
-	elsewhereWords = "it has its place elsewhere: use the argument %s instead."
+	ownedWords     = "the provider sets it, and with another value the cluster would break: remove it."
+	elsewhereWords = "it cannot be set here: use the argument %s instead."
 )
 
 // checkOwned reports a flag that only the provider may set, or that an argument sets.
@@ -58,7 +59,7 @@ func (a Args) CheckFixed(program string, former Args) (errs invalid.Fields) {
 	for _, flag := range setting.Of(program).Names(setting.Flag, setting.Fixed) {
 		if !slices.Equal(a[flag], former[flag]) {
 			errs.Say(ArgField(program, flag), "Flag of a new cluster",
-				"it says where %s keeps all objects, and what is there now would stay behind: set it as it was, %q.", program, strings.Join(former[flag], ","))
+				"it says where %s keeps all objects. With another value the present objects would not be found: set it back to %q.", program, strings.Join(former[flag], ","))
 		}
 	}
 	return errs

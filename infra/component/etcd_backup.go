@@ -167,8 +167,8 @@ func (s EtcdBackupSpec) keepFor() time.Duration {
 // check is the time between two looks of a member.
 func (s EtcdBackupSpec) check() time.Duration { return s.EffectiveInterval() / checksPerInterval }
 
-// Overdue is the age at which the newest snapshot shows that none of the members takes any: each had
-// its turn, and one further interval has gone.
+// Overdue is the age at which the newest snapshot shows that no member takes snapshots: each had its
+// turn, and one more interval has passed.
 func (s EtcdBackupSpec) Overdue() time.Duration {
 	return 2*s.EffectiveInterval() + time.Duration(len(s.Members))*s.check()
 }

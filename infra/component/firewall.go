@@ -14,9 +14,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// firewall is the packet filter of one role on its machines, in place of a security group: it drops what others
-// than the allowed networks send to the role's ports. Everything else, SSH and the ports of other roles too,
-// passes, so that each role of a machine has its own. Units are those that listen on the ports.
+// firewall is the packet filter of one role on its machines, in place of a security group: it drops packets to
+// the role's ports from networks that are not allowed. Everything else passes, also SSH and the ports of other
+// roles, so that each role of a machine has a filter of its own. Units are those that listen on the ports.
 type firewall struct {
 	role  string
 	ports []int
@@ -150,7 +150,8 @@ func Admits(allowed []netip.Prefix, address netip.Addr) bool {
 	return allowed == nil || slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// CheckAllowed reports, on a field, machines that must reach a role's ports and may not, see [Admits].
+// CheckAllowed reports, on a field, machines that must reach a role's ports but are not allowed to,
+// see [Admits].
 func CheckAllowed(field string, allowed []netip.Prefix, hosts []Host, what string) (errs invalid.Fields) {
 	for _, h := range hosts {
 		if h.PrivateIP.IsValid() && !Admits(allowed, h.PrivateIP) {

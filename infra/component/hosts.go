@@ -16,7 +16,7 @@ import (
 type Host struct {
 	Node
 	Address string // IP address or name for SSH
-	Role    string // for which the machine was made, one of the Role constants; empty if nobody knows
+	Role    string // for which the machine was made, one of the Role constants; empty if unknown
 }
 
 // The roles for which a machine can be made. Its role decides what its security group lets in.
@@ -27,12 +27,13 @@ const (
 	RoleLoadBalancer = "lb"
 )
 
-// checkRoles reports machines of a list that were made for another role. Others may do as well.
+// checkRoles reports machines of a list that were made for another role. others are further roles
+// that are allowed.
 func checkRoles(field string, hosts []Host, want string, others ...string) (errs invalid.Fields) {
 	for i, h := range hosts {
 		if h.Role != "" && h.Role != want && !slices.Contains(others, h.Role) {
 			errs.Say(hostField(field, i, "role"), "Machine of another role",
-				"%s has the role %s, so its security group does not let in what it would need here: use a machine with the role %s.", h.Name, h.Role, want)
+				"%s has the role %s, so its security group blocks traffic that it needs here: use a machine with the role %s.", h.Name, h.Role, want)
 		}
 	}
 	return errs
@@ -56,7 +57,7 @@ var localNames = []string{"localhost", "ip6-localhost", "ip6-loopback", "ip6-all
 func CheckMachineName(name string) error {
 	switch {
 	case slices.Contains(localNames, name):
-		return fmt.Errorf("%s is the name of every machine for itself: choose another one", name)
+		return fmt.Errorf("every machine uses the name %s for itself: choose another name", name)
 	case len(validation.IsDNS1123Label(name)) > 0:
 		return fmt.Errorf("%q must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit", name)
 	}

@@ -49,9 +49,9 @@ const (
 	shutdownGraceCritical = 10 * time.Second
 )
 
-// What pods cannot have, so that they do not take the machine from the kubelet, containerd, sshd
-// and the provider's own work. It leaves three quarters of a machine with 2 GiB to pods. The
-// kubelet's own threshold of eviction, 100 MiB, comes on top.
+// Resources that pods cannot use, since the kubelet, containerd, sshd and the provider's own work
+// need them. It leaves three quarters of a machine with 2 GiB to pods. The kubelet's own threshold
+// of eviction, 100 MiB, comes on top.
 var (
 	kubeReserved   = map[string]string{"cpu": "60m", "memory": "250Mi"}
 	systemReserved = map[string]string{"cpu": "40m", "memory": "150Mi"}

@@ -47,8 +47,8 @@ var kubeletDefaults = map[string]any{
 	"topologyManagerScope": kubeletconfig.ContainerTopologyManagerScope, "userNamespaces.idsPerPod": int64(65536),
 }
 
-// EmptyNodeFields returns the fields of the kubelets' configuration that differ from the former one, and whose
-// change needs nodes without pods.
+// EmptyNodeFields returns the fields of the kubelets' configuration that differ from the former configuration
+// and whose change needs nodes without pods.
 func (s WorkerSpec) EmptyNodeFields(former WorkerSpec) []string {
 	before, _, err := former.kubeletConfig()
 	if err != nil {
@@ -66,9 +66,10 @@ func (WorkerSpec) NodeTraces() Traces {
 	return Traces{Files: append([]string{KubeletConfigPath, memInfo, onlineCPUs}, kubeletStateFiles...)}
 }
 
-// JudgeNode returns why a kubelet cannot take over its wanted configuration while pods run on its node, by what
-// was found there, and the files in which it has noted what it has given to pods. It returns nothing where there
-// is no kubelet yet. The error says what the kubelet reserves and the machine does not have.
+// JudgeNode decides from what was found on a node whether the kubelet can use its wanted configuration while
+// pods run there. If not, it returns the reason, and the files in which the kubelet has noted what it has given
+// to pods. It returns nothing if there is no kubelet yet. The error says what the kubelet reserves and the
+// machine does not have.
 func (f Found) JudgeNode(wanted desired.State) (outgrown, noted []string, err error) {
 	noted = slices.DeleteFunc(slices.Clone(kubeletStateFiles), func(path string) bool { return f.Files[path] == nil })
 	i := slices.IndexFunc(wanted.Files, func(file desired.File) bool { return file.Path == KubeletConfigPath })
@@ -310,7 +311,7 @@ func checkPlacement(c *kubeletconfig.KubeletConfiguration) error {
 			given.Add(r.Limits[corev1.ResourceMemory])
 		}
 		if want := reservedMemory(c, resource.Quantity{}); given.Cmp(want.amount) != 0 {
-			errs = append(errs, fmt.Errorf("memoryManagerPolicy: Static needs reservedMemory of %s in all, as much as the kubelet reserves (%s), and finds %s",
+			errs = append(errs, fmt.Errorf("memoryManagerPolicy: Static needs reservedMemory of %s in all, as much as the kubelet reserves (%s), and it is %s",
 				&want.amount, &want, &given))
 		}
 	}

@@ -55,7 +55,7 @@ func TestCheckPlacement(t *testing.T) {
 			"kubeReserved": map[string]any{"cpu": "0"}, "systemReserved": map[string]any{"cpu": "0"}}, "needs a processor that no pod gets"},
 		{"memory", map[string]any{"memoryManagerPolicy": "Static", "reservedMemory": reserved("500Mi")}, ""},
 		{"memory without a reservation", map[string]any{"memoryManagerPolicy": "Static"},
-			"needs reservedMemory of 500Mi in all, as much as the kubelet reserves (kubeReserved 250Mi, systemReserved 150Mi, evictionHard of memory.available 100Mi), and finds 0"},
+			"needs reservedMemory of 500Mi in all, as much as the kubelet reserves (kubeReserved 250Mi, systemReserved 150Mi, evictionHard of memory.available 100Mi), and it is 0"},
 		{"memory with another eviction", map[string]any{"memoryManagerPolicy": "Static", "reservedMemory": reserved("500Mi"),
 			"evictionHard": map[string]any{"memory.available": "200Mi"}}, "reservedMemory of 600Mi"},
 		{"memory with an eviction by percentage, which only the machine knows", map[string]any{"memoryManagerPolicy": "Static", "reservedMemory": reserved("1Gi"),

@@ -96,7 +96,7 @@ func (s WorkerSpec) kubeProxyConfig() (map[string]any, error) {
 
 func (s KubeProxySpec) check(v version.Version) (errs invalid.Fields) {
 	if s.Off {
-		const problem, words = "No kube-proxy", "With kube_proxy = false there is no kube-proxy that could use it. Take it out."
+		const problem, words = "No kube-proxy", "With kube_proxy = false there is no kube-proxy that could use it. Remove it."
 		if len(s.Config) > 0 {
 			errs.Say("kube_proxy_config", problem, words)
 		}

@@ -36,9 +36,9 @@ type LoadBalancerSpec struct {
 	AllowedCIDRs []netip.Prefix
 }
 
-// The interval of checks: its default, and its bounds. With a shorter one HAProxy would take an API server for dead
-// that is held while etcd's leadership moves (package fleet). With a longer one a stopping API server would have to
-// serve on for longer than systemd waits for it.
+// The interval of checks: its default, and its bounds. With a shorter interval HAProxy would treat an API server as
+// down that is held while etcd's leadership moves (package fleet). With a longer interval an API server that is
+// stopping would have to serve for longer than systemd waits for it.
 const (
 	DefaultCheckInterval = time.Second
 	MinCheckInterval     = time.Second
@@ -53,8 +53,8 @@ func (s LoadBalancerSpec) EffectiveCheckInterval() time.Duration {
 // HealthCheckName is the name in the API servers' certificates that HAProxy's checks ask for.
 const HealthCheckName = "kubernetes"
 
-// noticeChecks is in how many intervals HAProxy has noticed that an API server is not ready: the longest wait for a
-// check, and its connection and answer.
+// noticeChecks is after how many intervals HAProxy has noticed that an API server is not ready: the longest wait
+// for a check, its connection and its answer.
 const noticeChecks = 3
 
 // Notice is the time within which HAProxy notices that an API server is not ready, in whole seconds.

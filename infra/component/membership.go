@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// Rules for what must belong to one cluster. Everything that is not known is empty and passes.
+// Rules for parts that must belong to one cluster. Unknown values are empty and pass.
 
 // Part is something that a configuration joins to a cluster.
 type Part struct {
@@ -34,7 +34,7 @@ func CheckSameCluster(parts ...Part) (errs invalid.Fields) {
 	}
 	for _, p := range parts {
 		if p.Cluster != "" && p.Cluster != own.Cluster {
-			errs.Say(p.Field, "Part of another cluster", "%s belongs to cluster %s, but %s to cluster %s: use those of one cluster.",
+			errs.Say(p.Field, "Part of another cluster", "%s belongs to cluster %s, but %s belongs to cluster %s: use resources of one cluster.",
 				p.Field, p.Cluster, own.Field, own.Cluster)
 		}
 	}
@@ -75,7 +75,7 @@ func CheckBalanced(backends map[string]netip.Addr, controllers []Host) (errs inv
 // spread requests, and the first host would be the address of the cluster.
 func CheckBalancer(hosts int, balanced bool) (errs invalid.Fields) {
 	if hosts > 1 && !balanced {
-		errs.Say("lb", "Missing load balancer", "%d controllers need a load balancer: set lb to the ref of a k8s_lb. Only a single controller can do without, and is the address of the cluster itself.", hosts)
+		errs.Say("lb", "Missing load balancer", "%d controllers need a load balancer: set lb to the ref of a k8s_lb. A single controller needs none: its address is then the address of the cluster.", hosts)
 	}
 	return errs
 }

@@ -14,8 +14,8 @@ func TestCheckSameCluster(t *testing.T) {
 		{nil, nil},
 		{[]Part{{"pki", ""}, {"etcd", ""}}, nil},
 		{[]Part{{"pki", "a"}, {"etcd", ""}, {"lb", "a"}}, nil},
-		{[]Part{{"pki", "a"}, {"etcd", "b"}}, []string{"etcd|Part of another cluster|etcd belongs to cluster b, but pki to cluster a: use those of one cluster."}},
-		{[]Part{{"pki", "b"}, {"etcd", "a"}, {"lb", "a"}}, []string{"pki|Part of another cluster|pki belongs to cluster b, but etcd to cluster a: use those of one cluster."}},
+		{[]Part{{"pki", "a"}, {"etcd", "b"}}, []string{"etcd|Part of another cluster|etcd belongs to cluster b, but pki belongs to cluster a: use resources of one cluster."}},
+		{[]Part{{"pki", "b"}, {"etcd", "a"}, {"lb", "a"}}, []string{"pki|Part of another cluster|pki belongs to cluster b, but etcd belongs to cluster a: use resources of one cluster."}},
 	} {
 		if got := said(CheckSameCluster(tt.parts...)); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, wanted %q", tt.parts, got, tt.want)

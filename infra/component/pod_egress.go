@@ -60,8 +60,8 @@ table ip {{.Table}} {
 }
 `))
 
-// podEgressFile masquerades what a pod of this machine sends to anywhere but pods, services and
-// machines that know the way back. In a VPC these are the machines' subnets, whose route tables have
+// podEgressFile masquerades packets of this machine's pods, except packets to pods, services and
+// machines that have a route back. In a VPC these are the machines' subnets, whose route tables have
 // the routes to pods. With PodRoutes they are the nodes: others in their network (the router with its
 // DNS server, load balancers) have no route to pods. It drops what pods send to the metadata service;
 // pods in the host's network may use it.

@@ -18,9 +18,9 @@ import (
 var podRoutesScript []byte
 
 // podRoutes is one role's part in the routes to pods: its names on the machine, the number that marks its
-// routes in the kernel, and their metric. A controller that is a node has the routes of both, so they differ in
-// all of it: whichever role comes or goes, those of the other stay. The numbers are not in use (iproute2,
-// etc/iproute2/rt_protos).
+// routes in the kernel, and their metric. A controller that is a node has the routes of both roles, so all of
+// these differ: when one role comes or goes, the routes of the other stay. The numbers are not in use
+// (iproute2, etc/iproute2/rt_protos).
 type podRoutes struct {
 	name             string
 	protocol, metric int
@@ -170,6 +170,6 @@ func (c Cluster) checkRouted(f *invalid.Fields, field string, n Node) {
 	case !ok:
 		f.Say(field, "Node without a route to its pods", "pod_routes of the control plane has no route to %s, the pods of %s: add %q = %q.", n.PodCIDR, n.Name, n.PodCIDR, n.PrivateIP)
 	case via != n.PrivateIP:
-		f.Say(field, "Route to another node", "pod_routes of the control plane leads to the pods %s of %s by %s, and its private_ip is %s.", n.PodCIDR, n.Name, via, n.PrivateIP)
+		f.Say(field, "Route to another node", "pod_routes of the control plane has a route to %s, the pods of %s, by %s, but the node's private_ip is %s.", n.PodCIDR, n.Name, via, n.PrivateIP)
 	}
 }

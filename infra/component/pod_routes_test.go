@@ -102,7 +102,7 @@ func TestCheckPodRoutes(t *testing.T) {
 	}{
 		"fine":            {worker0, ""},
 		"not listed":      {node("worker-2", "10.240.0.22", "", "10.200.2.0/24"), `has no route to 10.200.2.0/24, the pods of worker-2: add "10.200.2.0/24" = "10.240.0.22"`},
-		"another address": {node("worker-1", "10.240.0.22", "", "10.200.1.0/24"), "leads to the pods 10.200.1.0/24 of worker-1 by 10.240.0.21, and its private_ip is 10.240.0.22"},
+		"another address": {node("worker-1", "10.240.0.22", "", "10.200.1.0/24"), "has a route to 10.200.1.0/24, the pods of worker-1, by 10.240.0.21, but the node's private_ip is 10.240.0.22"},
 	} {
 		errs := spec.CheckHosts([]Host{{Node: tt.node}})
 		if tt.want == "" && len(errs) == 0 {

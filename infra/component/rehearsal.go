@@ -190,7 +190,7 @@ func ignoredByContainerd(output string) string {
 	return ""
 }
 
-// within returns the table at a path; none if there is no such table.
+// within returns the table at a path; nil if there is no such table.
 func within(table map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		table, _ = table[name].(map[string]any)

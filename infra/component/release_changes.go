@@ -12,8 +12,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// What a program no longer accepts is not listed here: the rehearsal before a roll finds it, and an installation fails
-// with what the program says. Here is what no program says in time.
+// Settings that a program no longer accepts are not listed here: the rehearsal before a roll finds them, and an
+// installation fails with the program's message. Listed are changes that no program reports in time.
 
 const (
 	featureGates  = "feature-gates"
@@ -33,8 +33,8 @@ func CheckServedAPIs(v version.Version, args Args) error {
 		for item := range strings.SplitSeq(list, ",") {
 			name, _, _ := strings.Cut(strings.TrimSpace(item), "=")
 			if minor := removedAPIs[name]; minor > 0 && v.Minor() >= minor {
-				errs = append(errs, fmt.Errorf("kube-apiserver %s does not start with --%s=%s, which is gone since 1.%d: "+
-					"delete its objects while the API servers still serve it, take it out in a separate apply, and then upgrade", v, runtimeConfig, item, minor))
+				errs = append(errs, fmt.Errorf("kube-apiserver %s does not start with --%s=%s, which was removed in 1.%d: delete its objects while the API servers still serve it, remove the setting in a separate "+
+					"apply, and then upgrade", v, runtimeConfig, item, minor))
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func checkFields(program string, v version.Version, config map[string]any) error
 		}
 		for _, name := range since.names {
 			if holdsField(config, name) {
-				errs = append(errs, fmt.Errorf("%s %s does not know %s, which is new in 1.%d; take it out, or choose a newer version", program, v, name, since.minor))
+				errs = append(errs, fmt.Errorf("%s %s does not know %s, which is new in 1.%d; remove it, or choose a newer version", program, v, name, since.minor))
 			}
 		}
 	}
@@ -130,8 +130,8 @@ func KubeletChanges(old, now version.Version, config map[string]any, args Args) 
 	}
 	switch factor := typed.MemoryThrottlingFactor != nil; {
 	case factor && !gated:
-		out = append(out, fmt.Sprintf("memoryThrottlingFactor had no effect until 1.36 unless the feature gate MemoryQoS was on. It is on in kubelet %s by default: on machines "+
-			"with cgroup v2, containers are slowed down (memory.high) that come near their memory limit or, without one, near the memory of the node.", now))
+		out = append(out, fmt.Sprintf("memoryThrottlingFactor had no effect until 1.36 unless the feature gate MemoryQoS was on. It is on in kubelet %s by default: on machines with cgroup v2, the kernel then "+
+			"slows down (memory.high) containers that come near their memory limit, or without a limit near the memory of the node.", now))
 	case !factor && gate:
 		out = append(out, fmt.Sprintf("The feature gate MemoryQoS slowed containers down (memory.high) at nine tenths of their memory limit until 1.36. "+
 			"Kubelet %s does so only where memoryThrottlingFactor is set.", now))

@@ -109,8 +109,8 @@ func TestCheckAnonymous(t *testing.T) {
 		want     string
 	}{
 		{"nothing", nil, true, ""},
-		{"both reported flags", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, true, "would take every API server for dead"},
-		{"a file of the user's", Args{"authentication-config": {"/etc/mine.yaml"}, "anonymous-auth": {"0"}}, true, "would take every API server for dead"},
+		{"both reported flags", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, true, "would treat every API server as down"},
+		{"a file of the user's", Args{"authentication-config": {"/etc/mine.yaml"}, "anonymous-auth": {"0"}}, true, "would treat every API server as down"},
 		{"the last value counts", Args{"authentication-config": {}, "anonymous-auth": {"false", "true"}}, true, ""},
 		{"taken out", Args{"anonymous-auth": {}}, true, ""},
 		{"no load balancer", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, false, ""},

@@ -109,7 +109,7 @@ func TestControlPlaneRefuses(t *testing.T) {
 		}, `kube-apiserver 1.35.8 has no admission plugin "JobValidation"`},
 		{"admission plugin of an earlier release", func(s *ControlPlaneSpec) {
 			s.Version, s.APIServer.Args = "1.37.1", Args{"disable-admission-plugins": {"PodGroupProtection,JobValidation"}}
-		}, `kube-apiserver 1.37.1 has no admission plugin JobValidation, which is gone since 1.37: take it out`},
+		}, `kube-apiserver 1.37.1 has no admission plugin JobValidation, which was removed in 1.37: remove it`},
 		{"scheduler configuration", func(s *ControlPlaneSpec) { s.Scheduler.Config = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
 		{"garbage collector of one program", func(s *ControlPlaneSpec) { s.APIServer.Args = Args{"enable-garbage-collector": {"false"}} },
 			`extra_args.kube_controller_manager["enable-garbage-collector"]: kube-apiserver and kube-controller-manager need the same --enable-garbage-collector, and have false and true.`},
@@ -149,17 +149,17 @@ func TestWorkerRefuses(t *testing.T) {
 		{"kubelet field of another type", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"maxPods": "many"} }, "kubelet_config"},
 		{"kubelet field of the provider", func(s *WorkerSpec, _ *Node) {
 			s.Kubelet.Config = map[string]any{"authentication": map[string]any{"x509": map[string]any{"clientCAFile": "/x"}}}
-		}, "kubelet_config.authentication.x509.clientCAFile: the provider sets it, and with another value the cluster would break: take it out."},
+		}, "kubelet_config.authentication.x509.clientCAFile: the provider sets it, and with another value the cluster would break: remove it."},
 		{"kubelet field with an argument", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"registerWithTaints": []any{}} },
-			"kubelet_config.registerWithTaints: it has its place elsewhere: use the argument taints instead."},
+			"kubelet_config.registerWithTaints: it cannot be set here: use the argument taints instead."},
 		{"kubelet flag with a field", func(s *WorkerSpec, _ *Node) { s.Kubelet.Args = Args{"cpu-manager-policy": {"static"}} },
-			`extra_args.kubelet["cpu-manager-policy"]: it has its place elsewhere: use the argument kubelet_config instead.`},
+			`extra_args.kubelet["cpu-manager-policy"]: it cannot be set here: use the argument kubelet_config instead.`},
 		{"kube-proxy flag that nothing reads", func(s *WorkerSpec, _ *Node) { s.KubeProxy.Args = Args{"proxy-mode": {"ipvs"}} },
-			`extra_args.kube_proxy["proxy-mode"]: it has its place elsewhere: use the argument kube_proxy_config instead.`},
+			`extra_args.kube_proxy["proxy-mode"]: it cannot be set here: use the argument kube_proxy_config instead.`},
 		{"containerd key of the provider", func(s *WorkerSpec, _ *Node) { s.Containerd.Config = map[string]any{"root": "/x"} }, "containerd_config.root: the provider sets it"},
 		{"containerd key with an argument", func(s *WorkerSpec, _ *Node) {
 			s.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.images": map[string]any{"registry": map[string]any{"config_path": "/x"}}}}
-		}, "containerd_config.plugins.io.containerd.cri.v1.images.registry.config_path: it has its place elsewhere: use the argument registry_mirrors instead."},
+		}, "containerd_config.plugins.io.containerd.cri.v1.images.registry.config_path: it cannot be set here: use the argument registry_mirrors instead."},
 		{"unknown cgroup driver", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"cgroupDriver": "cgroups"} }, `unknown cgroupDriver "cgroups"`},
 		{"eviction threshold", func(s *WorkerSpec, _ *Node) {
 			s.Kubelet.Config = map[string]any{"evictionHard": map[string]any{"memory.available": "some"}}
@@ -301,11 +301,11 @@ func TestCheckFields(t *testing.T) {
 	}{
 		{"kubelet", "1.37.1", map[string]any{"defaultPodSysctls": map[string]any{}, "tlsCurvePreferences": []any{29}}, ""},
 		{"kubelet", "1.36.4", map[string]any{"defaultPodSysctls": map[string]any{}, "tlsCurvePreferences": []any{29}},
-			"kubelet 1.36.4 does not know defaultPodSysctls, which is new in 1.37; take it out, or choose a newer version"},
+			"kubelet 1.36.4 does not know defaultPodSysctls, which is new in 1.37; remove it, or choose a newer version"},
 		{"kubelet", "1.35.8", map[string]any{"tlsCurvePreferences": []any{29}},
-			"kubelet 1.35.8 does not know tlsCurvePreferences, which is new in 1.36; take it out, or choose a newer version"},
+			"kubelet 1.35.8 does not know tlsCurvePreferences, which is new in 1.36; remove it, or choose a newer version"},
 		{"kube-scheduler", "1.37.1", plugins, ""},
-		{"kube-scheduler", "1.36.4", plugins, "kube-scheduler 1.36.4 does not know podGroupPostFilter, which is new in 1.37; take it out, or choose a newer version"},
+		{"kube-scheduler", "1.36.4", plugins, "kube-scheduler 1.36.4 does not know podGroupPostFilter, which is new in 1.37; remove it, or choose a newer version"},
 	} {
 		v, err := version.Parse(tt.version)
 		if err != nil {
@@ -322,9 +322,9 @@ func TestCheckFields(t *testing.T) {
 func TestCheckServedAPIs(t *testing.T) {
 	for _, tt := range []struct{ version, value, want string }{
 		{"1.37.1", "api/all=true,scheduling.k8s.io/v1alpha2=true",
-			"kube-apiserver 1.37.1 does not start with --runtime-config=scheduling.k8s.io/v1alpha2=true, which is gone since 1.37: delete its objects while"},
+			"kube-apiserver 1.37.1 does not start with --runtime-config=scheduling.k8s.io/v1alpha2=true, which was removed in 1.37: delete its objects while"},
 		{"1.36.4", "scheduling.k8s.io/v1alpha2=true", ""},
-		{"1.36.4", "scheduling.k8s.io/v1alpha1=true", "which is gone since 1.36"},
+		{"1.36.4", "scheduling.k8s.io/v1alpha1=true", "which was removed in 1.36"},
 		{"1.35.8", "scheduling.k8s.io/v1alpha1=true", ""},
 	} {
 		v, err := version.Parse(tt.version)

@@ -8,10 +8,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// CheckMachines reports machines of a load balancer that cannot share its virtual address or cannot have its
-// port, and checks that HAProxy cannot make. machines are those of the fields host and standbys; any reports
-// whether standbys are given, though they may not be known. Backends are the machines of the API servers, as far as
-// they are known.
+// CheckMachines reports machines of a load balancer that cannot share its virtual address or cannot have its port,
+// and checks that HAProxy cannot make. machines are those of the fields host and standbys; any reports whether
+// standbys are given, even if they are not known yet. Backends are the machines of the API servers, as far as they
+// are known.
 func (s LoadBalancerSpec) CheckMachines(machines []Host, any bool) (errs invalid.Fields) {
 	for _, h := range machines {
 		s.checkPort(&errs, h)
@@ -19,10 +19,10 @@ func (s LoadBalancerSpec) CheckMachines(machines []Host, any bool) (errs invalid
 	s.checkChecks(&errs)
 	if !s.VirtualIP.IsValid() {
 		if any {
-			errs.Miss("virtual_ip", "Standbys without a virtual address", "standbys need virtual_ip: without it nothing sends anybody to them.")
+			errs.Miss("virtual_ip", "Standbys without a virtual address", "standbys need virtual_ip: without it no client connects to them.")
 		}
 		if len(s.FormerIPs) > 0 {
-			errs.Miss("virtual_ip", "Former addresses without a virtual address", "former_virtual_ips need virtual_ip: they are where it is.")
+			errs.Miss("virtual_ip", "Former addresses without a virtual address", "former_virtual_ips need virtual_ip: the same machine has all of these addresses.")
 		}
 		return errs
 	}
@@ -62,10 +62,10 @@ func (s LoadBalancerSpec) checkAddress(errs *invalid.Fields, field string, ip ne
 	for _, h := range machines {
 		switch ssh, _ := netip.ParseAddr(h.Address); ip {
 		case h.PrivateIP:
-			errs.Say(field, "Address of a machine", "%s is the private_ip of %s: the virtual address is one that no machine has.", ip, h.Name)
+			errs.Say(field, "Address of a machine", "%s is the private_ip of %s: choose an address that no machine has.", ip, h.Name)
 			return
 		case ssh:
-			errs.Say(field, "Address of a machine", "%s is the address of %s: the virtual address is one that no machine has.", ip, h.Name)
+			errs.Say(field, "Address of a machine", "%s is the address of %s: choose an address that no machine has.", ip, h.Name)
 			return
 		}
 	}
@@ -90,7 +90,7 @@ func CheckInterface(ip netip.Addr, own netip.Prefix) error {
 	network := own.Masked()
 	switch {
 	case !network.Contains(ip):
-		return fmt.Errorf("%s does not lie in %s, the network of the interface with %s: nothing in that network would find it there", ip, network, own.Addr())
+		return fmt.Errorf("%s does not lie in %s, the network of the interface with %s: no machine in that network would find it", ip, network, own.Addr())
 	case own.Bits() < 31 && ip == network.Addr():
 		return fmt.Errorf("%s is the address of the network %s itself: choose a free one in it", ip, network)
 	case own.Bits() < 31 && !network.Contains(ip.Next()):

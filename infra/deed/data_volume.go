@@ -93,7 +93,7 @@ type DataVolumeUse struct {
 	FileSystem string // UUID; empty if there is none
 	// Mounted is the volume's id if it is mounted where it should be, else what is, empty if nothing.
 	Mounted string
-	// Elsewhere are the directories at which it is mounted beside.
+	// Elsewhere are further directories at which it is mounted.
 	Elsewhere []string
 	// Files are the SHA-256 of the unit and the program in hex, by path. Wanted are those of the files
 	// that UseDataVolume writes.

@@ -30,7 +30,7 @@ type Trial struct {
 	Options []*unit.UnitOption
 }
 
-// Rehearsed is what became of one unit that was rehearsed.
+// Rehearsed is the result of the rehearsal of one unit.
 type Rehearsed struct {
 	Unit   string
 	Code   int // its exit status

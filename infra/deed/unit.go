@@ -31,8 +31,8 @@ func Kill(ctx context.Context, r Runner, units ...string) error { return kill.do
 // StopNote is the file of NoteStop. It survives a restart of the machine.
 const StopNote = "/var/lib/k8s-from-scratch/stopped"
 
-// NoteStop notes units that are about to be stopped for a while. The note says which units are to
-// run again if whoever stops them is interrupted.
+// NoteStop notes units that are about to be stopped for a while. The note says which units must run
+// again if the operation that stops them is interrupted.
 func NoteStop(ctx context.Context, r Runner, units ...string) error {
 	return noteStop.do(ctx, r, append([]string{StopNote}, units...)...)
 }

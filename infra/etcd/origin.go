@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Origin says whose data a data directory has: the member that wrote them, and its cluster. The zero
+// Origin says who has written the data of a data directory: the member, and its cluster. The zero
 // value means that it is not known.
 type Origin struct{ Member, Cluster ID }
 

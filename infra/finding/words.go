@@ -123,7 +123,7 @@ var vocabulary = map[Kind]words{
 	Alarm: {head: "etcd alarm {target}", how: map[Problem]string{
 		Full:     "{found} of quota {wanted}, {size} hold data, and nothing more is stored",
 		Diverged: "the data of the members differ, every change is refused, and only a person can tell which are right",
-		Unknown:  "raised, and not known here",
+		Unknown:  "raised, and unknown to this provider",
 	}},
 	Database: {head: "etcd database", how: map[Problem]string{
 		Fragmented: "{found} of quota {wanted}, {size} free inside, wants defragmentation",
@@ -132,7 +132,7 @@ var vocabulary = map[Kind]words{
 		TooLarge:   "its quota of {wanted} does not fit, the file system of {device} has {found} for it: enlarge the volume, or lower quota_mib",
 	}},
 	EtcdDisk: {head: "disk of etcd", how: map[Problem]string{
-		Slow: "of 100 writes more than one took longer than {wanted} since the member started ({found}): requests wait, and the leadership may change under load",
+		Slow: "more than 1% of the writes took longer than {wanted} since the member started ({found}): requests wait, and the leadership may change under load",
 	}},
 	Snapshot: {how: map[Problem]string{
 		Missing:  "no snapshot of etcd",
@@ -172,7 +172,7 @@ var vocabulary = map[Kind]words{
 		Value: "found {found:q}, wanted {wanted}",
 	}},
 	Schedule: {head: "node schedulable", how: map[Problem]string{
-		Cordoned: "left cordoned by a roll-out that did not finish, or on a notice of an interruption",
+		Cordoned: "still cordoned, by a roll-out that did not finish or by a notice of an interruption",
 	}},
 	Nodes: {how: map[Problem]string{
 		Unjudged: "the nodes could not be compared: {cause}",
@@ -181,7 +181,7 @@ var vocabulary = map[Kind]words{
 		Missing:   "missing",
 		NotWanted: "exists, not wanted any more",
 		Refused:   "{cause}",
-		Replaced:  "{target} cannot be changed: an apply deletes the object and makes it anew",
+		Replaced:  "{target} cannot be changed: an apply deletes the object and creates it again",
 	}},
 	Field: {head: "{target}", how: map[Problem]string{
 		Value: "found {found:field}{ (set by manager)}, wanted {wanted:field}",
@@ -283,8 +283,8 @@ var vocabulary = map[Kind]words{
 	}},
 	DataFileSystem: {head: "file system of the data volume", how: map[Problem]string{
 		TooSmall: "does not fill its volume yet",
-		Missing:  "missing, wanted {wanted}: an apply changes nothing there, find out what has happened to the data",
-		Value:    "found {found}, wanted {wanted}: an apply changes nothing there, find out what has happened to the data",
+		Missing:  "missing, wanted {wanted}: an apply changes nothing there: find out what has happened to the data",
+		Value:    "found {found}, wanted {wanted}: an apply changes nothing there: find out what has happened to the data",
 	}},
 	MountPoint: {head: "mount point {target}", how: map[Problem]string{
 		Missing:   "the data volume is not mounted, wanted {wanted}",

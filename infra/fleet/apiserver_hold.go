@@ -94,7 +94,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 		return err
 	}
 	if took := time.Since(began); took > holdLimit-moveBudget {
-		return fmt.Errorf("it took %s until nothing was under way", took.Round(time.Millisecond))
+		return fmt.Errorf("it took %s until no request was in progress", took.Round(time.Millisecond))
 	}
 	err := move(held)
 	if held.Err() != nil && ctx.Err() == nil {

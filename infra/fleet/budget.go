@@ -54,7 +54,7 @@ const (
 	// EvictBudget is how long PodDisruptionBudgets may protect the pods of a dead node. No other
 	// eviction is limited by it.
 	EvictBudget = 10 * time.Second
-	// LeaveBudget bounds each question of a machine's departure that the cluster can do without.
+	// LeaveBudget bounds each optional step of a machine's departure.
 	LeaveBudget = 30 * time.Second
 	// RemoveBudget bounds the removal of a role from a machine: the end of what runs, since systemd
 	// gives each unit 90 seconds before it kills it, and the deletion of an image store, which on a
@@ -67,8 +67,8 @@ const (
 	CompactBudget = 10 * time.Minute
 	// DefragmentBudget bounds a defragmentation of the largest database on a slow disk.
 	DefragmentBudget = 15 * time.Minute
-	// RestoreBudget is how long a machine that was not stopped after all is tried to be restored:
-	// the time in which a connection comes back, or an API server is up again.
+	// RestoreBudget is how long the provider tries to restore a machine that was not stopped after
+	// all: the time in which a connection comes back, or an API server is up again.
 	RestoreBudget = 3 * time.Minute
 )
 

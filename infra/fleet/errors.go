@@ -98,10 +98,10 @@ func List(names []string) string {
 
 // CorruptAdvice is what ends the alarm CORRUPT of etcd. The data of the wrong member go first, so that
 // it serves no reads when the alarm has ended.
-const CorruptAdvice = "find the member that differs (etcdctl endpoint hashkv --cluster), stop etcd on its machine and delete /var/lib/etcd/member there, " +
-	"run etcdctl alarm disarm on another one, then apply again: it joins anew with the data of the others. If no two members agree, restore a snapshot"
+const CorruptAdvice = "find the member that differs (etcdctl endpoint hashkv --cluster), stop etcd on its machine and delete /var/lib/etcd/member there, run etcdctl alarm disarm on another " +
+	"machine, then apply again: the member joins again with the data of the others. If no two members agree, restore a snapshot"
 
-// Replaced reports whether another machine answers in place of the one that was asked.
+// Replaced reports whether another machine answers in place of the expected one.
 func Replaced(err error) bool {
 	var foreign *remote.HostKeyError
 	return errors.As(err, &foreign)

@@ -19,15 +19,15 @@ const (
 	GateQuorumAfter Gate = "the rest has a quorum"
 	GateNodeReady   Gate = "node Ready, a pod started"
 
-	// These count a member with an alarm, for the repair of the alarm itself.
+	// These gates count a member with an alarm as healthy, for the repair of the alarm itself.
 	GateServes       Gate = "serves reads"
 	GateQuorumServes Gate = "a quorum serves reads"
 	GateOthersServe  Gate = "all others serve reads"
 )
 
 // UntilNone calls round until it returns no more obstacles or the budget is spent. With the error
-// it returns what the last complete round found. A round cut short by the deadline counts only if
-// there was no other.
+// it returns the obstacles of the last complete round. A round that the deadline has cut short
+// counts only if there was no other.
 func UntilNone(ctx context.Context, budget time.Duration, what string, round func(context.Context) []string) (last []string, err error) {
 	err = Within(ctx, budget, what, func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// SameMachine reports whether two targets are one machine, as far as targets tell: by their IDs, or else by
-// an address or the SSH host key. A machine that was installed again at its address counts as the same. A key
-// that several targets of one of the lists have says nothing: such machines were copied with their disks.
+// SameMachine reports whether two targets are the same machine: by their IDs, or else by an address or the
+// SSH host key. A machine that was installed again at its address counts as the same. A key that several
+// targets of one list have does not count: such machines were copied with their disks.
 func SameMachine(a, b Target, lists ...[]Target) bool {
 	return a.SamePlace(b) || (a.ID == "" || b.ID == "") && a.sharesKey(b) && !copied(a, lists)
 }
@@ -49,8 +49,8 @@ func withoutComment(key string) string {
 	return strings.Join(fields[:min(len(fields), 2)], " ")
 }
 
-// Former returns the target under a name that no machine has. It is for a machine whose name is another
-// one's now.
+// Former returns the target under a name that no machine has. It is for a machine whose name another
+// machine has now.
 func (t Target) Former() Target {
 	t.Node.Name = fmt.Sprintf("%s at %s", t.Node.Name, t.Host.Address)
 	t.Host.Name = t.Node.Name
@@ -62,8 +62,8 @@ func Leaving(want, prior []Target) []Target {
 	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool { return named(want, p.Name()) >= 0 })
 }
 
-// Superseded returns the targets of prior that are no machines of want, and whose names are those of others
-// there. A target with an ID is none: whoever has given the ID ends the machine.
+// Superseded returns the targets of prior that are no longer machines of want, and whose names other
+// machines of want have. It leaves out targets with an ID: whoever has given the ID ends the machine.
 func Superseded(want, prior []Target) []Target {
 	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool {
 		return p.ID != "" || named(want, p.Name()) < 0 || slices.ContainsFunc(want, func(t Target) bool { return SameMachine(p, t, want, prior) })
@@ -77,9 +77,9 @@ func named(targets []Target, name string) int {
 // Rename is a machine that would get another name.
 type Rename struct{ From, To Target }
 
-// Renamed returns the machines of prior that have other names in want. The sign is the same ID, or the same
-// host key. If several machines have one key, which those that were copied with their disks do, the private
-// address must be the same too.
+// Renamed returns the machines of prior that have other names in want. It recognises a machine by its ID,
+// or by its host key. If several machines have one key, because they were copied with their disks, the
+// private address must be the same too.
 func Renamed(want, prior []Target) []Rename {
 	var out []Rename
 	for _, to := range want {

@@ -13,8 +13,8 @@ import (
 type Target struct {
 	Host remote.Host
 	Node component.Node
-	// ID tells this very machine from another one with the same name and address, such as the id of
-	// its instance. It is empty if nobody has given it one.
+	// ID distinguishes this machine from another one with the same name and address, such as the id
+	// of its instance. It is empty if it has none.
 	ID string
 }
 

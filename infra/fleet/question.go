@@ -68,7 +68,8 @@ func AskAPIServers[T any](ctx context.Context, a *Access, machines []*Machine, a
 	probing, cancel := Probing(ctx)
 	defer cancel()
 	answer, err := AskInTurn(probing, AnswerShare, kube.Busy, QuestionsFor(machines, ask))
-	// Behind the endpoint are the same servers. Of those whose machines cannot be reached nothing is known.
+	// The same servers are behind the endpoint. Nothing is known of servers whose machines cannot be
+	// reached.
 	if kube.Unanswered(err) && !Unreachable(err) && probing.Err() != nil && ctx.Err() == nil {
 		a.silence.silent(a.Keys.Ref.Cluster, err, patience.Of(ctx, ProbeBudget))
 	}
@@ -150,7 +151,7 @@ func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error)
 	return none, joined(errs)
 }
 
-var errAnswered = fmt.Errorf("another has answered: %w", context.Canceled)
+var errAnswered = fmt.Errorf("another machine has answered: %w", context.Canceled)
 
 // silence is the reason for no longer waiting for a server's answer. It counts as a timeout for
 // [kube.Unanswered].

@@ -10,21 +10,21 @@ import (
 )
 
 // Silence remembers for which clusters no API server has answered the questions of a plan, so that a
-// plan of many resources waits for them once. While nobody has heard from an endpoint, one question is
-// under way, and the others wait for what comes of it. If that is no answer, all get its error. The zero
+// plan of many resources waits for them once. As long as an endpoint has not answered, one question is
+// in progress and the others wait for its result. If it has no answer, all get its error. The zero
 // Silence is ready. It is safe for concurrent use.
 //
-// Whoever changes something calls [Silence.Forget] before and after, since what is asked then may have
+// Code that changes something calls [Silence.Forget] before and after, since a later question may have
 // an answer. Nothing else is remembered: a question that may have an answer is always asked.
 type Silence struct {
 	mu    sync.Mutex
 	heard map[string]*hearing // by cluster and endpoint
 }
 
-// hearing is what has come of the questions to one endpoint.
+// hearing is what is known of the questions to one endpoint.
 type hearing struct {
 	answers bool
-	err     error         // of a question that had no answer, if there was none since
+	err     error         // of a question that had no answer, if there was no answer since
 	waited  time.Duration // how long that question waited
 	asking  chan struct{} // of the question that is under way; nil if nobody waits for it
 }
@@ -81,7 +81,7 @@ func (s *Silence) ask(ctx context.Context, cluster, endpoint string, question fu
 	}
 }
 
-// note asks, and remembers what comes of it. Those who wait for asking go on then.
+// note asks, and remembers the result. Then the callers that wait for asking continue.
 func (s *Silence) note(ctx context.Context, h *hearing, asking chan struct{}, waited time.Duration, question func() error) (err error) {
 	ended := false
 	defer func() {

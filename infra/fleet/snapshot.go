@@ -41,7 +41,8 @@ func SnapshotBefore(ctx context.Context, machines []*Machine, change string) err
 		return nil
 	}
 	return &GuardError{Refused: "start " + change, Reason: "no snapshot of etcd could be taken before: " + errors.Join(failures...).Error(),
-		Advice: "remove the cause, or do without: terraform destroy -target of k8s_etcd_backup takes the program from the machines and leaves all snapshots; then apply again"}
+		Advice: "remove the cause, or change the cluster without a snapshot: terraform destroy -target of k8s_etcd_backup removes the program from the machines and leaves all snapshots; " +
+			"then apply again"}
 }
 
 // SnapshotFailed makes a StepError of a snapshot that could not be taken.
@@ -71,7 +72,7 @@ type Snapshots struct {
 // AskSnapshots asks the machine's program what it knows of snapshots. It changes nothing.
 func (m *Machine) AskSnapshots(ctx context.Context) Snapshots {
 	lines, err := deed.AskSnapshots(ctx, m.Remote, component.EtcdBackupProgram)
-	out := ReadSnapshots(m.Name(), lines) // what it said before it was interrupted counts too
+	out := ReadSnapshots(m.Name(), lines) // its answers before it was interrupted count too
 	if err != nil {
 		out.Err = err
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// TooMuchError says that somebody sent more than is read.
+// TooMuchError says that a sender sent more than the limit.
 type TooMuchError struct {
 	From  string // who sent it, for people: "machine worker-0", "https://..."
 	Limit int64  // in bytes

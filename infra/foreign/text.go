@@ -1,6 +1,6 @@
-// Package foreign takes in what others say: machines, pods, AWS, etcd, API servers. None of them is
-// trusted to stop, or to be harmless on a terminal. [ReadAll] and [Reader] bound what is read, and
-// [Text] and [Line] make of it what people may be shown.
+// Package foreign reads text from others: machines, pods, AWS, etcd, API servers. Such text may be
+// endless, or harmful on a terminal. [ReadAll] and [Reader] limit what is read, and [Text] and
+// [Line] make it fit to be shown to people.
 //
 // What may not enter: who says it, what it means, and other packages of this repository.
 package foreign
@@ -23,10 +23,10 @@ const (
 	maxLooked = 256 << 10
 )
 
-// Text makes what others say fit to be shown in errors, warnings, drift and logs. It removes the
-// sequences that control a terminal, writes other characters that cannot be seen, and those that
-// change the direction of writing, as Go does ("\u202e"), replaces what looks like a secret, and
-// leaves out the middle of a text that is too long. Line breaks and tabs stay.
+// Text makes text from machines, pods and servers fit to be shown in errors, warnings, drift and
+// logs. It removes the sequences that control a terminal, writes other characters that cannot be
+// seen, and those that change the direction of writing, as Go does ("\u202e"), replaces what looks
+// like a secret, and leaves out the middle of a text that is too long. Line breaks and tabs stay.
 func Text(s string) string {
 	if len(s) > maxLooked {
 		s = s[:start(s, maxLooked)]
@@ -80,8 +80,8 @@ func start(s string, i int) int {
 	return i
 }
 
-// visible removes and writes out what cannot be seen. It looks at every character once, and what it
-// writes controls nothing, so nothing can be nested to survive it.
+// visible removes or writes out invisible characters. It looks at every character once, and its
+// output controls nothing, so nested sequences cannot survive it.
 func visible(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))

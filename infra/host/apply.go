@@ -251,7 +251,8 @@ func (a *answers) Write(p []byte) (int, error) {
 	}
 }
 
-// installs reports whether a program was to be installed as path: no other one gets into the record.
+// installs reports whether a program was to be installed as path: other programs do not get into the
+// record.
 func (a *answers) installs(path string) bool {
 	return slices.ContainsFunc(a.want.Binaries, func(b desired.Binary) bool {
 		return slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return i.Path == path })

@@ -124,7 +124,7 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 	return p, nil
 }
 
-// actionFor returns what a change needs of a unit.
+// actionFor returns the action that a change needs from a unit.
 func actionFor(u desired.Unit, c Change) string {
 	switch {
 	case c.Kind == finding.Unit && c.Problem == finding.ReloadPending:

@@ -18,8 +18,8 @@ func Diff(want desired.State, got Observation, rec Record) []Change {
 	return standardLayout().diff(want, got, rec)
 }
 
-// Adopt returns rec updated with an observation. Files found as wanted are recorded as they are
-// now, so that the next Observe need not hash them; files that are no longer wanted are dropped. It
+// Adopt returns rec updated with an observation. Files that are as wanted are recorded as they are
+// now, so that the next Observe need not hash them. Files that are no longer wanted are dropped. It
 // is pure.
 func Adopt(want desired.State, got Observation, rec Record) Record {
 	return standardLayout().adopt(want, got, rec)
@@ -212,8 +212,8 @@ func (d *differ) configures(file, unit string) bool {
 
 func (l layout) isUnitDir(dir string) bool { return slices.Contains(l.foreign, dir) }
 
-// touch notes the units that the file configures. That systemd has not loaded the file yet then
-// needs no finding of its own.
+// touch notes the units that the file configures. Then no separate finding is needed when systemd
+// has not loaded the file yet.
 func (d *differ) touch(file string) {
 	for _, u := range d.want.Units {
 		if d.configures(file, u.Name) {

@@ -27,21 +27,21 @@ type Removal struct {
 	State desired.State
 	// Dirs are directories to delete with everything in them, by absolute paths.
 	Dirs []string
-	// First, if set, is a shell script that ends what does not end with the units. It runs before
-	// anything is removed, for at most six minutes. That it fails is no error.
+	// First, if set, is a shell script that ends processes that outlive the units. It runs before
+	// anything is removed, for at most six minutes. Its failure is no error.
 	First string
 	// Kill ends the units at once instead of gracefully, except those that undo what they have done.
 	Kill bool
-	// ClaimFile, if set, is a file that says whose all this is. It is deleted last. If it has
-	// another content than Claim, nothing is removed.
+	// ClaimFile, if set, is a file that says who owns the role on the machine. It is deleted last.
+	// If its content is not Claim, nothing is removed.
 	ClaimFile, Claim string
 }
 
-// ErrClaimed says that nothing was removed from a machine because it has another claim.
-var ErrClaimed = errors.New("it has another claim")
+// ErrClaimed says that nothing was removed from a machine because another record has claimed it.
+var ErrClaimed = errors.New("another state has claimed it")
 
-// removeSilence is how long the machine may take to connect and to begin. One that hangs would take all
-// the time that a removal may take.
+// removeSilence is how long the machine may take to connect and to begin. A machine that hangs would
+// otherwise use up the whole time of a removal.
 const removeSilence = time.Minute
 
 var errSilent = errors.New("it accepts connections, and its shell, sudo or disk may hang")
@@ -71,7 +71,7 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	want := l.expand(what.State)
 	want.Binaries = slices.Clone(want.Binaries)
 	for i := range want.Binaries {
-		// What is not known was not looked up. It has no receipt that could be deleted.
+		// An unknown checksum was not looked up. It has no receipt that could be deleted.
 		want.Binaries[i].SHA256 = cmp.Or(want.Binaries[i].SHA256, unknownSum)
 	}
 	if err := validate(want); err != nil {

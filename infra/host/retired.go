@@ -35,8 +35,8 @@ func (d *differ) retired(want desired.Retired) {
 	}
 }
 
-// retire adds the calls that end units and delete what belonged to them. Before that they leave the
-// boot, so that none comes back when the script is interrupted.
+// retire adds the calls that end units and delete their files. The units are disabled first, so
+// that none starts at the next boot if the script is interrupted.
 func (p plan) retire(s *script) {
 	for _, r := range p.retired {
 		s.call("retire", append([]string{r.Unit, r.Cleanup}, r.Paths...)...)

@@ -60,7 +60,7 @@ func Of(ctx context.Context, s pki.Store, ref pki.Ref) (*Copy, error) {
 		return fail(err)
 	}
 	if !g.Equal(ref.Generations) {
-		return fail(fmt.Errorf("%w: its generations are not those of the reference", ErrOther))
+		return fail(fmt.Errorf("%w: its generations differ from the reference", ErrOther))
 	}
 	values, err := pki.GetAll(ctx, s, pki.Names(g))
 	if err != nil {
@@ -69,7 +69,7 @@ func Of(ctx context.Context, s pki.Store, ref pki.Ref) (*Copy, error) {
 	public := ref.Public()
 	for _, name := range pki.Names(g) {
 		if !pki.Secret(name) && name != pki.NameGenerations && !same(values[name], []byte(public[name])) {
-			return fail(fmt.Errorf("%w: %s is not that of the reference", ErrOther, name))
+			return fail(fmt.Errorf("%w: %s differs from the reference", ErrOther, name))
 		}
 	}
 	c := &Copy{Cluster: ref.Cluster, Generations: g, values: values}
@@ -131,7 +131,7 @@ func (c *Copy) restore(ctx context.Context, s pki.Store) error {
 	}
 	for _, name := range pki.Owned(present) {
 		if name != pki.NameOwner && !slices.Contains(names, name) {
-			return fmt.Errorf("%w: it has %s, and the copy has not", ErrOther, name)
+			return fmt.Errorf("%w: it has %s, which the copy lacks", ErrOther, name)
 		}
 	}
 	// The order of generations first, then certificates, then keys.
@@ -176,7 +176,7 @@ func (c *Copy) matches(ctx context.Context, s pki.Store, name string) error {
 		return nil
 	}
 	if !same(v, c.values[name]) {
-		return fmt.Errorf("%w: %s is not that of the copy", ErrOther, name)
+		return fmt.Errorf("%w: %s differs from the copy", ErrOther, name)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func unmarshal(raw []byte) (*Copy, error) {
 		Version int    `json:"version"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil || head.Format != formatName {
-		return nil, fmt.Errorf("%w: what is encrypted in it is something else", ErrForeign)
+		return nil, fmt.Errorf("%w: its encrypted content is something else", ErrForeign)
 	}
 	if head.Version != formatVersion {
 		return nil, fmt.Errorf("%w: it has version %d of the format, and this provider reads version %d", ErrForeign, head.Version, formatVersion)

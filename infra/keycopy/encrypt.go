@@ -133,7 +133,7 @@ func parseRecipients(list []string) ([]age.Recipient, error) {
 func parseRecipient(s string) (r age.Recipient, err error) {
 	switch {
 	case strings.Contains(strings.ToUpper(s), identityPrefix):
-		return nil, errors.New("this is an identity, which is secret: write its recipient, which `age-keygen -y` prints, and make a new identity if this one has been seen")
+		return nil, errors.New("this is an identity, which is secret: write its recipient, which `age-keygen -y` prints, and make a new identity if somebody may have seen this one")
 	case strings.HasPrefix(s, quantumRecipient):
 		r, err = age.ParseHybridRecipient(s)
 	case strings.HasPrefix(s, classicRecipient):

@@ -19,17 +19,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
-// Terms are how objects are applied and compared. With the zero value a field that another manager
-// applies stays that manager's, and the apply fails.
+// Terms say how objects are applied and compared. With the zero value another manager keeps a field
+// that it applies, and the apply fails.
 type Terms struct {
 	// Ignored are fields that are left to others once the object exists.
 	Ignored field.Ignored
 	// Force takes also those fields that other managers apply.
 	Force bool
-	// Replace are the objects that are deleted and made anew if the API server does not let them
-	// change.
+	// Replace are the objects that are deleted and created again if the API server does not let
+	// them change.
 	Replace []ObjectRef
-	// Done are Jobs that have finished. One that is gone is not missing, and is not applied again.
+	// Done are Jobs that have finished. If such a Job is gone, it is not missing, and is not
+	// applied again.
 	Done []ObjectRef
 }
 
@@ -60,7 +61,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("applying %s: Apply failed with %d %s: %s", e.Ref, len(list), noun, strings.Join(list, "; "))
 }
 
-// ImmutableError says that an object would have to be replaced, and that the terms do not allow it.
+// ImmutableError says that an object would have to be replaced and that the terms do not allow it.
 type ImmutableError struct {
 	Ref    ObjectRef
 	Fields []string // that cannot be changed
@@ -125,7 +126,7 @@ func (c *Client) apply(ctx context.Context, want *unstructured.Unstructured, ter
 		if live != nil {
 			body = field.Left(want, live, fieldManager, terms.Ignored.Of(want))
 		}
-		// Whoever owns fields of an object that is replaced, the new one is ours.
+		// We own the new object, whoever owned fields of the replaced one.
 		replace := slices.ContainsFunc(terms.Replace, ref.Same)
 		applied, err := c.patch(ctx, body, terms.Force || replace, false)
 		if isConflict(err) {

@@ -108,8 +108,8 @@ func (c *Client) completed(ctx context.Context, run JobRun) bool {
 	return err == nil && len(events.Items) > 0
 }
 
-// follower follows a Job that is removed once it has finished: afterwards nobody could tell whether
-// it has.
+// follower follows a Job that is removed once it has finished: afterwards it could not be known
+// whether it has finished.
 type follower struct {
 	mu     sync.Mutex
 	run    JobRun

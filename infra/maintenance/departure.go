@@ -21,7 +21,7 @@ const (
 	Running
 )
 
-// Sight is what the owner of a machine says of it at one moment.
+// Sight is the state of a machine at one moment, according to its owner.
 type Sight struct {
 	Power Power
 	At    fleet.Target // where it is reached, if it runs
@@ -76,11 +76,12 @@ type Departing struct {
 	Next      Succession
 	// Idle says that it has nothing to leave, such as the machine of a load balancer. It is not asked.
 	Idle bool
-	// Member says that it may have a member of etcd. If such a machine answers and does not say what runs
+	// Member says that it may have a member of etcd. If such a machine answers but does not say what runs
 	// on it, it is not terminated: a member that has not left may cost the cluster its quorum. Any other
-	// machine that does not say it is terminated anyway, since it may be broken.
+	// machine that does not say what runs on it is terminated anyway, since it may be broken.
 	Member bool
-	// Stop says how its owner stops it, such as "stop the instance i-0123". A stopped one is not asked.
+	// Stop says how its owner stops it, such as "stop the instance i-0123". A stopped machine is not
+	// asked.
 	Stop string
 	// Within limits what follows once it is the machine's turn. It must be set.
 	Within func(context.Context) (context.Context, context.CancelFunc)
@@ -120,8 +121,8 @@ func Depart(ctx context.Context, turns *Turns, m Departing) (*Departure, error) 
 	}
 	switch {
 	case answered(err) && m.Member:
-		return d, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\n"+
-			"next: repair or reboot %s and apply again; if it is beyond repair, %s, since a stopped one is terminated without being asked", err, m.Name, m.Stop)
+		return d, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\nnext: repair or "+
+			"reboot %s and apply again; if it is beyond repair, %s, since a stopped machine need not answer before it is terminated", err, m.Name, m.Stop)
 	case err != nil:
 		d.Unseen = err
 		return d, nil
@@ -154,8 +155,8 @@ func (d *Departure) Notes() []finding.Finding {
 }
 
 // Undo brings the machine back after its termination has failed, and reports whether there was anything to
-// bring back: there is not if it runs no more. An etcd member that has left does not join again. failed is
-// what could not be brought back.
+// bring back. There is nothing if the machine no longer runs. An etcd member that has left does not join
+// again. failed lists what could not be brought back.
 func (d *Departure) Undo(ctx context.Context) (undone bool, failed []finding.Finding) {
 	if !d.left {
 		return false, nil

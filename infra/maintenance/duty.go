@@ -213,9 +213,9 @@ func (d *Duty) Leave(ctx context.Context, leaving func(string) bool, replaced bo
 }
 
 // StepAside prepares the machine for being terminated, after Cordon, when another machine follows
-// that has its data: the volume on which they are. It does what Leave does, but the etcd member
-// stays in the cluster, stopped, as it does for a restart. So the checks are those of Suspend: the
-// other voters must be a quorum of all voters, until the member is started there.
+// that gets the volume with its data. It does what Leave does, but the etcd member stays in the
+// cluster, stopped, as for a restart. So the checks are those of Suspend: the other voters must be
+// a quorum of all voters, until the member is started there.
 func (d *Duty) StepAside(ctx context.Context, leaving func(string) bool) error {
 	return d.depart(ctx, moves, leaving, d.stopEtcd)
 }
@@ -243,9 +243,8 @@ func (d *Duty) orRestore(ctx context.Context, err error, steps ...func() error) 
 	return err
 }
 
-// noteStop notes on the machine which units are about to be stopped, so that whoever finds the
-// machine half way, after this process was killed or the connection was lost, knows that they are
-// to run.
+// noteStop notes on the machine which units are about to be stopped. If this process is killed or
+// the connection is lost, the next process then knows that these units must run.
 func (d *Duty) noteStop(ctx context.Context) error {
 	if d.Idle() {
 		return nil

@@ -41,7 +41,7 @@ func TestStepAsideRefused(t *testing.T) {
 		refused string
 	}{
 		{"another is down", 3, []string{"10.240.0.12:2379"}, "deadline exceeded"},
-		{"it is one of two", 2, nil, "refusing to terminate controller-0: etcd would lose its quorum: of 2 voters 1 would be healthy, and a quorum is 2"},
+		{"it is one of two", 2, nil, "refusing to terminate controller-0: etcd would lose its quorum: 1 of 2 voters would be healthy, and a quorum is 2"},
 		{"it is alone", 1, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -128,8 +128,8 @@ func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.
 	return c, placeOf(members, d.m.Name(), leaving), nil
 }
 
-// knownPlace is etcdPlace without the client. If an interrupted stop has stopped the machine's
-// member, it asks those on the other controllers that are not leaving. Without any, the place is
+// knownPlace is etcdPlace without the client. If an interrupted change has stopped the machine's
+// member, it asks the members on other controllers that are not leaving. Without any, the place is
 // empty.
 func (d *Duty) knownPlace(ctx context.Context, leaving func(string) bool) (place, error) {
 	if d.does(component.EtcdUnit) {

@@ -23,14 +23,15 @@ const (
 	restarts going = iota // it is stopped and comes back
 	moves                 // it ends, and another machine starts its etcd member again
 	leaves                // it ends, and its etcd member leaves the cluster
-	followed              // as leaves, and another machine takes its place, without its data
+	followed              // as leaves, and another machine without its data takes its place
 )
 
 // removes reports whether the etcd member leaves the cluster.
 func (g going) removes() bool { return g == leaves || g == followed }
 
-// guard returns an error if the cluster cannot do without the machine. An etcd member that an
-// interrupted stop has stopped still counts if the machine ends: its start does not follow.
+// guard returns an error if the cluster cannot work without the machine. If the machine ends, an
+// etcd member that an interrupted change has stopped still counts, since it will not be started
+// again.
 func (d *Duty) guard(ctx context.Context, how going, leaving func(string) bool) error {
 	if d.does(component.EtcdUnit) || how != restarts && d.had(component.EtcdUnit) {
 		if err := d.guardEtcd(ctx, how, leaving); err != nil {
@@ -94,8 +95,9 @@ func (d *Duty) guardEtcd(ctx context.Context, how going, leaving func(string) bo
 	return checkVoters(d.what(how), how.removes(), p.voters, len(p.others), sick)
 }
 
-// last reports whether the machine may have the last voter that does not leave. Of a member that an
-// interrupted stop has stopped nobody says it if there is no other.
+// last reports whether the machine may have the last voter that does not leave. If an interrupted
+// change has stopped the member and there is no other member, nothing tells how many voters there
+// are.
 func (d *Duty) last(p place) bool {
 	voter := p.self.ID != 0 && !p.self.Learner && p.self.Started()
 	return len(p.others) == 0 && (voter || len(p.members) == 0)
@@ -127,7 +129,7 @@ func checkVoters(deed string, leaves bool, voters, others int, sick []string) er
 	var reason string
 	switch {
 	case healthy < etcd.Quorum(cluster):
-		reason = fmt.Sprintf("etcd would lose its quorum: of %d voters %d would be healthy, and a quorum is %d", cluster, healthy, etcd.Quorum(cluster))
+		reason = fmt.Sprintf("etcd would lose its quorum: %[2]d of %[1]d voters would be healthy, and a quorum is %[3]d", cluster, healthy, etcd.Quorum(cluster))
 	case len(sick) > 0:
 		reason = "a second etcd member would be down"
 	default:
@@ -145,7 +147,7 @@ func checkVoters(deed string, leaves bool, voters, others int, sick []string) er
 func (d *Duty) guardAPI(ctx context.Context, how going, leaving func(string) bool) error {
 	c, _, err := d.api(component.ManagerKubeconfig, "")
 	if err != nil {
-		return d.fail("ask its API server for the others", err)
+		return d.fail("ask its API server for the other API servers", err)
 	}
 	defer c.Close()
 	if err := c.Ready(ctx); err != nil {
@@ -154,7 +156,7 @@ func (d *Duty) guardAPI(ctx context.Context, how going, leaving func(string) boo
 	}
 	others, err := d.otherAPIServers(ctx, c, leaving)
 	if err != nil {
-		return d.fail("ask its API server for the others", err)
+		return d.fail("ask its API server for the other API servers", err)
 	}
 	if len(others) == 0 {
 		return nil

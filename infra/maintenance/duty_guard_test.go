@@ -21,8 +21,8 @@ func TestCheckVoters(t *testing.T) {
 	}{
 		{"one of three is stopped", false, 3, 2, nil, ""},
 		{"one of three leaves", true, 3, 2, nil, ""},
-		{"one of three is stopped, another is down", false, 3, 2, []string{"c"}, "etcd would lose its quorum: of 3 voters 1 would be healthy, and a quorum is 2 (not healthy: c)"},
-		{"one of three leaves, another is down", true, 3, 2, []string{"c"}, "of 2 voters 1 would be healthy, and a quorum is 2"},
+		{"one of three is stopped, another is down", false, 3, 2, []string{"c"}, "etcd would lose its quorum: 1 of 3 voters would be healthy, and a quorum is 2 (not healthy: c)"},
+		{"one of three leaves, another is down", true, 3, 2, []string{"c"}, "1 of 2 voters would be healthy, and a quorum is 2"},
 		{"one of five is stopped, another is down", false, 5, 4, []string{"c"}, "a second etcd member would be down (not healthy: c)"},
 		{"one of five leaves, another leaves too", true, 5, 3, nil, ""},
 		{"one of three leaves, another leaves too", true, 3, 1, nil, "lose its quorum"},

@@ -41,7 +41,7 @@ func LostMembers(before, after []Member, gone func(instance string) bool) []Lost
 	return lost
 }
 
-// Verdict says whether a change of machines leaves etcd a quorum.
+// Verdict says whether etcd keeps a quorum in a change of machines.
 type Verdict int
 
 const (
@@ -50,10 +50,10 @@ const (
 	QuorumIfStarted         // it would be kept if the stopped members ran: start them first
 	QuorumLost              // the change deletes a quorum's machines before a new member can join
 	NoMemberStays           // no member with the data is a member afterwards
-	QuorumLeaves            // a quorum leaves, one by one, for which its machines have to run until then
+	QuorumLeaves            // a quorum leaves one by one, so its machines have to run until then
 )
 
-// QuorumChange is what a change of machines leaves of etcd's members before a new one can join.
+// QuorumChange says which etcd members remain in a change of machines before a new member can join.
 type QuorumChange struct {
 	Verdict  Verdict
 	Replaced []string // members that get another machine
@@ -64,8 +64,8 @@ type QuorumChange struct {
 	Quorum   int      // how many have to run
 }
 
-// CheckQuorum judges a change that replaces or deletes machines of members. Those that get another machine
-// are deleted before the first new member can join. Those that are dropped leave one by one while their
+// CheckQuorum judges a change that replaces or deletes machines of members. Machines that are replaced are
+// deleted before the first new member can join. Members that are dropped leave one by one while their
 // machines exist. A member whose machine is stopped does not count: it is started by another change.
 func CheckQuorum(before, after []Member, gone func(instance string) bool) QuorumChange {
 	c := QuorumChange{Members: len(before), Quorum: etcd.Quorum(len(before))}

@@ -38,7 +38,7 @@ func Pause(ctx context.Context, targets []fleet.Target, find func(context.Contex
 	if len(errs) > 0 {
 		return &fleet.GuardError{Refused: "pause the cluster",
 			Reason: fmt.Sprintf("it is not known what runs on %s (%v)", fleet.List(slices.Sorted(maps.Keys(errs))), errors.Join(slices.Collect(maps.Values(errs))...)),
-			Advice: "nothing was stopped: repair it and apply again, or stop its instance yourself; a stopped one is not asked"}
+			Advice: "nothing was stopped: repair it and apply again, or stop its instance yourself; a stopped machine need not answer"}
 	}
 	var machines []pausing
 	for _, name := range slices.Sorted(maps.Keys(duties)) {

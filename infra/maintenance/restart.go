@@ -60,9 +60,9 @@ func (r *Restart) Stop(ctx context.Context, now Sight) error {
 func (r *Restart) Suspended() bool { return r.suspended }
 
 // Resume waits until the started machine is healthy again. A machine that was found stopped does
-// again what an interrupted change has noted on it; there is nothing to wait for on one that
-// somebody has stopped. Machines of a cluster that was paused do not wait: what they need of one
-// another, and new certificates, come with the roles.
+// again what an interrupted change has noted on it; on a machine that somebody has stopped there is
+// nothing to wait for. Machines of a cluster that was paused do not wait: the roles renew
+// certificates and start what the machines need from one another.
 func (r *Restart) Resume(ctx context.Context, now Sight) error {
 	if r.change.Resumes {
 		return nil

@@ -17,9 +17,9 @@ type Rolls struct {
 	taken map[string]string // machine by cluster
 }
 
-// Turn returns nil if a machine may be replaced now: this process replaces no other one of its cluster, and
-// all others of its kind do their work. kind finds the machines of its kind that run, and works returns an
-// error unless a machine does its work, as [Works] does. Otherwise the error says why not.
+// Turn returns nil if a machine may be replaced now: this process replaces no other machine of its cluster,
+// and all others of its kind do their work. kind finds the machines of its kind that run, and works returns
+// an error unless a machine does its work, as [Works] does. Otherwise the error says why not.
 func (r *Rolls) Turn(ctx context.Context, cluster, machine string, kind func(context.Context) ([]fleet.Target, error), works func(context.Context, fleet.Target) error) error {
 	if first := r.take(cluster, machine); first != machine {
 		return fmt.Errorf("%s is replaced first", first)

@@ -1,5 +1,5 @@
 // Package parallel runs functions in goroutines of their own, in which a panic is an error of the
-// function and not the end of the process: what was done for other machines can still be recorded.
+// function and not the end of the process: finished work on other machines can still be recorded.
 // Every goroutine of this repository that does more than wait is started here, or calls [Safely].
 //
 // What may not enter: what the functions do.

@@ -146,7 +146,7 @@ func CheckGenerations(prior, next []int) error {
 	}
 	for _, n := range next {
 		if newest := slices.Max(prior); !slices.Contains(prior, n) && n < newest {
-			return fmt.Errorf("generation %d would be made anew after %d: a new one has a number of its own, %d or more", n, newest, newest+1)
+			return fmt.Errorf("generation %d cannot follow generation %d: a new generation has a number that was never used, %d or more", n, newest, newest+1)
 		}
 	}
 	return nil

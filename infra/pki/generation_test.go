@@ -34,7 +34,7 @@ func TestCheckGenerations(t *testing.T) {
 		{[]int{1}, []int{2}, "generation 2 is not trusted yet: write [1, 2]"},
 		{[]int{2, 1}, []int{3, 2}, "generation 3 is not trusted yet: write [2, 1, 3] and apply, then [3, 2]"},
 		{[]int{1, 2}, []int{2}, "generation 1 has issued until now and must stay trusted until everything it issued is replaced: write [2, 1] and apply, then [2]"},
-		{[]int{2}, []int{2, 1}, "generation 1 would be made anew after 2: a new one has a number of its own, 3 or more"},
+		{[]int{2}, []int{2, 1}, "generation 1 cannot follow generation 2: a new generation has a number that was never used, 3 or more"},
 		{[]int{1}, nil, "no generation"},
 		{[]int{1}, []int{1, 1}, "listed twice"},
 		{[]int{1}, []int{1, 0}, "count from 1"},

@@ -24,7 +24,7 @@ func CheckValues(g Generations, values map[string][]byte) error {
 		return err
 	}
 	if !stored.Equal(g) {
-		return fmt.Errorf("the entry %s lists others", NameGenerations)
+		return fmt.Errorf("the entry %s lists other generations", NameGenerations)
 	}
 	for _, k := range Kinds() {
 		for _, n := range g.Of(k) {

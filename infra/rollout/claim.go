@@ -15,17 +15,17 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// Two records of a role may have the same machine: one that replaces the other before that one is
-// removed, or those of two worker pools between which a host moves. The machine belongs to the one
-// that was applied last. A file on it has that record's claim, and whoever removes the role leaves
-// a machine with another claim. Terraform may apply both at the same time.
+// Two records of a role may have the same machine: when one record replaces the other before the
+// other is removed, or when a host moves between two worker pools. The machine belongs to the
+// record that was applied last. A file on it has the claim of that record, and a removal leaves a
+// machine with the claim of another record. Terraform may apply both at the same time.
 
 // newClaim returns a claim that no record has.
 func newClaim() string { return strings.ToLower(rand.Text()) }
 
-// writeClaims claims every machine that could be reached. It comes last: until the role is what
-// this record says, the former one may still remove it. If the former one did so meanwhile, that is
-// an error.
+// writeClaims claims every machine that could be reached. It comes last: until the role is as this
+// record says, the former record may still remove it. It is an error if the former record did so
+// meanwhile.
 func (o *Operation) writeClaims(ctx context.Context) error {
 	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
 		m.taken = m.taken || m.isAnothers()
@@ -36,13 +36,13 @@ func (o *Operation) writeClaims(ctx context.Context) error {
 			return err
 		}
 		if len(m.Changes) > 0 {
-			return fmt.Errorf("machine %s: another removed the %s from it meanwhile (%s): apply again", m.Name(), o.role.Name, m.Changes[0].Finding)
+			return fmt.Errorf("machine %s: another state has meanwhile removed the %s from it (%s): apply again", m.Name(), o.role.Name, m.Changes[0].Finding)
 		}
 		return nil
 	})
 }
 
-// isAnothers reports whether the machine was seen with another claim.
+// isAnothers reports whether the machine was seen with the claim of another record.
 func (m *Machine) isAnothers() bool { return len(m.claim) > 0 && m.claim[0].Problem != finding.Missing }
 
 func (o *Operation) writeClaim(ctx context.Context, m *Machine) error {
@@ -54,7 +54,7 @@ func (o *Operation) writeClaim(ctx context.Context, m *Machine) error {
 }
 
 // claimArrivals claims machines that come from another record, such as a host that moves to another worker
-// pool, so that the other one leaves them as they are. A creation does not, since nobody keeps its record if it
+// pool, so that the other record leaves them as they are. A creation does not, since its record is lost if it
 // fails.
 func (o *Operation) claimArrivals(ctx context.Context) error {
 	if o.Prior == nil {
@@ -72,7 +72,7 @@ func (o *Operation) claimArrivals(ctx context.Context) error {
 	})
 }
 
-// Own returns the targets without those that have another claim.
+// Own returns the targets without the claim of another record.
 func (o *Operation) Own(ctx context.Context, targets []fleet.Target) []fleet.Target {
 	return fleet.Except(targets, o.others(ctx, targets))
 }
@@ -81,13 +81,13 @@ func (o *Operation) Own(ctx context.Context, targets []fleet.Target) []fleet.Tar
 func (r Definition) claimOn(ctx context.Context, m *fleet.Machine) (string, error) {
 	found, err := host.Read(ctx, m.Remote, []string{r.claimPath()}, nil)
 	if err != nil {
-		return "", fmt.Errorf("reading whose the %s on %s is: %w", r.Name, m.Name(), err)
+		return "", fmt.Errorf("reading who owns the %s on %s: %w", r.Name, m.Name(), err)
 	}
 	return strings.TrimSpace(string(found[r.claimPath()])), nil
 }
 
-// anothers reports whether a machine has another claim than the record. A record without a claim
-// owns what has none.
+// anothers reports whether a machine has the claim of another record. A record without a claim owns
+// machines without one.
 func (o *Operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error) {
 	ctx, cancel := fleet.Observing(ctx)
 	defer cancel()
@@ -95,8 +95,8 @@ func (o *Operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error
 	return claim != "" && claim != o.record.Claim, err
 }
 
-// others returns the names of the machines with another claim. One that does not tell is not among
-// them; removeFrom asks again.
+// others returns the names of the machines with the claim of another record. A machine that does
+// not answer is not among them; removeFrom asks again.
 func (o *Operation) others(ctx context.Context, targets []fleet.Target) []string {
 	another := errors.New("another claim")
 	errs := fleet.EachAll(ctx, o.Fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
@@ -108,8 +108,8 @@ func (o *Operation) others(ctx context.Context, targets []fleet.Target) []string
 	return slices.Collect(maps.Keys(errs))
 }
 
-// Claim returns the claim on the first of a role's machines that answers, for a record that is made
-// anew. It is empty if there is none.
+// Claim returns the claim on the first of a role's machines that answers, for a record that
+// replaces a lost one. It is empty if there is none.
 func (e *Engine) Claim(ctx context.Context, have Role) (string, error) {
 	if err := checkRole(have); err != nil {
 		return "", err

@@ -173,7 +173,7 @@ func TestClaims(t *testing.T) {
 }
 
 // TestArrivals: a machine that comes from another record is claimed before anything is done, and the record that it
-// leaves asks again whose it is.
+// leaves reads its owner again.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	pool := remote.NewPool(remote.Config{})

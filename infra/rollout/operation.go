@@ -18,7 +18,7 @@ type Operation struct {
 	Access   *fleet.Access // clients and keys, until the operation ends
 	Machines []*Machine    // in the order of the role's targets
 	// Prior is the role as it was wanted before, nil on creation. Its targets are without the machines
-	// that have another claim.
+	// that another record has claimed.
 	Prior *Definition
 	// Probes are directories and files to look at besides those of the wanted state.
 	Probes desired.State
@@ -27,7 +27,7 @@ type Operation struct {
 
 	mu     sync.Mutex
 	record Record
-	kept   []string // machines from which the role was not removed, since they have another claim
+	kept   []string // machines from which the role was not removed, since another record has claimed them
 }
 
 // NewOperation begins an operation on the machines of a role. prior is nil, or the role as it was
@@ -181,8 +181,8 @@ func (o *Operation) Note(change func(*Record)) {
 	change(&o.record)
 }
 
-// Kept returns the names of the machines from which the role was not removed, since they have another
-// claim.
+// Kept returns the names of the machines from which the role was not removed, since another record
+// has claimed them.
 func (o *Operation) Kept() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

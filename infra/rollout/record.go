@@ -11,10 +11,10 @@ import (
 // Record is what was last applied to a set of machines, as hashes. It is JSON and holds no secrets.
 // Without it a comparison uses only what is on the machines, which takes longer.
 type Record struct {
-	// Claim tells this record from others of the same role. Apply makes one at random if there is
-	// none, and writes it to /var/lib/k8s-from-scratch/claims/<role> on every machine. Remove
-	// leaves a machine with another claim, and so does an Apply for a machine that has left the
-	// role.
+	// Claim distinguishes this record from others of the same role. Apply makes one at random if
+	// there is none, and writes it to /var/lib/k8s-from-scratch/claims/<role> on every machine.
+	// Remove leaves a machine with another claim as it is, and so does an Apply for a machine that
+	// has left the role.
 	Claim    string                   `json:"claim,omitempty"`
 	Machines map[string]MachineRecord `json:"machines,omitempty"`
 	// Formed is set once an etcd cluster has answered. From then on a member without data has lost
@@ -60,8 +60,8 @@ type MachineRecord struct {
 	Certificates map[string]PairRecord `json:"certificates,omitempty"`
 	// Secrets are the files last rendered from the key store, by path.
 	Secrets map[string]SecretRecord `json:"secrets,omitempty"`
-	// Unproven is set while nobody knows whether the load balancer sends clients to an API server that
-	// was changed.
+	// Unproven is set while it is not known whether the load balancer sends clients to an API server
+	// that was changed.
 	Unproven bool `json:"unproven,omitempty"`
 }
 

@@ -107,8 +107,9 @@ func (o *Operation) observeLeft(ctx context.Context, r *Report) {
 	r.Record = o.Record()
 }
 
-// eachLeft does something with every machine that is left over. One that is wanted again is none. If another
-// machine has its name, it stays left over, unless it has an ID: then its end is somebody else's.
+// eachLeft does something with every machine that is left over. A machine that is wanted again is not left
+// over. If another machine has its name, it stays left over, unless it has an ID: then somebody else ends
+// it.
 func (o *Operation) eachLeft(ctx context.Context, do func(context.Context, *fleet.Machine, Leftover) error) map[string]error {
 	var machines []*fleet.Machine
 	left := o.Record().Left
@@ -128,8 +129,8 @@ func (o *Operation) eachLeft(ctx context.Context, do func(context.Context, *flee
 	return fleet.EachAll(ctx, machines, func(ctx context.Context, m *fleet.Machine) error { return do(ctx, m, left[m.Name()]) })
 }
 
-// isWanted reports whether a target that is left over is a machine of the role again. Its key tells only that of the
-// machine of its name, since others may be copies.
+// isWanted reports whether a target that is left over is a machine of the role again. Its host key identifies only
+// the machine of its name, since other machines may be copies.
 func (o *Operation) isWanted(t fleet.Target) bool {
 	return slices.ContainsFunc(o.Machines, func(m *Machine) bool {
 		return m.SamePlace(t) || m.Name() == t.Name() && fleet.SameMachine(m.Target, t, o.role.Targets)
@@ -164,7 +165,7 @@ func (o *Operation) removeFrom(ctx context.Context, m *fleet.Machine, state desi
 		o.leaveOver(m, state, err)
 		return nil
 	case errors.Is(err, host.ErrClaimed):
-		m.Say("%s: it has another claim, left as it is", o.role.Name)
+		m.Say("%s: another state has claimed it, left as it is", o.role.Name)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.kept = append(o.kept, m.Name())

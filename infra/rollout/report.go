@@ -29,11 +29,12 @@ type Report struct {
 	Clocks map[string]time.Duration
 	// Unjudged lists what else could not be compared, and why.
 	Unjudged []finding.Finding
-	// Concerns are what a person should know of and no apply changes.
+	// Concerns are facts that a person should know and that no apply changes.
 	Concerns []finding.Finding
 	// Certificates are the role's certificates as found on the machines.
 	Certificates []fleet.Certificate
-	// Details are what only this role tells, in a type of its package; nil if nobody said so.
+	// Details are facts that only this role reports, in a type of its package; nil if there are
+	// none.
 	Details any
 	// Record is the given record, updated with what was found as wanted. Keeping it saves hashing
 	// at the next observation. It is always valid to keep it.
@@ -116,7 +117,7 @@ func (r *Report) add(o Report) {
 // Find adds findings.
 func (r *Report) Find(found ...finding.Finding) { r.Findings = append(r.Findings, found...) }
 
-// CannotJudge notes what could not be compared; target may be empty.
+// CannotJudge notes an object that could not be compared; target may be empty.
 func (r *Report) CannotJudge(kind finding.Kind, target string, err error) {
 	r.Unjudged = append(r.Unjudged, finding.Finding{Kind: kind, Target: target, Problem: finding.Unjudged, Cause: err.Error()})
 }

@@ -21,9 +21,9 @@ type Role interface {
 	// Observe compares machines and cluster with what is wanted: [Operation.Report], and what only the
 	// role asks.
 	Observe(ctx context.Context, o *Operation) Report
-	// Apply brings the machines to the wanted state, and removes the role from those that leave it. prior
-	// has the settings that were wanted before, nil on creation; it is of the same type. Its targets are not to
-	// be used: the machines of before that are still this record's are in o.Prior.
+	// Apply brings the machines to the wanted state, and removes the role from those that leave it. prior has
+	// the settings that were wanted before, nil on creation; it is of the same type. Do not use its targets:
+	// o.Prior has the earlier machines that still belong to this record.
 	Apply(ctx context.Context, o *Operation, prior Role) error
 	// Remove removes the role from all machines: [Operation.Remove], and what it has left in the cluster.
 	Remove(ctx context.Context, o *Operation) error
@@ -67,7 +67,7 @@ func departing(want, prior []fleet.Target) []fleet.Target {
 	return slices.Concat(fleet.Leaving(want, prior), fleet.Superseded(want, prior))
 }
 
-// claimPath is the file on a machine that says whose the role is there.
+// claimPath is the file on a machine that says who owns the role there.
 func (r Definition) claimPath() string {
 	return "/var/lib/k8s-from-scratch/claims/" + strings.ReplaceAll(r.Name, " ", "-")
 }

@@ -50,17 +50,17 @@ func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, er
 type Removal struct {
 	// Left are the machines that could not be reached, by name.
 	Left map[string]Leftover
-	// Kept are the machines with another claim, see [Record].
+	// Kept are the machines with the claim of another record, see [Record].
 	Kept []string
 }
 
-// Apply brings a role to the wanted state, behind health gates where it is in use. prior is the
-// role as it was wanted before, of the same kind, nil on creation; machines that are only in prior
-// leave the role, unless they have another claim. Machines are told by their names; one whose name another
-// machine has now leaves too, unless its target has an ID. The record is valid also with an error: it says
-// what was done until then. Machines that cannot be reached are left as they are and named by a
-// [fleet.SkippedError]. Those among them that leave the role are no error; they are in the record
-// (Left).
+// Apply brings a role to the wanted state, behind health gates where it is in use. prior is the role as it
+// was wanted before, of the same kind, nil on creation; machines that are only in prior leave the role,
+// unless another record has claimed them. Machines are identified by their names. If another machine now
+// has the name of a machine in prior, the former machine leaves too, unless its target has an ID: then
+// whoever gave the ID ends it. The record is valid also with an error: it says what was done until then.
+// Machines that cannot be reached are left as they are and named by a [fleet.SkippedError]. Those among
+// them that leave the role are no error; they are in the record (Left).
 func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Record, error) {
 	if rec.Claim == "" {
 		rec.Claim = newClaim()
@@ -80,7 +80,7 @@ func (o *Operation) apply(ctx context.Context, want, prior Role, left bool) erro
 	}
 	err := want.Apply(ctx, o, prior)
 	var skipped *fleet.SkippedError
-	if err == nil || prior != nil && errors.As(err, &skipped) { // without prior, a failed create: nobody keeps the record
+	if err == nil || prior != nil && errors.As(err, &skipped) { // without prior, a failed create: its record is lost
 		err = errors.Join(err, o.writeClaims(ctx))
 	}
 	if left && ctx.Err() == nil {
@@ -90,7 +90,7 @@ func (o *Operation) apply(ctx context.Context, want, prior Role, left bool) erro
 }
 
 // Remove stops everything of a role on its machines and deletes its files and data. Machines that
-// cannot be reached, and those with another claim, are no error.
+// cannot be reached, and machines that another record has claimed, are no error.
 func (e *Engine) Remove(ctx context.Context, have Role, rec Record) (Removal, error) {
 	o, err := NewOperation(e.Fleet, have, nil, rec)
 	if err != nil {

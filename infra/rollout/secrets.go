@@ -47,7 +47,7 @@ type pairVerdict struct {
 	// foreign holds further problems of a certificate that replaced the recorded one; it may be
 	// empty.
 	foreign []finding.Finding
-	// adopt is set for a valid certificate without a record. It is kept if its key lies beside it.
+	// adopt is set for a valid certificate without a record. It is kept if its key is beside it.
 	adopt bool
 }
 

@@ -104,5 +104,5 @@ func EndsSoon(v Version, now time.Time) string {
 	if i+1 < len(releases) {
 		return words + fmt.Sprintf(" Upgrade to %s next.", releases[i+1].Newest)
 	}
-	return words + " Upgrade to a release of this provider that knows a later one."
+	return words + " Upgrade to a release of this provider that knows a later release of Kubernetes."
 }

@@ -114,7 +114,7 @@ func TestEndsSoon(t *testing.T) {
 		{"1.35.8", "2027-03-02", "has been at its end of life since 2027-02-28"},
 		{"1.36.4", "2026-11-28", ""},
 		{"1.36.4", "2027-06-01", "Upgrade to 1.37.1 next."},
-		{"1.37.1", "2027-09-01", "Upgrade to a release of this provider that knows a later one."},
+		{"1.37.1", "2027-09-01", "Upgrade to a release of this provider that knows a later release of Kubernetes."},
 		{"1.34.0", "2027-10-01", ""},
 	} {
 		got := EndsSoon(parse(t, tt.version), at(tt.now))

@@ -300,17 +300,17 @@ func TestCreateBeforeDestroy(t *testing.T) {
 	network.Must(providertest.NetworkConfig())
 	old.Must(providertest.WorkerConfig(network))
 	id := old.Get("id")
-	providertest.Mention(t, replacement.Attempt(providertest.WorkerConfig(network)), "is another's", "create_before_destroy", "moved")
+	providertest.Mention(t, replacement.Attempt(providertest.WorkerConfig(network)), "belongs to another state", "create_before_destroy", "moved")
 
 	c = c.Ends(t)
 	network, old, replacement = c.Taken(network), c.Taken(old), c.Instance("k8s_machine")
-	providertest.Mention(t, replacement.Attempt(providertest.WorkerConfig(network)), "is another's", "create_before_destroy", "moved")
+	providertest.Mention(t, replacement.Attempt(providertest.WorkerConfig(network)), "belongs to another state", "create_before_destroy", "moved")
 	if !replacement.State.IsNull() {
 		t.Errorf("the new object has a state: %v", replacement.State)
 	}
 	other := providertest.WorkerConfig(network)
 	other["private_ip"] = "10.240.0.30"
-	providertest.Mention(t, replacement.Attempt(other), "is another's")
+	providertest.Mention(t, replacement.Attempt(other), "belongs to another state")
 	if old.Settled(providertest.WorkerConfig(network)); old.Get("id") != id {
 		t.Errorf("the machine is %v, and was %v", old.Get("id"), id)
 	}

@@ -87,7 +87,7 @@ func TestSettleRefused(t *testing.T) {
 	c.Account.Calm()
 	for _, i := range mine.All() { // the next refresh settles
 		c.Taken(i).Refresh()
-		providertest.Mention(t, c.Process(t).NewCluster().All()[indexOf(mine, i)].Attempt(mine.Config(i, mine.Network)), "is another's")
+		providertest.Mention(t, c.Process(t).NewCluster().All()[indexOf(mine, i)].Attempt(mine.Config(i, mine.Network)), "belongs to another state")
 	}
 }
 
@@ -187,7 +187,7 @@ func TestAddresses(t *testing.T) {
 	}
 	refused := func(claim infraaws.Claim) {
 		t.Helper()
-		if a, err := ensure(claim); err == nil || a.AllocationID != "" || !strings.Contains(err.Error(), "is another's") {
+		if a, err := ensure(claim); err == nil || a.AllocationID != "" || !strings.Contains(err.Error(), "belongs to another state") {
 			t.Errorf("%s has %+v: %v", claim.ID, a, err)
 		}
 	}
@@ -206,10 +206,10 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(claim("c", "1"))
-	if _, _, err := awsaddress.Observe(t.Context(), c.Client, first.AllocationID, spec(claim("a", "1"))); err == nil || !strings.Contains(err.Error(), "is another's") {
+	if _, _, err := awsaddress.Observe(t.Context(), c.Client, first.AllocationID, spec(claim("a", "1"))); err == nil || !strings.Contains(err.Error(), "belongs to another state") {
 		t.Errorf("the first owner sees: %v", err)
 	}
-	if err := awsaddress.Delete(t.Context(), c.Client, first.AllocationID, claim("a", "1")); err == nil || !strings.Contains(err.Error(), "is another's") {
+	if err := awsaddress.Delete(t.Context(), c.Client, first.AllocationID, claim("a", "1")); err == nil || !strings.Contains(err.Error(), "belongs to another state") {
 		t.Errorf("the first owner deleted it: %v", err)
 	}
 	taken := claim("c", "2")

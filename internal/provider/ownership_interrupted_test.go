@@ -67,7 +67,7 @@ func interrupted(t *testing.T, kind, at int) int {
 	}
 	c.Provider.Settle(t.Context())
 	c = c.Process(t)
-	providertest.Mention(t, c.NewCluster().All()[kind].Attempt(config), "is another's")
+	providertest.Mention(t, c.NewCluster().All()[kind].Attempt(config), "belongs to another state")
 	victim = c.Taken(victim)
 	victim.Settled(config)
 	if said := victim.Dismiss(); len(said.Errors)+len(said.Warnings) > 0 {
@@ -187,14 +187,14 @@ func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*provider
 			t.Fatalf("both have it, or nobody: %q", said)
 		}
 		loser := slices.IndexFunc(said[:], func(s string) bool { return s != "" })
-		providertest.Mention(t, said[loser], "is another's")
+		providertest.Mention(t, said[loser], "belongs to another state")
 		both[loser] = processes[loser].Instance(both[loser].TypeName) // terraform state rm
 	}
 	for n, s := range said {
-		if s != "" && !strings.Contains(s, "is another's") {
+		if s != "" && !strings.Contains(s, "belongs to another state") {
 			t.Logf("the loser was told: %s", s)
 		}
-		if s != "" && strings.Contains(s, "is another's") && !both[n].State.IsNull() {
+		if s != "" && strings.Contains(s, "belongs to another state") && !both[n].State.IsNull() {
 			t.Errorf("the loser has it in its state: %s", s)
 		}
 		processes[n].Provider.Settle(t.Context())
@@ -229,7 +229,7 @@ func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*provider
 		case owner < 0:
 			t.Fatalf("nobody else has it: %s", got)
 		default:
-			providertest.Mention(t, got, "is another's")
+			providertest.Mention(t, got, "belongs to another state")
 		}
 		if owner == n {
 			both[n].Refresh() // settles
@@ -264,7 +264,7 @@ func TestLateSettle(t *testing.T) {
 	slow.Provider.Settle(t.Context())
 	third := c.Process(t).NewCluster()
 	for _, i := range third.All()[1:] {
-		providertest.Mention(t, i.Attempt(third.Config(i, network)), "is another's")
+		providertest.Mention(t, i.Attempt(third.Config(i, network)), "belongs to another state")
 	}
 	after := c.Process(t)
 	for _, i := range second.All()[1:] {

@@ -31,7 +31,7 @@ func TestFailedAddress(t *testing.T) {
 			t.Fatalf("the state is %v", lb.State)
 		}
 		second := c.Instance("k8s_lb")
-		if providertest.Mention(t, second.Attempt(config), "is another's"); !second.State.IsNull() {
+		if providertest.Mention(t, second.Attempt(config), "belongs to another state"); !second.State.IsNull() {
 			t.Error("a second load balancer has the address of the first")
 		}
 		c = c.Ends(t)
@@ -43,7 +43,7 @@ func TestFailedAddress(t *testing.T) {
 		if drift, _ := lb.Get("drift").(providertest.Values); !strings.Contains(fmt.Sprint(drift["elastic-ip"]), "not associated, wanted i-0123456789abcdef0") {
 			t.Errorf("drift %v", lb.Get("drift"))
 		}
-		providertest.Mention(t, c.Instance("k8s_lb").Attempt(config), "is another's")
+		providertest.Mention(t, c.Instance("k8s_lb").Attempt(config), "belongs to another state")
 		providertest.Mention(t, c.Elsewhere(c.Taken(lb)), "Cannot delete load balancer demo", "region eu-central-1", "Nothing was")
 		lb.Taint()
 		if after := c.Account.Cloud.Overview().Total; after != before {

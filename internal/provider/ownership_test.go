@@ -25,7 +25,7 @@ func TestColleague(t *testing.T) {
 	theirs := other.NewCluster()
 	before := c.Account.Cloud.Overview()
 	for _, i := range theirs.All() {
-		providertest.Mention(t, i.Attempt(theirs.Config(i, mine.Network)), "is another's", "claimed by arn:aws:iam::", " since 20", "`adopt = true`", "import", "moved", "create_before_destroy")
+		providertest.Mention(t, i.Attempt(theirs.Config(i, mine.Network)), "belongs to another state", "claimed by arn:aws:iam::", " since 20", "`adopt = true`", "import", "moved", "create_before_destroy")
 		if !i.State.IsNull() {
 			t.Errorf("%s is in the second state", i.TypeName)
 		}
@@ -70,7 +70,7 @@ func TestAdopt(t *testing.T) {
 	c = c.Process(t)
 	third := c.NewCluster()
 	for _, i := range third.All() {
-		providertest.Mention(t, i.Attempt(third.Config(i, mine.Network)), "is another's")
+		providertest.Mention(t, i.Attempt(third.Config(i, mine.Network)), "belongs to another state")
 	}
 	theirs = c.TakenCluster(theirs)
 	for _, i := range theirs.All() {
@@ -84,10 +84,10 @@ func TestAdopt(t *testing.T) {
 
 	first := c.TakenCluster(mine)
 	for _, i := range first.All() {
-		providertest.Mention(t, i.Refreshed(), "is another's", "terraform state rm", "-refresh=false")
+		providertest.Mention(t, i.Refreshed(), "belongs to another state", "terraform state rm", "-refresh=false")
 		config := first.Config(i, mine.Network)
 		config["tags"] = providertest.Values{"mine": "yes"}
-		providertest.Mention(t, i.Attempt(config), "is another's", "terraform state rm")
+		providertest.Mention(t, i.Attempt(config), "belongs to another state", "terraform state rm")
 		said := c.Taken(i).Dismiss()
 		if len(said.Errors) > 0 || len(said.Warnings) != 1 || !strings.Contains(said.Warnings[0].Summary, "was kept") {
 			t.Errorf("deleting %s: %v %v", i.TypeName, said.Errors, said.Warnings)
@@ -105,7 +105,7 @@ func TestAdopt(t *testing.T) {
 		i.Settled(config)
 	}
 	for _, i := range theirs.All() {
-		providertest.Mention(t, i.Refreshed(), "is another's")
+		providertest.Mention(t, i.Refreshed(), "belongs to another state")
 	}
 	for _, i := range []*providertest.Instance{first.Worker, first.Network, first.Keys} {
 		if said := i.Dismiss(); len(said.Errors)+len(said.Warnings) > 0 {

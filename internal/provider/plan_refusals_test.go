@@ -47,7 +47,7 @@ func TestRefusedOnNewCluster(t *testing.T) {
 		return providertest.Values{"kube_apiserver": flags}
 	}
 	for _, r := range []refusal{
-		{"k8s_machine", machine, "name", "localhost", "is the name of every machine for itself"},
+		{"k8s_machine", machine, "name", "localhost", "for itself: choose another name"},
 		{"k8s_machine", machine, "instance_type", "t3", "not the name of an instance type"},
 		{"k8s_machine", machine, "timeouts", providertest.Values{"create": "-5m"}, "not longer than zero"},
 		{"k8s_pki", keys, "timeouts", providertest.Values{"read": "0s"}, "not longer than zero"},
@@ -86,7 +86,7 @@ func TestRefusedOnNewCluster(t *testing.T) {
 		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_controller_manager": providertest.Values{"root-ca-file": "/x"}}, "the provider sets it"},
 		{"k8s_addon", addon, "manifests", []any{object, "kind: ["}, "document 1"},
 		{"k8s_addon", providertest.With(addon, providertest.Values{"manifests": []any{object}}), "ignore_fields", providertest.Values{"ConfigMap": []any{"data["}}, "is not the path of a field"},
-		{"k8s_addon", providertest.With(addon, providertest.Values{"manifests": []any{object}}), "ignore_fields", providertest.Values{"ConfigMap": []any{"metadata.name"}}, "cannot be left to others"},
+		{"k8s_addon", providertest.With(addon, providertest.Values{"manifests": []any{object}}), "ignore_fields", providertest.Values{"ConfigMap": []any{"metadata.name"}}, "it cannot be ignored"},
 		{"k8s_addon", addon, "manifests", []any{object, object}, "ConfigMap a is given twice"},
 		{"k8s_addon", addon, "manifests", []any{`{"apiVersion": "v1", "kind": "List", "items": [{"kind": "ConfigMap"}]}`}, "required"},
 	} {

@@ -181,11 +181,8 @@ type bastionModel struct {
 // Schema implements provider.Provider.
 func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Builds Kubernetes clusters from their parts on AWS EC2, or on any machines reachable by SSH, and repairs every difference from the configuration: " +
-			"certificates, systemd units, etcd, control plane, load balancer and workers.\n\n" +
-			"Credentials and region for AWS come from the same places as for the AWS CLI and the AWS provider: every argument may come from the usual environment variables " +
-			"and shared configuration files instead. The computer that runs Terraform needs no program besides the provider.\n\n" +
-			"With `K8S_TIMINGS=1` in the environment, the provider writes [where the time of a run went](guides/timings.md).",
+		MarkdownDescription: "Builds Kubernetes clusters from their parts on AWS EC2, or on any machines reachable by SSH, and repairs every difference from the configuration: certificates, systemd " +
+			"units, etcd, control plane, load balancer and workers.",
 		Attributes: map[string]schema.Attribute{
 			"shared_config_files": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,

@@ -42,10 +42,8 @@ func sshAttribute() schema.SingleNestedAttribute {
 			},
 			"agent_key": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "The key of the SSH agent to use: its comment, its fingerprint as `ssh-add -l` prints it (`SHA256:...`), or its public key, such as " +
-					"`file(\"~/.ssh/id_ed25519.pub\")`. New machines authorise this key only, and no other key of the agent is offered to a machine or the bastion. Machines that " +
-					"exist keep the keys that they have. An RSA key works, and so does a security key (`sk-`): it is touched once for each connection, within `connect_timeout`. " +
-					"Certificates and DSA keys are refused. Default: `K8S_SSH_AGENT_KEY`, else the only key of the agent; if it holds several, the plan lists them.",
+				MarkdownDescription: "Key of the SSH agent to use: its comment, its fingerprint as `ssh-add -l` prints it (`SHA256:...`), or its public key. New machines authorise only this key. Default: " +
+					"`K8S_SSH_AGENT_KEY`, otherwise the agent's only key. If the agent holds several keys, the plan lists them and fails.",
 				Validators: []validator.String{agentKey()},
 			},
 			"user": schema.StringAttribute{
@@ -81,10 +79,8 @@ func sshAttribute() schema.SingleNestedAttribute {
 func instanceConnectAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "Reaches all machines through EC2 Instance Connect Endpoints, at their private addresses: they need neither public addresses nor a bastion. Each SSH connection is a tunnel of " +
-			"the endpoint, which has at most 20 at once: if there are more machines, connections are closed that nothing uses. Commands begin in the first half of a tunnel's duration, and a new " +
-			"tunnel replaces it then. SSH must be on port 22. The API servers are reached through a machine of the cluster. `k8s_network` makes an endpoint with `instance_connect_endpoint`. " +
-			"`{}` finds the endpoint of each machine by its VPC. Default: none.",
+		MarkdownDescription: "Reaches all machines at their private addresses through EC2 Instance Connect Endpoints, without public addresses or a bastion. SSH must be on port 22. `{}` finds the " +
+			"endpoint of each machine by its VPC. Default: none.",
 		Attributes: map[string]schema.Attribute{
 			"endpoint_id": schema.StringAttribute{
 				Optional: true, MarkdownDescription: "Id of the endpoint, such as `eice-0123456789abcdef0`. Hosts that are no `k8s_machine` and have no `instance_id` need it. Default: the endpoint of each machine's VPC.",

@@ -28,7 +28,7 @@ resource "k8s_pki" "this" { cluster = "demo" }
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := theirs.Run("apply", "-auto-approve")
-	if words := strings.Join(strings.Fields(strings.ReplaceAll(out, "│", "")), " "); err == nil || strings.Count(words, "is another's") != 2 {
+	if words := strings.Join(strings.Fields(strings.ReplaceAll(out, "│", "")), " "); err == nil || strings.Count(words, "belongs to another state") != 2 {
 		t.Errorf("the second state: %v\n%s", err, out)
 	}
 	if out, err := theirs.Run("destroy", "-auto-approve"); err != nil || !strings.Contains(out, "No objects need to be destroyed") && !strings.Contains(out, "0 destroyed") {

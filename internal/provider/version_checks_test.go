@@ -33,7 +33,7 @@ func TestNotInRelease(t *testing.T) {
 		{"k8s_worker_pool", newPool, "kubelet_config", providertest.Values{"defaultPodSysctls": providertest.Values{}}, "1.37.1", "1.36.4", "kubelet 1.36.4 does not know defaultPodSysctls"},
 		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_apiserver": providertest.Values{"runtime-config": "scheduling.k8s.io/v1alpha2=true", "v": providertest.Unknown}}, "1.36.4", "1.37.1", "kube-apiserver 1.37.1 does not start with --runtime-config=scheduling.k8s.io/v1alpha2=true"},
 		{"k8s_control_plane", newControllers, "scheduler_config", providertest.Values{"profiles": []any{providertest.Values{"plugins": providertest.Values{"placementScore": providertest.Values{}}}}}, "1.36.4", "1.35.8", "kube-scheduler 1.35.8 does not know placementScore"},
-		{"k8s_control_plane", newControllers, "admission_plugins", providertest.Values{"JobValidation": providertest.Values{}}, "1.36.4", "1.37.1", "gone since 1.37"},
+		{"k8s_control_plane", newControllers, "admission_plugins", providertest.Values{"JobValidation": providertest.Values{}}, "1.36.4", "1.37.1", "removed in 1.37"},
 	} {
 		config := maps.Clone(test.config)
 		config[test.name] = test.value
@@ -129,7 +129,7 @@ func TestFixedFlags(t *testing.T) {
 		from, to any
 		want     string
 	}{
-		{nil, at("/other"), "what is there now would stay behind"}, {at("/other"), nil, `set it as it was, "/other"`},
+		{nil, at("/other"), "the present objects would not be found"}, {at("/other"), nil, `set it back to "/other"`},
 		{at("/other"), at("/other"), ""}, {at("/other"), providertest.Unknown, ""},
 	} {
 		config["extra_args"] = test.from

@@ -1,5 +1,5 @@
 output "endpoint" {
-  description = "URL of the Kubernetes API, the same until the endpoint moves to another kind of load balancer. That of a private cluster is reached in its VPC only."
+  description = "URL of the Kubernetes API, the same until the endpoint moves to another kind of load balancer. In a private cluster it is reached in the VPC only."
   value       = local.lbs[var.endpoint].endpoint
 }
 

@@ -17,7 +17,7 @@ variable "zone_count" {
 variable "availability_zones" {
   type        = list(string)
   default     = null
-  description = "Availability zones. Null means zone_count of those that offer instance_type."
+  description = "Availability zones. Null means the first zone_count zones that offer instance_type."
 }
 
 variable "private" {

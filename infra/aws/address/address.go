@@ -1,5 +1,5 @@
-// Package address allocates Elastic IPs and associates them with instances. How machines are made may not enter: it is
-// given the ids of their instances. Those of NAT gateways belong to package network.
+// Package address allocates Elastic IPs and associates them with instances. How machines are made may not enter: it
+// is given the ids of their instances. The Elastic IPs of NAT gateways belong to package network.
 package address
 
 import (
@@ -27,7 +27,7 @@ type Spec struct {
 	InstanceID    string // the instance it is associated with; empty means none
 	Tags          map[string]string
 	RemoveTags    []string
-	// Claim says whose the address is. What it does not own is neither moved nor released.
+	// Claim says who owns the address. Addresses of other owners are neither moved nor released.
 	Claim aws.Claim
 }
 
@@ -39,8 +39,8 @@ type Address struct {
 	InstanceID    string
 	AssociationID string
 	Tags          map[string]string
-	Claim         aws.Claim // whose it is
-	Unsettled     []string  // its id, if it carries a claim that is not settled
+	Claim         aws.Claim // its owner
+	Unsettled     []string  // its id, if it has a claim that is not settled
 }
 
 // Ensure allocates the Elastic IP, or continues with the one that an interrupted run left,
@@ -103,8 +103,8 @@ func put(ctx context.Context, c *aws.Client, a Address, spec Spec) (Address, err
 	return a, nil
 }
 
-// Observe returns how the Elastic IP differs from what is wanted. The findings have no
-// subject. The error is ErrNotFound if it was released, and a ClaimedError if it is another's.
+// Observe returns how the Elastic IP differs from what is wanted. The findings have no subject. The
+// error is ErrNotFound if it was released, and a ClaimedError if it belongs to another owner.
 func Observe(ctx context.Context, c *aws.Client, allocated string, spec Spec) (Address, []finding.Finding, error) {
 	a, err := Find(ctx, c, allocated, spec)
 	if err == nil {
@@ -124,9 +124,9 @@ func Observe(ctx context.Context, c *aws.Client, allocated string, spec Spec) (A
 	return a, append(out, aws.DiffTags(tagsOf(c, spec), a.Tags)...), nil
 }
 
-// Delete releases the Elastic IP, associated or not, and any other of the same claim, left
-// by an allocation whose response was lost. An Elastic IP that does not exist is no error. The
-// error is a ClaimedError if it is another's.
+// Delete releases the Elastic IP, associated or not, and any other of the same claim, left by an
+// allocation whose response was lost. An Elastic IP that does not exist is no error. The error is a
+// ClaimedError if it belongs to another owner.
 func Delete(ctx context.Context, c *aws.Client, allocated string, claim aws.Claim) error {
 	a, err := Find(ctx, c, allocated, Spec{})
 	if errors.Is(err, aws.ErrNotFound) {
@@ -182,9 +182,9 @@ func allocate(ctx context.Context, c *aws.Client, spec Spec) (Address, error) {
 	return a, nil
 }
 
-// Find returns an Elastic IP by its allocation id, or by the specification's cluster and name
-// if that is empty, whoever's it is. Of several with these tags it prefers one that is associated.
-// The error is ErrNotFound if there is none.
+// Find returns an Elastic IP by its allocation id, or by the specification's cluster and name if
+// that is empty, whoever owns it. Of several with these tags it prefers one that is associated. The
+// error is ErrNotFound if there is none.
 func Find(ctx context.Context, c *aws.Client, allocated string, spec Spec) (Address, error) {
 	all, err := list(ctx, c, allocated, spec)
 	if err != nil {
@@ -289,7 +289,7 @@ func claim(ctx context.Context, c *aws.Client, allocated string, spec Spec) (Add
 	return found[0], nil
 }
 
-// allOurs returns a ClaimedError for an Elastic IP that has not our claim.
+// allOurs returns a ClaimedError for an Elastic IP without our claim.
 func (s Spec) allOurs(found []Address) error {
 	s.Claim.Adopt = false // it has been written by now
 	for _, a := range found {
@@ -300,8 +300,9 @@ func (s Spec) allOurs(found []Address) error {
 	return nil
 }
 
-// confirm looks at a new Elastic IP again, by its tags. Whoever finds another's beside it,
-// or that it is another's by now, has lost, and releases what is still its own.
+// confirm looks at a new Elastic IP again, by its tags. A create has lost if it finds the Elastic
+// IP of another create beside its own, or if another create has taken its Elastic IP over. It then
+// releases the address if it still owns it.
 func confirm(ctx context.Context, c *aws.Client, made Address, spec Spec) error {
 	if spec.Claim.ID == "" {
 		return nil

@@ -48,7 +48,8 @@ type Spec struct {
 	StoppedIDs  []string // those of them that are stopped, which AWS does not take as new targets
 	Tags        map[string]string
 	RemoveTags  []string
-	// Claim says whose the load balancer is. What it does not own is neither changed nor deleted.
+	// Claim says who owns the load balancer. Objects of other owners are neither changed nor
+	// deleted.
 	Claim aws.Claim
 }
 
@@ -69,7 +70,7 @@ type Balancer struct {
 	Cluster string            // from its tags
 	Tags    map[string]string // of the load balancer
 	Claim   aws.Claim
-	// Unsettled are the ARNs of what carries a claim that is not settled.
+	// Unsettled are the ARNs of the objects with a claim that is not settled.
 	Unsettled []string
 }
 
@@ -99,7 +100,7 @@ func (s Spec) scheme() types.LoadBalancerSchemeEnum {
 	return types.LoadBalancerSchemeEnumInternal
 }
 
-// about says which load balancer an error is about. That of another's says so itself.
+// about says which load balancer an error is about. A ClaimedError names it itself.
 func (s Spec) about(err error) error {
 	if err == nil || aws.IsClaimed(err) {
 		return err
@@ -139,7 +140,7 @@ func Ensure(ctx context.Context, c *aws.Client, arn string, spec Spec) (Balancer
 }
 
 // Observe returns how the load balancer differs from what is wanted. The findings have no subject.
-// The error is ErrNotFound if there is none, and a ClaimedError if it is another's.
+// The error is ErrNotFound if there is none, and a ClaimedError if it belongs to another owner.
 func Observe(ctx context.Context, c *aws.Client, arn string, spec Spec) (Balancer, []finding.Finding, error) {
 	p, err := findParts(ctx, c, spec)
 	if err == nil {
@@ -154,7 +155,7 @@ func Observe(ctx context.Context, c *aws.Client, arn string, spec Spec) (Balance
 	return p.found(), aws.FindingsOf(repairsOf(c, spec, p)), nil
 }
 
-// Find returns a load balancer by the specification's cluster and name, whoever's it is. The error
+// Find returns a load balancer by the specification's cluster and name, whoever owns it. The error
 // is ErrNotFound if there is none.
 func Find(ctx context.Context, c *aws.Client, spec Spec) (Balancer, error) {
 	p, err := findParts(ctx, c, spec)
@@ -168,7 +169,7 @@ func Find(ctx context.Context, c *aws.Client, spec Spec) (Balancer, error) {
 }
 
 // Delete deletes the load balancer with its listener and its target group. What does not exist is
-// no error. The error is a ClaimedError if it is another's.
+// no error. The error is a ClaimedError if it belongs to another owner.
 func Delete(ctx context.Context, c *aws.Client, arn string, spec Spec) error {
 	p, err := findParts(ctx, c, spec)
 	if err == nil {
@@ -220,8 +221,8 @@ func (s Spec) owns(p parts, arn string) error {
 	return err
 }
 
-// CheckClaim returns an error if Ensure would find another's load balancer, or one that cannot become
-// what is wanted. It writes nothing.
+// CheckClaim returns an error if Ensure would find the load balancer of another owner, or one that
+// cannot become what is wanted. It writes nothing.
 func CheckClaim(ctx context.Context, c *aws.Client, arn string, spec Spec) error {
 	p, err := findParts(ctx, c, spec)
 	if err == nil {
@@ -256,10 +257,10 @@ func claimParts(ctx context.Context, c *aws.Client, arn string, spec Spec) (part
 	return p, err
 }
 
-// errOther says that something of the name exists that cannot become what is wanted.
+// errOther says that an object of the name exists that cannot become what is wanted.
 var errOther = errors.New("delete it, then apply again")
 
-// fits reports what of the parts cannot be changed and is not as wanted.
+// fits reports properties of the parts that are not as wanted and cannot be changed.
 func (p parts) fits(spec Spec) error {
 	if b := p.balancer; b != nil && b.Type != types.LoadBalancerTypeEnumNetwork {
 		return fmt.Errorf("it exists as a load balancer of the type %s: %w", b.Type, errOther)

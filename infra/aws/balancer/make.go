@@ -139,10 +139,10 @@ func duplicate(ctx context.Context, c *aws.Client, spec Spec, err error) error {
 	return err
 }
 
-// answered returns the object in AWS' answer to the call that has made it.
+// answered returns the object in AWS's answer to the call that has made it.
 func answered[V any](answer []V) (*V, error) {
 	if len(answer) == 0 {
-		return nil, errors.New("AWS has answered without it")
+		return nil, errors.New("the answer of AWS does not contain it")
 	}
 	return &answer[0], nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// storedOwner is the value of pki.NameOwner. The entry decides whose all keys are: it is the first
-// one written, create-only, and the last one deleted.
+// storedOwner is the value of pki.NameOwner. The entry decides who owns all keys: it is written
+// first, create-only, and deleted last.
 type storedOwner struct {
 	aws.Claim
 	Settled time.Time `json:"settled,omitzero"`
@@ -25,7 +25,7 @@ type storedOwner struct {
 
 func (s *Store) what() string { return "key store " + s.cfg.Prefix }
 
-// owner returns whose the store is. present is false if it has no owner.
+// owner returns the owner of the store. present is false if it has none.
 func (s *Store) owner(ctx context.Context) (h aws.Holder, present bool, err error) {
 	raw, err := s.Get(ctx, pki.NameOwner)
 	if errors.Is(err, pki.ErrNotFound) {
@@ -36,14 +36,14 @@ func (s *Store) owner(ctx context.Context) (h aws.Holder, present bool, err erro
 	}
 	var o storedOwner
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return aws.Holder{}, false, fmt.Errorf("parameter %s%s does not say whose the keys are: %w", s.cfg.Prefix, pki.NameOwner, err)
+		return aws.Holder{}, false, fmt.Errorf("parameter %s%s does not say who owns the keys: %w", s.cfg.Prefix, pki.NameOwner, err)
 	}
 	return aws.Holder{Claim: o.Claim, Settled: !o.Settled.IsZero()}, true, nil
 }
 
 // Claim makes the store the claim's own before anything is written into it. A store without owner
-// is free if it has no keys. The error is a ClaimedError if it is another's. It does nothing
-// without a claim.
+// is free if it has no keys. The error is a ClaimedError if it belongs to another owner. It does
+// nothing without a claim.
 func (s *Store) Claim(ctx context.Context) error {
 	if s.cfg.Claim.ID == "" {
 		return nil
@@ -71,7 +71,7 @@ func (s *Store) Claim(ctx context.Context) error {
 	return aws.Raced(s.takeOver(ctx))
 }
 
-// ownOwner returns the owner that the store's own claim makes. What is adopted is settled at once.
+// ownOwner returns the owner entry for the store's own claim. An adopted store is settled at once.
 func (s *Store) ownOwner() storedOwner {
 	o := storedOwner{Claim: s.cfg.Claim}
 	if s.cfg.Claim.Adopt {
@@ -80,7 +80,7 @@ func (s *Store) ownOwner() storedOwner {
 	return o
 }
 
-// begin writes the owner into an empty store. Of two that do so at once, one fails.
+// begin writes the owner into an empty store. If two creates do so at the same time, one fails.
 func (s *Store) begin(ctx context.Context) error {
 	err := s.Create(ctx, pki.NameOwner, s.ownOwner().encode())
 	if errors.Is(err, pki.ErrExists) {
@@ -100,8 +100,8 @@ func (s *Store) takeOver(ctx context.Context) error {
 	return s.Retag(ctx, nil)
 }
 
-// Check returns a ClaimedError if the store is another's, and an error if whose it is cannot be
-// read. A store that has lost its owner is no error.
+// Check returns a ClaimedError if the store belongs to another owner, and an error if its owner
+// cannot be read. A store that has lost its owner is no error.
 func (s *Store) Check(ctx context.Context) error {
 	h, _, err := s.owner(ctx)
 	if err != nil {
@@ -138,7 +138,8 @@ func (s *Store) Owner(ctx context.Context) (aws.Claim, error) {
 	return h.Claim, err
 }
 
-// Settle records that a state holds the claim. What is another's, or settled, stays as it is.
+// Settle records that a state holds the claim. A store of another owner, or a settled one, stays as
+// it is.
 func (s *Store) Settle(ctx context.Context, now time.Time) error {
 	h, present, err := s.owner(ctx)
 	if err != nil || !present || h.Settled || h.ID != s.cfg.Claim.ID {

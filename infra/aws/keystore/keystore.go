@@ -32,7 +32,7 @@ type Config struct {
 	// Region is the parameters' region; empty means the client's.
 	Region string
 	Tags   map[string]string
-	// Claim says whose the keys are; see [Store.Claim].
+	// Claim says who owns the keys; see [Store.Claim].
 	Claim aws.Claim
 }
 
@@ -258,8 +258,8 @@ func (s *Store) Retag(ctx context.Context, removed []string) error {
 
 // Purge deletes every key and certificate of all generations: public ones first, so that a
 // bootstrap can follow an interrupted Purge, and last whose they are. It makes one call per ten
-// entries. Entries that do not exist are no error. The error is a ClaimedError if the keys are
-// another's.
+// entries. Entries that do not exist are no error. The error is a ClaimedError if the keys belong
+// to another owner.
 func (s *Store) Purge(ctx context.Context) error {
 	if err := s.Check(ctx); err != nil {
 		return err

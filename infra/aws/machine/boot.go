@@ -87,8 +87,8 @@ func alive(ctx context.Context, c *aws.Client, id string, grace time.Duration, w
 	}
 }
 
-// untilAsked returns the time until EC2 is asked again: all who wait ask at the same moments, and so with
-// the same call.
+// untilAsked returns the time until EC2 is asked again: all waiting callers ask at the same moments, and
+// so with the same call.
 func untilAsked(now time.Time) time.Duration {
 	return now.Truncate(aliveInterval).Add(aliveInterval).Sub(now)
 }

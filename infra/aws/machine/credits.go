@@ -41,9 +41,9 @@ func creditsSpec(option string) *types.CreditSpecificationRequest {
 	return &types.CreditSpecificationRequest{CpuCredits: &option}
 }
 
-// describeCredits returns the credit options of those instances that have one. Asked with a filter, EC2 fails
-// for no instance that is not burstable, and lists only those with the option unlimited: the others of the
-// burstable ones are standard.
+// describeCredits returns the credit options of the instances that have one. With a filter, EC2 does not fail
+// for instances that are not burstable, and lists only instances with the option unlimited: all other
+// burstable instances are standard.
 func describeCredits(ctx context.Context, c *aws.Client, ids []string) (map[string]string, error) {
 	out := map[string]string{}
 	for some := range slices.Chunk(ids, aws.FilterValues) {

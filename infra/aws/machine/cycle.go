@@ -15,9 +15,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
-// What of an instance changes only while it is stopped.
+// Properties of an instance that can change only while it is stopped.
 
-// shape is what of an instance changes only while it is stopped.
+// shape has the properties of an instance that can change only while it is stopped.
 type shape struct{ instanceType, group string }
 
 func shapeOf(i types.Instance) shape {

@@ -100,7 +100,7 @@ func attachDataVolume(ctx context.Context, c *aws.Client, id string, spec Spec) 
 		case v.InstanceID != "":
 			return false, v.Attachment + " to " + v.InstanceID, mayFree(ctx, c, id, v)
 		case v.State == string(types.VolumeStateError):
-			return false, "", errors.New("its state is error: EC2 cannot use it, nor can anybody")
+			return false, "", errors.New("its state is error: EC2 cannot use it")
 		}
 		return false, v.State, tryAttach(ctx, c, id, v)
 	})
@@ -116,7 +116,8 @@ func (s Spec) judgeDataVolume(v volume.Volume) error {
 		"use the id of a k8s_volume of the cluster, and import the volume there first if it exists already", v.ID, s.Cluster, aws.TagKind, aws.TagCluster)}
 }
 
-// mayFree returns an error if a volume that is attached elsewhere will not become free by itself.
+// mayFree returns an error if a volume that is attached elsewhere will not become free without
+// help.
 func mayFree(ctx context.Context, c *aws.Client, id string, v volume.Volume) error {
 	if v.InstanceID == id || v.Attachment == string(types.VolumeAttachmentStateDetaching) {
 		return nil

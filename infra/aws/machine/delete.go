@@ -14,9 +14,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
-// Delete terminates the instance, waits until it is gone, and removes the routes to its
-// pods. An instance that does not exist is no error. The error is a ClaimedError if it is
-// another's.
+// Delete terminates the instance, waits until it is gone, and removes the routes to its pods. An
+// instance that does not exist is no error. The error is a ClaimedError if it belongs to another
+// owner.
 func Delete(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 	var tables []types.RouteTable
 	err := CheckClaim(ctx, c, id, spec)
@@ -35,8 +35,8 @@ func Delete(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 	return nil
 }
 
-// CheckClaim returns a ClaimedError if the instance is another's, and an error if whose it is
-// cannot be read. An instance that does not exist is no error.
+// CheckClaim returns a ClaimedError if the instance belongs to another owner, and an error if its
+// owner cannot be read. An instance that does not exist is no error.
 func CheckClaim(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 	i, err := c.WatchInstance(ctx, id, aws.DoubtAttempts)
 	if errors.Is(err, aws.ErrNotFound) {

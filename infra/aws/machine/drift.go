@@ -223,7 +223,7 @@ func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding
 	return out
 }
 
-// nameFinding is about something by whose name a machine has it, or about its lack.
+// nameFinding is about an object that a machine refers to by its name, or about its absence.
 func nameFinding(kind finding.Kind, machine, found, wanted string) finding.Finding {
 	f := finding.Finding{Subject: machine, Kind: kind, Problem: finding.Value, Found: found, Wanted: wanted}
 	switch {

@@ -39,7 +39,7 @@ type observation struct {
 	tables   []types.RouteTable // of the VPC; none if no VPC was given
 }
 
-// lookAt makes all calls at once, and shares them with all who ask at the same time. It reads the route
+// lookAt makes all calls at once, and shares them with all callers at the same time. It reads the route
 // tables of vpc unless that is empty.
 func lookAt(ctx context.Context, c *aws.Client, id, vpc string) (observation, error) {
 	var o observation
@@ -111,7 +111,7 @@ func (o observation) machine() Machine {
 
 // Observe returns how the machine differs from what is wanted. Machines of a cluster that are
 // observed within a few seconds share their calls. The error is ErrNotFound if it certainly does not
-// exist any more, and a ClaimedError if it is another's.
+// exist any more, and a ClaimedError if it belongs to another owner.
 func Observe(ctx context.Context, c *aws.Client, id string, spec Spec) (Machine, []finding.Finding, error) {
 	o, err := observeTogether(ctx, c, spec, id)
 	if err != nil {

@@ -53,7 +53,7 @@ func findImage(ctx context.Context, c *aws.Client, wanted string, by *ImageFilte
 	})
 }
 
-// imageQuestion stands for what an image is chosen by: the same question has the same answer.
+// imageQuestion identifies how an image is chosen: the same question has the same answer.
 func imageQuestion(wanted string, by *ImageFilter, arch string) string {
 	if by != nil {
 		return by.String() + " " + arch

@@ -18,9 +18,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
-// Launch makes sure that the machine has an instance: the one that an interrupted run left,
-// or a new one with a first host key made from rand. It returns as soon as EC2 has accepted the
-// launch; see Bring. The error is a ClaimedError if there is one that is another's.
+// Launch makes sure that the machine has an instance: the one that an interrupted run left, or a
+// new one with a first host key made from rand. It returns as soon as EC2 has accepted the launch;
+// see Bring. The error is a ClaimedError if it belongs to another owner.
 func Launch(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader) (*Launching, error) {
 	// Another round is needed only if the client token was used for an instance that does not exist
 	// any more, and that EC2 no longer shows.
@@ -90,7 +90,7 @@ func adoptable(ctx context.Context, c *aws.Client, spec Spec, all []types.Instan
 				spec.Name, m.ID, m.Role, m.PrivateIP, m.SubnetID, m.User)
 		}
 		if m.Spot != (spec.Spot != nil) {
-			return nil, fmt.Errorf("machine %s exists already as %s, and one of both is a Spot instance: terminate it, or give this cluster another name", spec.Name, m.ID)
+			return nil, fmt.Errorf("machine %s exists already as %s, and only one of the two is a Spot instance: terminate it, or give this cluster another name", spec.Name, m.ID)
 		}
 		return &live[0], nil
 	}

@@ -18,7 +18,7 @@ type memory struct {
 	images  aws.Memo[string, image] // by imageQuestion
 	booting atomic.Int32            // machines that are waited for on SSH
 
-	// What a refresh asks once for all machines of a cluster, by cluster.
+	// Questions that a refresh asks once for all machines of a cluster, by cluster.
 	together aws.Shared[machinesTogether]
 	credits  aws.Shared[map[string]string] // see describeCredits
 }

@@ -89,7 +89,7 @@ type Spec struct {
 	// DataVolume is the volume with the machine's data, nil without one.
 	DataVolume *DataVolume
 
-	// Claim says whose the machine is. What it does not own is neither changed nor terminated.
+	// Claim says who owns the machine. Machines of other owners are neither changed nor terminated.
 	Claim aws.Claim
 
 	Tags map[string]string
@@ -137,9 +137,9 @@ type Machine struct {
 	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before the machine has
 	// one of its own.
 	HostKey string
-	Claim   aws.Claim // whose it is
+	Claim   aws.Claim // its owner
 	Tags    map[string]string
-	// Unsettled lists the ids of what carries the claim and is not settled.
+	// Unsettled lists the ids of the objects with the claim that are not settled.
 	Unsettled []string
 	// RouteTables lists the route tables with a route to its pods that leads to it, of those that
 	// were read.

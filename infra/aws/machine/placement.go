@@ -44,7 +44,8 @@ func findPlacement(ctx context.Context, c *aws.Client, group string) error {
 	return nil
 }
 
-// aboutPlacement gives an error that only the placement group can have caused the name of its argument.
+// aboutPlacement adds the name of the argument to an error that only the placement group can have
+// caused.
 func aboutPlacement(err error) error {
 	if !aws.IsCode(err, "InvalidPlacementGroup.Unknown", "InvalidPlacementGroup.InUse") {
 		return err

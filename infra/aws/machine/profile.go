@@ -56,8 +56,8 @@ func profileSpec(name string) *types.IamInstanceProfileSpecification {
 	return &types.IamInstanceProfileSpecification{Name: &name}
 }
 
-// aboutProfile gives an error that only the instance profile can have caused the name of its
-// argument.
+// aboutProfile adds the name of the argument to an error that only the instance profile can have
+// caused.
 func aboutProfile(err error) error {
 	if denied := (*aws.DeniedError)(nil); !aws.UnknownProfile(err) && (!errors.As(err, &denied) || denied.Action != "iam:PassRole") {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
-// rollTag stands for what the machine's image is chosen by. It is short and has only characters that every
-// tag takes.
+// rollTag identifies how the machine's image is chosen. It is short and has only characters that are valid
+// in every tag.
 func (s Spec) rollTag() string {
 	sum := sha256.Sum256([]byte(imageQuestion(s.Image, s.ImageFilter, Architecture(s.InstanceType))))
 	return hex.EncodeToString(sum[:8])
@@ -30,13 +30,13 @@ type Roll struct {
 	Waiting []string
 }
 
-// rollOrder is the order in which roles are replaced: those on which others depend come first, because
-// their health is what the replacement of the others looks at.
+// rollOrder is the order in which roles are replaced: roles on which others depend come first, because
+// the replacement of the others checks their health.
 var rollOrder = []string{string(aws.RoleEtcd), string(aws.RoleController), string(aws.RoleLoadBalancer), string(aws.RoleWorker)}
 
-// NextInRoll finds out whether there is a newer image for a machine, and whose turn it is among the running
-// machines of its cluster that are chosen an image for in the same way: the first one by role and name
-// with an older image. Everybody who asks at the same time gets the same answer.
+// NextInRoll finds out whether there is a newer image for a machine, and whose turn it is. Only running
+// machines of its cluster take part whose image is chosen in the same way. The next machine is the first
+// one, by role and name, with an older image. All callers at the same time get the same answer.
 func NextInRoll(ctx context.Context, c *aws.Client, spec Spec, id string) (Roll, error) {
 	newest, err := findImage(ctx, c, spec.Image, spec.ImageFilter, spec.InstanceType)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// aboutRootKey gives the end of an instance for which the KMS key of its root volume is the only or the most
-// likely reason the name of the argument.
+// aboutRootKey adds the name of the argument to an error about an instance that ended, if the KMS key of its
+// root volume is the only or the most likely reason.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/troubleshooting-launch.html
 func aboutRootKey(spec Spec, i types.Instance, err error) error {
 	code := ""

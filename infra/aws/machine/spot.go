@@ -48,7 +48,8 @@ func marketSpec(s *Spot) *types.InstanceMarketOptionsRequest {
 // isSpot reports whether an instance is a Spot instance.
 func isSpot(i types.Instance) bool { return i.InstanceLifecycle == types.InstanceLifecycleTypeSpot }
 
-// aboutSpot gives an error that only the price of a Spot instance can have caused the name of its argument.
+// aboutSpot adds the name of the argument to an error that only the price of a Spot instance can have
+// caused.
 func aboutSpot(err error) error {
 	if !aws.IsCode(err, "SpotMaxPriceTooLow") {
 		return err

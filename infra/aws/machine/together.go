@@ -56,7 +56,8 @@ func observeTogether(ctx context.Context, c *aws.Client, spec Spec, id string) (
 	return o, err
 }
 
-// machinesFor is clusterMachines with a call that all who refresh share; see [aws.Shared]. asker tells them apart.
+// machinesFor is clusterMachines with a call that all refreshing resources share; see [aws.Shared]. asker
+// identifies the resource.
 func machinesFor(ctx context.Context, c *aws.Client, cluster, asker string) (machinesTogether, error) {
 	return memoryOf(c).together.Get(ctx, cluster, asker, c.Changes(), func(ctx context.Context) (machinesTogether, error) {
 		return clusterMachines(ctx, c, cluster)

@@ -238,8 +238,8 @@ func parseUserData(raw []byte) (launchData, error) {
 	return found, nil
 }
 
-// sameUserData refuses to go on with an instance that was launched with other user data than wanted: they
-// are read at the first boot only.
+// sameUserData refuses to continue with an instance that was launched with other user data than wanted,
+// since they are read only at the first boot.
 func sameUserData(ctx context.Context, c *aws.Client, spec Spec, id string) error {
 	found, err := launchedWith(ctx, c, id)
 	if err != nil && !errors.Is(err, errForeignData) {

@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
-// creates reports whether the caller knows nothing of the network yet.
+// creates reports whether the caller does not know any part of the network yet.
 func (s Spec) creates() bool {
 	return len(s.Known.SecurityGroups) == 0 && (s.adopts() || s.Known.VPCID == "")
 }
@@ -43,8 +43,8 @@ func (b *builder) judge(known func(id string) bool) (take []taggedThing, err err
 	return take, nil
 }
 
-// hasOurVPC reports whether the VPC is of our own and carries our claim. Then it decides about what
-// is in it: of two creates at the same time, each may have claimed some of the other one's parts.
+// hasOurVPC reports whether we have made the VPC and it has our claim. Then it decides about its
+// parts: of two creates at the same time, each may have claimed parts of the other.
 func (b *builder) hasOurVPC() bool {
 	return !b.spec.adopts() && b.vpc != nil && b.spec.Claim.ID != "" && aws.HolderOf(aws.TagMap(b.vpc.Tags)).ID == b.spec.Claim.ID
 }
@@ -74,7 +74,7 @@ func (b *builder) claim(ctx context.Context) error {
 	return b.giveBack(ctx, take, err)
 }
 
-// takeParts takes over what somebody else has claimed in our network. It looks at the VPC
+// takeParts takes over objects in our network that another create has claimed. It looks at the VPC
 // afterwards: whoever takes over the VPC looks at the parts afterwards, so one of the two sees the
 // other one.
 func (b *builder) takeParts(ctx context.Context, parts []taggedThing) error {
@@ -84,8 +84,9 @@ func (b *builder) takeParts(ctx context.Context, parts []taggedThing) error {
 	return b.giveBack(ctx, parts, aws.ReadBack(ctx, b.keepsVPC))
 }
 
-// giveBack returns err. If that is a ClaimedError, it writes the claims from before on what has been
-// taken and still has ours: nobody would have the whole network otherwise. What is adopted stays.
+// giveBack returns err. If err is a ClaimedError, it writes the earlier claims on the parts that
+// were taken over and still have our claim: otherwise no owner would have the whole network. Adopted
+// parts stay.
 func (b *builder) giveBack(ctx context.Context, taken []taggedThing, err error) error {
 	if !aws.IsClaimed(err) || b.spec.Claim.Adopt {
 		return err
@@ -106,8 +107,8 @@ func (b *builder) giveBack(ctx context.Context, taken []taggedThing, err error) 
 	return err
 }
 
-// keepsVPC returns a ClaimedError if the VPC is of our own and another has taken it over. A VPC that
-// does not exist is no error.
+// keepsVPC returns a ClaimedError if we have made the VPC and another owner has taken it over. A VPC
+// that does not exist is no error.
 func (b *builder) keepsVPC(ctx context.Context) error {
 	id := b.vpcID()
 	if b.spec.adopts() || id == "" || b.spec.Claim.ID == "" {
@@ -125,8 +126,9 @@ func (b *builder) keepsVPC(ctx context.Context) error {
 	return nil
 }
 
-// allOurs returns a ClaimedError for anything in the snapshot that is another's, and what somebody
-// else has claimed in our VPC in vain. Adopting does not help: by now our claim has been written.
+// allOurs returns a ClaimedError for anything in the snapshot that belongs to another owner, and
+// the objects in our VPC that another create has claimed in vain. Adopting does not help: by now
+// our claim has been written.
 func (b *builder) allOurs() (late []taggedThing, err error) {
 	adopt := b.spec.Claim.Adopt
 	b.spec.Claim.Adopt = false
@@ -159,8 +161,8 @@ func (s Spec) knows() func(id string) bool {
 	return func(id string) bool { return mine(&id, nil) }
 }
 
-// confirm looks at a new network again, by its tags: somebody else may have made one at the
-// same time, or have taken over this one. Whoever finds that has lost.
+// confirm looks at a new network again, by its tags: another create may have made a network at the
+// same time, or have taken over this one. Then this create has lost.
 func confirm(ctx context.Context, c *aws.Client, spec Spec) error {
 	if spec.Claim.ID == "" {
 		return nil
@@ -187,7 +189,7 @@ func confirm(ctx context.Context, c *aws.Client, spec Spec) error {
 	return lost
 }
 
-// concede takes back what only this create has made, after another one has won.
+// concede deletes what only this create has made, after another create has won.
 func concede(ctx context.Context, c *aws.Client, spec Spec, made Network) error {
 	if spec.adopts() {
 		return nil

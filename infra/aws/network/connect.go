@@ -122,7 +122,7 @@ func (b *builder) wantedEgressOf(role aws.Role) []rule {
 	return []rule{{protocol: "tcp", from: portSSH, to: portSSH, source: vpc.String()}}
 }
 
-// findConnect finds a missing endpoint, and one that does not do what it is for: EC2 makes another one then.
+// findConnect finds a missing endpoint, and an endpoint that does not work: EC2 then makes another one.
 func (b *builder) findConnect() []aws.Repair {
 	if !b.spec.InstanceConnect {
 		return nil
@@ -216,7 +216,8 @@ func (b *builder) adoptEndpoint(ctx context.Context, failed error) error {
 			b.change(func(s *snapshot) { s.endpoints = append(s.endpoints, e) })
 			return endpointReady(ctx, b.Client, id)
 		default:
-			return fmt.Errorf("%s has the endpoint %s, which is not this cluster's, and a VPC has one at most: remove instance_connect_endpoint, and let that one's security groups reach the machines: %w", b.vpcID(), id, failed)
+			return fmt.Errorf("%s has the endpoint %s of another owner, and a VPC can have only one: remove instance_connect_endpoint, and let the security groups of that endpoint reach the machines: "+
+				"%w", b.vpcID(), id, failed)
 		}
 	}
 	return failed

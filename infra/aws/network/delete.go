@@ -17,10 +17,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
-// Delete deletes everything that Ensure made for the cluster, including duplicates
-// left by an interrupted run. An adopted VPC stays. What does not exist is no error. It waits until
-// the interfaces of terminated machines are gone. Nothing is deleted if a part of it is another's,
-// and the error is a ClaimedError if that is the VPC, or a group in an adopted VPC.
+// Delete deletes everything that Ensure made for the cluster, including duplicates left by an
+// interrupted run. An adopted VPC stays. What does not exist is no error. It waits until the
+// interfaces of terminated machines are gone. Nothing is deleted if a part of it belongs to another
+// owner. The error is a ClaimedError if that part is the VPC, or a group in an adopted VPC.
 func Delete(ctx context.Context, c *aws.Client, spec Spec) error {
 	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
 	spec.lookForParts = true
@@ -53,7 +53,7 @@ func Delete(ctx context.Context, c *aws.Client, spec Spec) error {
 	return nil
 }
 
-// deletable returns an error if a part of the network is another's.
+// deletable returns an error if a part of the network belongs to another owner.
 func deletable(c *aws.Client, spec Spec, s snapshot) error {
 	b := &builder{Client: c, spec: spec, snapshot: s}
 	b.extra, b.spare = nil, nil // looked at when it is their turn
@@ -61,8 +61,8 @@ func deletable(c *aws.Client, spec Spec, s snapshot) error {
 		_, err := b.allOurs()
 		return err
 	}
-	// The VPC is ours, and stays in the state. What a create that has lost it has left in it, and what
-	// has lost its tags, goes with it.
+	// The VPC is ours, and stays in the state. Remains of a create that has lost the VPC, and parts
+	// that have lost their tags, are deleted with it.
 	b.spec.Claim.Adopt = false
 	if _, err := b.judge(b.unclaimed()); err != nil {
 		return errors.New(err.Error())
@@ -189,7 +189,7 @@ func deleteSpareGateways(ctx context.Context, c *aws.Client, spec Spec) error {
 // explainBudget is several times what EC2 takes to list network interfaces.
 const explainBudget = 15 * time.Second
 
-// explainBlocked adds what still uses the VPC to an error that only says that something does.
+// explainBlocked adds to an error about a VPC in use which network interfaces use it.
 func explainBlocked(ctx context.Context, c *aws.Client, vpc string, err error) error {
 	if vpc == "" || !aws.IsCode(err, "DependencyViolation", "AuthFailure.AddressInUse") {
 		return err

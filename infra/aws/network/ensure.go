@@ -186,7 +186,7 @@ func (b *builder) findAdopted() []aws.Repair {
 		if !slices.ContainsFunc(b.subnets, func(s types.Subnet) bool { return sdk.ToString(s.SubnetId) == id }) {
 			f := finding.Finding{Subject: "subnet " + id, Kind: finding.AdoptedSubnet, Problem: finding.Missing, Wanted: b.spec.VPCID}
 			out = append(out, aws.RepairOf(f, func(context.Context) error {
-				return fmt.Errorf("it does not exist in %s: take it out of subnet_ids, or write the id of the one that replaces it", b.spec.VPCID)
+				return fmt.Errorf("it does not exist in %s: remove it from subnet_ids, or write the id of the subnet that replaces it", b.spec.VPCID)
 			}))
 		}
 	}

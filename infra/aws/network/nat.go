@@ -36,7 +36,7 @@ func (s Spec) mayHaveNATGateways() bool {
 	return !s.adopts() && (s.NATGateways != NoNATGateways || len(s.Known.NATGateways) > 0 || s.lookForParts)
 }
 
-// natParts returns the network's NAT gateways and their Elastic IPs, whoever's they are.
+// natParts returns the network's NAT gateways and their Elastic IPs, whoever owns them.
 func natParts(ctx context.Context, c *aws.Client, spec Spec, tagged []types.Filter) (nats []types.NatGateway, addresses []types.Address, err error) {
 	filters, mine := tagged, spec.mine()
 	if spec.Known.VPCID != "" {

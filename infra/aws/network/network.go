@@ -46,13 +46,13 @@ type Spec struct {
 	RemoveTags []string
 	// Known is the network as last seen. Its ids find parts that have lost their tags.
 	Known Network
-	// Claim says whose the network is. What it does not own is neither changed nor deleted.
+	// Claim says who owns the network. Objects of other owners are neither changed nor deleted.
 	Claim aws.Claim
 
 	// lookForParts looks for NAT gateways and endpoints although none are wanted or known.
 	lookForParts bool
-	// ownOnly finds only a VPC that carries the claim. What is in it is the network's, whoever has
-	// made it.
+	// ownOnly finds only a VPC with the claim. Everything in the VPC belongs to the network,
+	// whoever has made it.
 	ownOnly bool
 }
 
@@ -76,9 +76,10 @@ type Network struct {
 	SecurityGroups map[aws.Role]string
 	// Connect identifies our own EC2 Instance Connect Endpoint, if there is one.
 	Connect ConnectParts
-	// Claim is whose the VPC is; in an adopted VPC, whose its groups are.
+	// Claim says who owns the VPC; in an adopted VPC, who owns its groups.
 	Claim aws.Claim
-	// Unsettled lists the ids of what carries the claim of the specification and is not settled.
+	// Unsettled lists the ids of the objects with the claim of the specification that are not
+	// settled.
 	Unsettled []string
 }
 

@@ -254,7 +254,7 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 	}
 }
 
-// others reports whether the tags have another's claim.
+// others reports whether the tags have the claim of another owner.
 func (s *snapshot) others(tags []types.Tag) bool {
 	id := aws.TagMap(tags)[aws.TagClaim]
 	return id != "" && id != s.claim.ID

@@ -138,8 +138,8 @@ type podRoute struct {
 // first.
 const routeBudget = 10 * time.Minute
 
-// putPodRoute makes the route, or replaces the one found. A route that is not this machine's is
-// replaced only if its target does not exist any more. If it is another machine's of the cluster,
+// putPodRoute makes the route, or replaces the one found. A route to another target is replaced
+// only if this target no longer exists. If the target is another machine of the cluster,
 // putPodRoute waits: Terraform deletes or changes that machine at the same time.
 func putPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Route) error {
 	ctx, cancel := patience.Within(ctx, routeBudget)

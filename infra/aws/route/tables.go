@@ -193,7 +193,7 @@ func describeTables(ctx context.Context, c *aws.Client, vpcs []string) (map[stri
 }
 
 // SharedTables returns all route tables of a VPC, as Tables does, with a call that it shares with
-// all who ask at the same time: each answer has the routes of all machines.
+// all callers at the same time: each answer has the routes of all machines.
 func SharedTables(ctx context.Context, c *aws.Client, vpc string) ([]types.RouteTable, error) {
 	tables, _, err := memoryOf(c).tables.Ask(ctx, vpc)
 	if err != nil {
@@ -202,7 +202,8 @@ func SharedTables(ctx context.Context, c *aws.Client, vpc string) ([]types.Route
 	return slices.Clone(tables), nil
 }
 
-// TablesTogether is Tables with a call that all who refresh share; see [aws.Shared]. asker tells them apart.
+// TablesTogether is Tables with a call that all refreshing resources share; see [aws.Shared]. asker
+// identifies the resource.
 func TablesTogether(ctx context.Context, c *aws.Client, vpc, asker string) ([]types.RouteTable, error) {
 	tables, err := memoryOf(c).together.Get(ctx, vpc, asker, c.Changes(), func(ctx context.Context) ([]types.RouteTable, error) {
 		return Tables(ctx, c, vpc)

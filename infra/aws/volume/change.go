@@ -89,8 +89,9 @@ func (v Change) String() string {
 // Kinds are the kinds of findings about a volume.
 type Kinds struct{ Size, Type, IOPS, Throughput finding.Kind }
 
-// Compare returns how a volume differs from what is wanted, without subjects, and the change that mends
-// all of it in one call: EC2 takes four in 24 hours. A size is only ever increased.
+// Compare returns how a volume differs from what is wanted, without subjects, and the change that
+// repairs all differences in one call: EC2 takes four changes in 24 hours. A size is only ever
+// increased.
 func (k Kinds) Compare(id string, foundGiB int32, found Performance, wantedGiB int32, wanted Performance) (differs []finding.Finding, change Change) {
 	change.id = id
 	number := func(kind finding.Kind, found, wanted int32, field **int32) {

@@ -56,9 +56,10 @@ func claim(ctx context.Context, c *aws.Client, id, zone string, spec Spec) (Volu
 	return v, err
 }
 
-// confirm looks at the volume of a create again, by its tags. Whoever finds another's beside it,
-// or that it is another's by now, has lost, and deletes what it has made and is still its own. A
-// volume that was found stays: there may be data on it.
+// confirm looks at the volume of a create again, by its tags. A create has lost if it finds the
+// volume of another create beside its own, or if another create has taken its volume over. It then
+// deletes the volume that it has made, if it still owns it. A volume that it has found stays: there
+// may be data on it.
 func confirm(ctx context.Context, c *aws.Client, v Volume, spec Spec, made bool) error {
 	if spec.Claim.ID == "" {
 		return nil

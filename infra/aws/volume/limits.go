@@ -89,7 +89,7 @@ func (p Performance) WantedIOPS() int32 {
 	return p.IOPS
 }
 
-// aboutKMSKey gives an error that only the KMS key can have caused the name of its argument.
+// aboutKMSKey adds the name of the argument to an error that only the KMS key can have caused.
 func aboutKMSKey(err error) error {
 	if !KMSKeyUnusable(err) {
 		return err

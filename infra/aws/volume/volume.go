@@ -35,7 +35,7 @@ type Spec struct {
 
 	Tags       map[string]string
 	RemoveTags []string
-	// Claim says whose the volume is. What it does not own is neither changed nor deleted.
+	// Claim says who owns the volume. Objects of other owners are neither changed nor deleted.
 	Claim aws.Claim
 }
 
@@ -66,8 +66,8 @@ type Volume struct {
 	DeletedWithInstance bool   // whether the end of the instance deletes it
 	FileSystem          string // UUID of the file system that was made on it, as its tags say
 	Tags                map[string]string
-	Claim               aws.Claim // whose it is
-	Unsettled           []string  // its id, if it carries a claim that is not settled
+	Claim               aws.Claim // its owner
+	Unsettled           []string  // its id, if it has a claim that is not settled
 }
 
 // Of reads EC2's description of a volume.
@@ -91,11 +91,11 @@ func Of(v types.Volume) Volume {
 	return out
 }
 
-// Ensure makes the volume, or continues with the one that an interrupted run left, and brings
-// it to what is wanted in place. id is that of the volume, empty on creation. With an error it
-// returns the volume that it has made or was given, and nothing of one that it has found: Terraform
-// deletes what a failed creation returns, and there may be data on that. Nor does it return anything
-// if the error is a ClaimedError.
+// Ensure makes the volume, or continues with the one that an interrupted run left, and brings it to
+// what is wanted in place. id is that of the volume, empty on creation. With an error it returns the
+// volume that it has made or was given, but not a volume that it has found: Terraform deletes what a
+// failed creation returns, and a found volume may have data. If the error is a ClaimedError, it
+// returns nothing.
 func Ensure(ctx context.Context, c *aws.Client, id string, spec Spec) (Volume, error) {
 	zone, err := c.ZoneOfSubnet(ctx, spec.SubnetID)
 	if err != nil {
@@ -134,7 +134,7 @@ func Ensure(ctx context.Context, c *aws.Client, id string, spec Spec) (Volume, e
 	return v, nil
 }
 
-// about says which volume an error is about. That of another's volume says so itself.
+// about says which volume an error is about. A ClaimedError names it itself.
 func (s Spec) about(id string, err error) error {
 	if aws.IsClaimed(err) {
 		return err
@@ -214,7 +214,7 @@ func awaitMade(ctx context.Context, c *aws.Client, v Volume, spec Spec) (Volume,
 	return v, err
 }
 
-// fits reports what of a volume cannot be changed and is not as wanted.
+// fits reports properties of a volume that are not as wanted and cannot be changed.
 func (v Volume) fits(zone string, spec Spec) error {
 	switch {
 	case v.AvailabilityZone != zone:
@@ -257,7 +257,8 @@ func repairsOf(c *aws.Client, spec Spec, v Volume) []aws.Repair {
 }
 
 // Observe returns how the volume differs from what is wanted. The findings have no subject. The
-// error is ErrNotFound if it does not exist any more, and a ClaimedError if it is another's.
+// error is ErrNotFound if it does not exist any more, and a ClaimedError if it belongs to another
+// owner.
 func Observe(ctx context.Context, c *aws.Client, id string, spec Spec) (Volume, []finding.Finding, error) {
 	v, err := findTogether(ctx, c, spec.Cluster, id)
 	if err == nil {
@@ -269,7 +270,7 @@ func Observe(ctx context.Context, c *aws.Client, id string, spec Spec) (Volume, 
 	return v, aws.FindingsOf(repairsOf(c, spec, v)), nil
 }
 
-// Find returns a volume by its id, whoever's it is. The error is ErrNotFound if there is none.
+// Find returns a volume by its id, whoever owns it. The error is ErrNotFound if there is none.
 func Find(ctx context.Context, c *aws.Client, id string) (Volume, error) {
 	found, err := list(ctx, c, id, Spec{})
 	if err != nil {
@@ -326,9 +327,9 @@ func tagsOf(c *aws.Client, spec Spec) map[string]string {
 	return out
 }
 
-// Delete deletes the volume with all data on it. One of a machine that is being terminated is
-// waited for. One with a file system that is attached to any other machine is an error. A volume that does not exist is no error. The
-// error is a ClaimedError if it is another's.
+// Delete deletes the volume with all data on it. It waits for a volume of a machine that is being terminated. A
+// volume with a file system that is attached to any other machine is an error. A volume that does not exist is no
+// error. The error is a ClaimedError if it belongs to another owner.
 func Delete(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 	v, err := Find(ctx, c, id)
 	if errors.Is(err, aws.ErrNotFound) {
@@ -354,8 +355,9 @@ func Delete(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 // detachBudget is how long a volume may take to be detached: seconds, unless it is in use.
 const detachBudget = 5 * time.Minute
 
-// free waits until a volume is detached from an instance that ends. From one that does not end it
-// detaches only a volume that was never used: whoever uses the others would lose the data.
+// free waits until a volume is detached from an instance that ends. From an instance that does not
+// end it detaches only a volume that was never used, since programs on the instance may be using
+// any other volume.
 func free(ctx context.Context, c *aws.Client, v Volume) error {
 	if v.Attachment == "" {
 		return nil

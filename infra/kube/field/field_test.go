@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 		{"Deployment shop", "spec.replicas", "names no object"},
 		{"Deployment web/shop", "spec.replica", "the manifest of Deployment web/shop has no field spec.replica"},
 		{"Deployment", "spec.replica", "no manifest of a Deployment has a field spec.replica"},
-		{"Deployment", "metadata.name", "cannot be left to others"},
+		{"Deployment", "metadata.name", "it cannot be ignored"},
 		{"Deployment", "spec[", "is not the path of a field"},
 	} {
 		_, err := Check(tt.key, tt.path, objects)

@@ -26,7 +26,7 @@ func NameOf(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// identity are the fields without which an object is another one.
+// identity are the fields that identify an object.
 var identity = []string{"apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace"}
 
 // ErrNoObject is the error of a key that names none of the objects.
@@ -39,7 +39,7 @@ func Check(key, text string, objects []*unstructured.Unstructured) (Path, error)
 		return nil, err
 	}
 	if slices.Contains(identity, p.String()) {
-		return nil, fmt.Errorf("%s is what makes the object this one: it cannot be left to others", p)
+		return nil, fmt.Errorf("%s identifies the object: it cannot be ignored", p)
 	}
 	named := false
 	for _, o := range objects {
@@ -54,7 +54,7 @@ func Check(key, text string, objects []*unstructured.Unstructured) (Path, error)
 		return p, ErrNoObject
 	}
 	if strings.Contains(key, " ") {
-		return p, fmt.Errorf("the manifest of %s has no field %s; what a manifest does not have is left to others anyway", key, p)
+		return p, fmt.Errorf("the manifest of %s has no field %s; fields that a manifest does not have are ignored anyway", key, p)
 	}
-	return p, fmt.Errorf("no manifest of a %s has a field %s; what a manifest does not have is left to others anyway", key, p)
+	return p, fmt.Errorf("no manifest of a %s has a field %s; fields that a manifest does not have are ignored anyway", key, p)
 }

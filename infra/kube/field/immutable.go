@@ -20,7 +20,7 @@ type rules struct {
 }
 
 // immutable has the kinds of Kubernetes whose objects have fields that cannot be changed, by API
-// group and kind. Custom resources are not here: nobody knows what is lost with one.
+// group and kind. Custom resources are not here: it is not known what their deletion would lose.
 var immutable = map[string]rules{
 	"batch/Job": {fields: []string{"spec.template", "spec.selector", "spec.completionMode", "spec.podFailurePolicy",
 		"spec.successPolicy", "spec.backoffLimitPerIndex", "spec.managedBy"}},
@@ -58,8 +58,8 @@ func Changed(before, after *unstructured.Unstructured) []string {
 	return compare(before, after, func(b, a any) bool { return same(b, a) })
 }
 
-// Otherwise returns the fields that a live object has otherwise than wanted, and that cannot be
-// changed in place, sorted. What is not wanted in any form does not count.
+// Otherwise returns the fields in which a live object differs from what is wanted and that cannot
+// be changed in place, sorted. Fields that the manifest does not have do not count.
 func Otherwise(live, wanted *unstructured.Unstructured) []string {
 	return compare(live, wanted, func(l, w any) bool { return w == nil || within(w, l) })
 }

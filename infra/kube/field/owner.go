@@ -46,8 +46,8 @@ func Owners(live *unstructured.Unstructured, own string) []Owner {
 // Has reports whether the manager owns a field, as Kubernetes writes it in a conflict.
 func (o Owner) Has(conflict string) bool { return slices.Contains(o.names, conflict) }
 
-// Holder returns the owner of what a path leads to in a live object; nil if nobody owns it. Of
-// several, one that applies the field comes first.
+// Holder returns the owner of the fields at a path of a live object; nil if they have none. Of
+// several owners, one that applies the field comes first.
 func Holder(owners []Owner, live *unstructured.Unstructured, p Path) *Owner {
 	for _, at := range p.places(live.Object) {
 		var found *Owner
@@ -116,8 +116,8 @@ func stepsOf(p fieldpath.Path) Path {
 // they are in the live one: those that are ignored, and those in which a controller of Kubernetes
 // wants another value. own is the manager that applies.
 //
-// A field that another manager owns is left out: so it is given up. One that nobody else owns would
-// be removed then, so it is applied as it is found.
+// A field that another manager owns is left out, and so given up. A field that nobody else owns
+// would then be removed, so it is applied as it is found.
 func Left(wanted, live *unstructured.Unstructured, own string, ignored []Path) *unstructured.Unstructured {
 	out := wanted.DeepCopy()
 	owners := Owners(live, own)

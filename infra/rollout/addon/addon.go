@@ -23,8 +23,8 @@ type Addon struct {
 	API     fleet.API
 	Name    string
 	Objects []*unstructured.Unstructured
-	// Claim is a text that no other addon has. It becomes an annotation of every object, and what
-	// has another one is not deleted.
+	// Claim is a text that no other addon has. It becomes an annotation of every object. Objects
+	// with another claim are not deleted.
 	Claim string
 	// Hidden are those of Objects whose values no finding and no error shows.
 	Hidden []*unstructured.Unstructured
@@ -64,8 +64,8 @@ func (a Addon) terms() kube.Terms {
 
 // Observe finds what differs between the addon's objects and the cluster's. Findings name the object
 // ("ConfigMap kube-system/coredns"). Objects of the inventory that are no longer wanted and still
-// exist count as differing. An object that differs only by another addon's claim does not, and neither
-// does a Job that has finished and is gone.
+// exist count as differing. An object that differs only by the claim of another addon does not, and
+// neither does a Job that has finished and is gone.
 func (a Addon) Observe(ctx context.Context, f *fleet.Fleet, inventory []kube.ObjectRef) (Observation, error) {
 	access := f.Access(a.API.PKI)
 	defer access.Close()
@@ -181,9 +181,9 @@ func (a Addon) present(runs []kube.JobRun) []kube.JobRun {
 	return slices.Concat(runs, slices.DeleteFunc(slices.Clone(a.Runs), known))
 }
 
-// Remove deletes every object of the inventory, and returns those that it has left because
-// they have another claim. A cluster that does not exist is an error: only the caller knows whether
-// it was deleted on purpose.
+// Remove deletes every object of the inventory, and returns the objects that it has left because
+// another addon has claimed them. A cluster that does not exist is an error: only the caller knows
+// whether it was deleted on purpose.
 func (a Addon) Remove(ctx context.Context, f *fleet.Fleet, inventory []kube.ObjectRef) (kept []kube.ObjectRef, err error) {
 	access := f.Access(a.API.PKI)
 	defer access.Close()

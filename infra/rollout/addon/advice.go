@@ -32,16 +32,16 @@ func withFieldAdvice(err error) error {
 			}
 			paths = append(paths, fmt.Sprintf("%q", text))
 		}
-		return fmt.Errorf("%w\nnext: to leave the fields to who applies them, take them out of the manifest, or ignore them:\n"+
-			"  ignore_fields = { %q = [%s] }\nTo take them, which lasts if the other one stops applying them, set force_conflicts = true for one apply",
+		return fmt.Errorf("%w\nnext: to leave the fields to the other manager, remove them from the manifest, or ignore them:\n  ignore_fields = { %q = [%s] }\nTo take them over, set force_conflicts "+
+			"= true for one apply, and see that the other manager no longer applies them",
 			err, conflict.Ref.String(), strings.Join(paths, ", "))
 	case errors.As(err, &immutable) && immutable.Loses != "":
 		return fmt.Errorf("%w\n%s of %s cannot be changed. The object would have to be deleted, and with it %s: no apply does that\n"+
 			"next: change the manifest back; or save what you need, delete the object with kubectl, and apply again",
 			err, strings.Join(immutable.Fields, ", "), immutable.Ref, immutable.Loses)
 	case errors.As(err, &immutable):
-		return fmt.Errorf("%w\n%s of %s cannot be changed. The object has to be deleted and made anew, and this plan did not say so\n"+
-			"next: plan again; an apply replaces the object if the plan lists it in replaces. If it does not, delete the object with kubectl, and apply again",
+		return fmt.Errorf("%w\n%s of %s cannot be changed. The object has to be deleted and created again, and this plan did not say so\nnext: plan again; an apply replaces the object if the plan "+
+			"lists it in replaces. If it does not, delete the object with kubectl, and apply again",
 			err, strings.Join(immutable.Fields, ", "), immutable.Ref)
 	}
 	return err

@@ -12,10 +12,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
-// Two addons may have the same object: one that replaces the other before that one is removed,
-// those between which a manifest moves, or two that need the same Namespace. The object belongs to
-// the one that was applied last, and the other one leaves it. The claim alone is no drift: each of
-// the two would take the object from the other one in turn.
+// Two addons may have the same object: when one replaces the other before the other is removed,
+// when a manifest moves between them, or when both need the same Namespace. The object belongs to
+// the addon that was applied last, and the other addon leaves it. The claim alone is no drift: each
+// of the two would take the object from the other in turn.
 
 // claimAnnotation is the annotation with an addon's claim.
 const claimAnnotation = "k8s-from-scratch/claim"
@@ -38,8 +38,8 @@ func (a Addon) claimed() []*unstructured.Unstructured {
 	return out
 }
 
-// others reports whether an object has another addon's claim. An addon without a claim owns what
-// has none.
+// others reports whether an object has the claim of another addon. An addon without a claim owns
+// objects without one.
 func (a Addon) others(o *unstructured.Unstructured) bool {
 	claim := o.GetAnnotations()[claimAnnotation]
 	return claim != "" && claim != a.Claim
@@ -48,8 +48,8 @@ func (a Addon) others(o *unstructured.Unstructured) bool {
 // claimField is the path of the claim in an object, as package kube writes it.
 const claimField = `metadata.annotations["` + claimAnnotation + `"]`
 
-// withoutForeign returns the findings without those about objects of which only the claim differs,
-// because it is another addon's.
+// withoutForeign returns the findings without findings about objects that differ only by the claim
+// of another addon.
 func (a Addon) withoutForeign(drift []finding.Finding) []finding.Finding {
 	foreign := map[string]bool{}
 	for _, f := range drift {
@@ -59,7 +59,7 @@ func (a Addon) withoutForeign(drift []finding.Finding) []finding.Finding {
 	return slices.DeleteFunc(drift, func(f finding.Finding) bool { return foreign[f.Subject] })
 }
 
-// split separates the objects with another addon's claim from the rest.
+// split separates the objects with the claim of another addon from the rest.
 func (a Addon) split(ctx context.Context, c *kube.Client, refs []kube.ObjectRef) (own, others []kube.ObjectRef, err error) {
 	theirs := make([]bool, len(refs))
 	group, ctx := parallel.WithContext(ctx)

@@ -15,16 +15,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// An API server can be ready for its administrator, on its own machine, while the load balancer takes it for
-// dead. A roll that asks only the machines would then end with a cluster that nobody reaches. So a changed API
-// server passes two more questions before the next one is changed: it answers as health checks want, and the
-// load balancer sends a client to it.
+// An API server can be ready for its administrator, on its own machine, while the load balancer treats it as
+// down. A roll that asks only the machines would then end with a cluster that no client reaches. So two more
+// conditions must hold for a changed API server before the next one is changed: it answers health checks, and
+// the load balancer sends a client to it.
 
 const (
 	// balancerPoll is the pause between two connections to the load balancer.
 	balancerPoll = 500 * time.Millisecond
-	// heldConnections is how many connections to other API servers stay open meanwhile, so that a load
-	// balancer that prefers the server with the fewest gets to the one that is waited for.
+	// heldConnections is how many connections to other API servers stay open meanwhile. So a load
+	// balancer that prefers the server with the fewest connections chooses the changed API server.
 	heldConnections = 32
 )
 
@@ -124,7 +124,7 @@ func (q *balancing) close() {
 	}
 }
 
-// failed says what the wait ended with, and what to look at.
+// failed says how the wait ended, and what to look at.
 func (q *balancing) failed(err error) error {
 	switch {
 	case errors.Is(err, errRefused):
@@ -134,10 +134,12 @@ func (q *balancing) failed(err error) error {
 	}
 	failed := &fleet.StepError{Machine: q.machine.Name(), Err: err, Unit: component.APIServerUnit,
 		Step: "ask the API server as the load balancer's health checks do",
-		Next: "correct which of its flags and files refuse anonymous requests of /readyz (anonymous-auth, authentication-config, authorization-config), and apply again: the load balancer sends nobody to this API server"}
+		Next: "correct which of its flags and files refuse anonymous requests of /readyz (anonymous-auth, authentication-config, authorization-config), and apply again: the load " +
+			"balancer sends no client to this API server"}
 	if q.healthy {
 		failed.Step = "wait until the load balancer sends clients to the API server"
-		failed.Next = "find out why the load balancer takes this API server for dead, although it is ready and answers health checks on its machine: see the load balancer's log, or the health of its targets"
+		failed.Next = "find out why the load balancer treats this API server as down, although it is ready and answers health checks on its machine: see the load balancer's log, or the health " +
+			"of its targets"
 	}
 	return failed
 }

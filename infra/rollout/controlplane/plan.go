@@ -25,7 +25,7 @@ func guardKubernetes(wanted version.Version, serving []version.Version, silent [
 	if wanted.Compare(oldest) < 0 {
 		refusal.Advice = "go on to " + slices.MaxFunc(serving, version.Version.Compare).String()
 		if len(silent) > 0 {
-			refusal.Advice += fmt.Sprintf(", or bring back %s, where the API server does not answer and may still be the earlier one", fleet.List(silent))
+			refusal.Advice += fmt.Sprintf(", or bring back %s, where the API server does not answer and may still have the earlier release", fleet.List(silent))
 		}
 	}
 	return refusal
@@ -46,7 +46,7 @@ type controllerFacts struct {
 	changes   bool // something differs that does not concern only the managers
 	restarts  bool // ... and repairing it restarts the API server
 	managers  bool // something differs that concerns only the controller manager or the scheduler
-	unproven  bool // nobody knows whether the load balancer sends clients to it since it was changed
+	unproven  bool // it is not known whether the load balancer sends clients to it since it was changed
 }
 
 // planControlPlane orders the work on the controllers. If no API server runs, all are installed at
@@ -56,7 +56,7 @@ type controllerFacts struct {
 // than the API servers but never newer.
 //
 // A roll that stopped because the load balancer does not send clients to a changed API server stops there
-// again: that one is repaired first, or else asked again before the others are changed.
+// again: that API server is repaired first, or else asked again before the others are changed.
 //
 // If it returns both a plan and an error, the error is about changes that the plan leaves out.
 func planControlPlane(controllers []controllerFacts) (rollout.Plan, error) {

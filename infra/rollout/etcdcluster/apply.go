@@ -39,9 +39,9 @@ func (x Cluster) Apply(ctx context.Context, base *rollout.Operation, _ rollout.R
 	return o.RemoveLeaving(ctx)
 }
 
-// guardCopies refuses to delete the data of machines that leave unless the members that stay are a
-// cluster with a quorum, and no machine that leaves serves another one. A member that has left
-// serves nothing any more, once it has noticed.
+// guardCopies refuses to delete the data of machines that leave unless the remaining members are a
+// cluster with a quorum, and no machine that leaves serves another cluster. A member that has left
+// stops serving once it has noticed.
 func (o *operation) guardCopies(ctx context.Context) error {
 	leavers := slices.Concat(o.leavers, o.former)
 	if len(leavers) == 0 {
@@ -53,7 +53,7 @@ func (o *operation) guardCopies(ctx context.Context) error {
 	}
 	if err != nil {
 		return &fleet.GuardError{Refused: "delete the data of etcd on " + fleet.List(namesOf(leavers)),
-			Reason: "no member that stays tells whether it has a copy: " + err.Error(), Advice: keepCopies}
+			Reason: "no remaining member says whether it has a copy: " + err.Error(), Advice: keepCopies}
 	}
 	serving, err := fleet.UntilNone(ctx, fleet.GateBudget, "the members that leave to end", func(ctx context.Context) []string {
 		return slices.Sorted(maps.Keys(fleet.EachAll(ctx, leavers, func(ctx context.Context, m *fleet.Machine) error {
@@ -72,7 +72,7 @@ func (o *operation) guardCopies(ctx context.Context) error {
 
 var errServes = errors.New("it serves reads")
 
-const keepCopies = "it may be the last copy: look at every machine with etcdctl endpoint status --cluster, bring the members that stay back, and apply again"
+const keepCopies = "it may be the last copy: look at every machine with etcdctl endpoint status --cluster, bring the remaining members back, and apply again"
 
 // checkCopies refuses to delete the data on the machines that leave if they may be the last copy.
 func checkCopies(leavers []string, members []etcd.Member, healthy map[etcd.ID]bool, serving []string) error {
@@ -89,9 +89,9 @@ func checkCopies(leavers []string, members []etcd.Member, healthy map[etcd.ID]bo
 	var reason string
 	switch {
 	case well < etcd.Quorum(voters):
-		reason = fmt.Sprintf("of the %d voters that stay %d are healthy, and a quorum is %d", voters, well, etcd.Quorum(voters))
+		reason = fmt.Sprintf("%[2]d of the %[1]d remaining voters are healthy, and a quorum is %[3]d", voters, well, etcd.Quorum(voters))
 	case len(serving) > 0:
-		reason = fmt.Sprintf("etcd on %s is no member of the cluster of those that stay, and still serves one", fleet.List(serving))
+		reason = fmt.Sprintf("etcd on %s is not a member of the cluster of the remaining machines, and still serves another cluster", fleet.List(serving))
 	default:
 		return nil
 	}

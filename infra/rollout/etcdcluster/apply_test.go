@@ -28,9 +28,9 @@ func TestLastCopyStays(t *testing.T) {
 	}{
 		{"all are well", []etcd.ID{1, 2, 3, 4}, nil, ""},
 		{"a quorum is well", []etcd.ID{1, 2}, nil, ""},
-		{"no quorum", []etcd.ID{1, 4}, nil, "of the 3 voters that stay 1 are healthy, and a quorum is 2"},
-		{"nobody is well", nil, nil, "0 are healthy"},
-		{"the leaver serves another cluster", []etcd.ID{1, 2, 3}, []string{"x"}, "etcd on x is no member"},
+		{"no quorum", []etcd.ID{1, 4}, nil, "1 of the 3 remaining voters are healthy, and a quorum is 2"},
+		{"nobody is well", nil, nil, "0 of the 3 remaining voters"},
+		{"the leaver serves another cluster", []etcd.ID{1, 2, 3}, []string{"x"}, "etcd on x is not a member"},
 	} {
 		healthy := map[etcd.ID]bool{}
 		for _, id := range tt.healthy {

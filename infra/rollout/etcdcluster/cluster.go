@@ -1,6 +1,6 @@
 // Package etcdcluster is the role of the members of an etcd cluster: which are started, joined, moved,
 // rolled and removed, in which order, so that a quorum always serves; the space of their databases; and
-// how a cluster is made anew from a snapshot or from one member ([Restore]).
+// how a cluster is restored from a snapshot or from one member ([Restore]).
 //
 // The order is planned by pure functions from what was observed: planNext and planRestore. What may not
 // enter: snapshots that are kept (package etcdbackup), API servers but for holding them while the

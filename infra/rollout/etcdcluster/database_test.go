@@ -44,7 +44,7 @@ func TestCompareDatabases(t *testing.T) {
 			[]string{"etcd: etcd alarm CORRUPT: the data of the members differ, every change is refused, and only a person can tell which are right"}, nil},
 		{"an old state of a member without a leader", map[string]databaseFacts{"a": alone}, nil, nil},
 		{"slow", map[string]databaseFacts{"a": slow}, nil,
-			[]string{"a: disk of etcd: of 100 writes more than one took longer than 512ms since the member started (1.024s): requests wait, and the leadership may change under load"}},
+			[]string{"a: disk of etcd: more than 1% of the writes took longer than 512ms since the member started (1.024s): requests wait, and the leadership may change under load"}},
 		{"a quota that does not fit", map[string]databaseFacts{"a": tight}, nil,
 			[]string{"a: etcd database: its quota of 2 GiB does not fit, the file system of /var/lib/etcd has 1 GiB for it: enlarge the volume, or lower quota_mib"}},
 	} {

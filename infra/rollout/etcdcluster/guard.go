@@ -91,7 +91,7 @@ func guardRemovals(f clusterFacts, before []removal, joining int, after []remova
 			}
 			if voters == 0 || healthy < etcd.Quorum(voters) {
 				return &fleet.GuardError{Refused: "remove etcd member " + r.machine,
-					Reason: fmt.Sprintf("of the %d voters that would remain %d are healthy, and a quorum is %d", voters, healthy, etcd.Quorum(voters)),
+					Reason: fmt.Sprintf("%[2]d of the %[1]d voters that would remain are healthy, and a quorum is %[3]d", voters, healthy, etcd.Quorum(voters)),
 					Advice: "repair or bring back the other members first, and replace one machine at a time"}
 			}
 		}

@@ -124,7 +124,7 @@ func guardStarted(f clusterFacts, withData, without []string) error {
 		restore = fmt.Sprintf("= { member = %q }, or from a snapshot", source[0])
 	}
 	return &fleet.GuardError{Refused: "start a new cluster of etcd",
-		Reason: fmt.Sprintf("%s %s of one, as %s there says, and %s %s no data", fleet.List(started), been, component.EtcdBootstrapEnv, fleet.List(without), empty),
+		Reason: fmt.Sprintf("%s %s of an existing cluster, as the file %s there says, and %s %s no data", fleet.List(started), been, component.EtcdBootstrapEnv, fleet.List(without), empty),
 		Advice: fmt.Sprintf("if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from %s; "+
 			"if nobody needs the data, remove %s from hosts, or stop etcd and delete %s and %s there", restore, fleet.List(started), component.EtcdBootstrapEnv, memberDir)}
 }
@@ -171,7 +171,7 @@ func planChange(f clusterFacts) (rollout.Plan, error) {
 			deadOut = append(deadOut, removal{m, w.name, "member " + m.ID.String() + " has lost its data"})
 			repairs = append(repairs, join("in place of member "+m.ID.String()))
 		case listed && m.Started() && otherMembers(w.origin, m.ID):
-			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s has lost its data: those on the machine are of member %s", m.ID, w.origin.Member)})
+			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s has lost its data: the data on the machine belong to member %s", m.ID, w.origin.Member)})
 			repairs = append(repairs, join("in place of member "+m.ID.String()))
 		case listed && m.Started() && !m.Learner && w.origin.Member == m.ID && !slices.Contains(m.PeerURLs, w.peerURL):
 			repairs = append(repairs, rollout.Step{Machine: w.name, Action: actionMove, Gate: fleet.GateQuorum, Then: fleet.GateSelf,

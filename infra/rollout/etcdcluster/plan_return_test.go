@@ -62,11 +62,11 @@ func TestPlanEtcdReturn(t *testing.T) {
 2. b: join (with its new address), when a quorum is healthy, then wait: healthy
 `},
 		{"with data of a removed member", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, `
-1. b: leave (member 2 has lost its data: those on the machine are of member 9), when the rest has a quorum
+1. b: leave (member 2 has lost its data: the data on the machine belong to member 9), when the rest has a quorum
 2. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
 `},
 		{"with data of a removed member, while another is down", []string{"a: up", "b: stale", "c: unreachable"}, []string{"a: healthy", "b: sick", "c: sick"}, `
-refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
+refusing to remove etcd member b: 1 of the 2 voters that would remain are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
 `},
 		{"removed, its data are left", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "c: healthy"}, `
 1. b: join (new member), when a quorum is healthy, then wait: healthy
@@ -78,18 +78,18 @@ refusing to remove etcd member b: of the 2 voters that would remain 1 are health
 1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
 `},
 		{"with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, `
-refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
+refusing to make b a member of etcd: b has data of the etcd cluster 7, and this is the etcd cluster 1; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"new, with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "c: healthy"}, `
-refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
+refusing to make b a member of etcd: b has data of the etcd cluster 7, and this is the etcd cluster 1; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"two replaced, with their volumes swapped", []string{"a: up", "b: third", "c: returned", "d: up", "e: up"},
 			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
-refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
+refusing to make b a member of etcd: b has the data of member 3, which belongs to c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"with the data of one that cannot be reached", []string{"a: up", "b: third", "c: unreachable", "d: up", "e: up"},
 			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
-refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
+refusing to make b a member of etcd: b has the data of member 3, which belongs to c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"renamed, with its data", []string{"a: up", "b: up", "d: third"}, []string{"a: healthy", "b: healthy", "c: sick"}, `
 1. c: leave (not wanted any more), when the rest has a quorum
@@ -117,7 +117,7 @@ refusing to make b a member of etcd: b has the data of member 3, which is that o
 // machine's own according to the members are used, and none are deleted.
 func TestPlanEtcdReturnUnknown(t *testing.T) {
 	const refused = `
-refusing to make b a member of etcd: b has data of the etcd cluster 1, and which cluster this is is not known; apply again when its members answer
+refusing to make b a member of etcd: b has data of the etcd cluster 1, and the id of this cluster is not known; apply again when its members answer
 `
 	for _, tt := range []struct {
 		b       string
@@ -130,7 +130,7 @@ refusing to make b a member of etcd: b has data of the etcd cluster 1, and which
 1. b: install (not running, has the data of member 2), then wait: healthy
 `},
 		{"stale", true, `
-1. b: leave (member 2 has lost its data: those on the machine are of member 9), when the rest has a quorum
+1. b: leave (member 2 has lost its data: the data on the machine belong to member 9), when the rest has a quorum
 2. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
 `},
 	} {
@@ -152,16 +152,16 @@ func TestPlanEtcdStartedBefore(t *testing.T) {
 		want   string
 	}{
 		{"one old machine beside new ones", []string{"a: stopped, started", "b: empty", "c: empty"}, false, `
-refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a has been a member of an existing cluster, as the file /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"it still runs, without a quorum", []string{"a: up, started", "b: empty", "c: empty"}, false, `
-refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a has been a member of an existing cluster, as the file /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"the others are away, but for one", []string{"a: stopped, started", "b: empty", "c: unreachable"}, false, `
-refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b has no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a has been a member of an existing cluster, as the file /etc/etcd/bootstrap.env there says, and b has no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"all have lost their data", []string{"a: empty, started", "b: empty, started", "c: empty"}, false, `
-refusing to start a new cluster of etcd: a, b have been members of one, as /etc/etcd/bootstrap.env there says, and a, b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from from a snapshot; if nobody needs the data, remove a, b from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a, b have been members of an existing cluster, as the file /etc/etcd/bootstrap.env there says, and a, b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from from a snapshot; if nobody needs the data, remove a, b from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"enough have their data", []string{"a: stopped, started", "b: stopped, started", "c: empty"}, false, `
 1. a: install (start the members that have data), then wait: serves reads

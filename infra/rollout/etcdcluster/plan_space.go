@@ -117,7 +117,7 @@ func guardAlarms(f clusterFacts) error {
 		return &fleet.GuardError{Refused: "change etcd", Reason: "it has the alarm CORRUPT: the data of the members differ, and nobody but you can tell which are right",
 			Advice: fleet.CorruptAdvice}
 	case len(types) > 0:
-		return &fleet.GuardError{Refused: "change etcd", Reason: "it has an alarm that is not known here: " + strings.Join(types, ", "),
+		return &fleet.GuardError{Refused: "change etcd", Reason: "it has an alarm that this provider does not know: " + strings.Join(types, ", "),
 			Advice: "end it (etcdctl alarm list, etcdctl alarm disarm), then apply again"}
 	case f.repaired:
 		return &fleet.GuardError{Refused: "go on", Reason: "etcd raised the alarm NOSPACE again as soon as it was disarmed: something writes much to it",

@@ -100,7 +100,7 @@ refusing to go on: etcd raised the alarm NOSPACE again as soon as it was disarme
 refusing to change etcd: it has the alarm CORRUPT: the data of the members differ, and nobody but you can tell which are right; ` + fleet.CorruptAdvice + `
 `},
 		{"unknown", three, nil, map[string]etcd.Space{"a": fine}, []etcd.Alarm{{Member: 2, Type: "SLOW"}}, 0, false, `
-refusing to change etcd: it has an alarm that is not known here: SLOW; end it (etcdctl alarm list, etcdctl alarm disarm), then apply again
+refusing to change etcd: it has an alarm that this provider does not know: SLOW; end it (etcdctl alarm list, etcdctl alarm disarm), then apply again
 `},
 		{"full, and nobody tells", three, nil, nil, noSpace, 0, false, `
 refusing to end the alarm of etcd: no member tells how full its database is; apply again when they answer

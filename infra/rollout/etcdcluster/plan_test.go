@@ -162,7 +162,7 @@ refusing to restart etcd on a: c cannot be reached, and no second member may be 
 5. c: apply with restart, when all others healthy, then wait: healthy
 `},
 		{"a machine replaced while another is down", []string{"a: up", "b: empty", "c: unreachable"}, []string{"a: healthy", "b: sick", "c: sick"}, true, `
-refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
+refusing to remove etcd member b: 1 of the 2 voters that would remain are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
 `},
 		{"a join interrupted before its start", []string{"a: up", "b: empty", "c: up"}, []string{"a: healthy", "b: announced", "c: healthy"}, true, `
 1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
@@ -206,7 +206,7 @@ refusing to remove etcd member b: of the 2 voters that would remain 1 are health
 2. a: leave (not wanted any more), when the rest has a quorum
 `},
 		{"the living for none", []string{}, []string{"a: healthy"}, true, `
-refusing to remove etcd member a: of the 0 voters that would remain 0 are healthy, and a quorum is 1; repair or bring back the other members first, and replace one machine at a time
+refusing to remove etcd member a: 0 of the 0 voters that would remain are healthy, and a quorum is 1; repair or bring back the other members first, and replace one machine at a time
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -102,9 +102,9 @@ func (o *operation) restoreFacts(ctx context.Context, r Restore) (restoreFacts, 
 	return f, nil
 }
 
-// present returns the machines that leave and answer. One that is off, or in whose place another one
-// answers, is not among them. If its data come back later, they are of another cluster than the
-// restored one, whose members refuse to talk to it, and the next apply removes them.
+// present returns the machines that leave and answer. It leaves out a machine that is off, or in
+// whose place another machine answers. If its data come back later, they belong to another cluster
+// than the restored one, whose members refuse to talk to it, and the next apply removes them.
 func (o *operation) present(ctx context.Context) []*fleet.Machine {
 	away := fleet.EachAll(ctx, o.leavers, func(ctx context.Context, m *fleet.Machine) error {
 		ctx, cancel := fleet.Observing(ctx)
@@ -298,7 +298,7 @@ func (o *operation) setAside(ctx context.Context, name string) error {
 	machines := slices.Concat(rollout.MachinesOf(o.Machines), o.leavers)
 	i := slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == name })
 	if i < 0 {
-		return fmt.Errorf("machine %s: put the other data aside: it is none of the cluster's machines", name)
+		return fmt.Errorf("machine %s: put the other data aside: it is not a machine of the cluster", name)
 	}
 	m := machines[i]
 	return restoreFailed(m, "put the other data aside", deed.SetAside(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir))
@@ -323,7 +323,7 @@ func (o *operation) installIdle(ctx context.Context, m *rollout.Machine) error {
 	return o.Apply(ctx, m, slices.DeleteFunc(slices.Clone(m.Changes), func(c host.Change) bool { return c.Kind == finding.Unit || c.Kind == finding.DropIn }))
 }
 
-// clean deletes from the restored cluster what belongs to processes and machines of before.
+// clean deletes objects of earlier processes and machines from the restored cluster.
 func (o *operation) clean(ctx context.Context, nodes []string) error {
 	var c *etcd.Client
 	sick, err := fleet.UntilNone(ctx, fleet.EtcdBudget, "the restored cluster", func(ctx context.Context) []string {
@@ -349,7 +349,7 @@ func (o *operation) clean(ctx context.Context, nodes []string) error {
 			return err
 		}
 		for _, key := range deleted {
-			o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "etcd: deleted %s of before", key)
+			o.Fleet.Say(o.want.Spec.Cluster.PKI.Cluster, "etcd: deleted the earlier %s", key)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// Restore says from what an etcd cluster is made anew: from a snapshot in S3, or from the data of
+// Restore says from what an etcd cluster is restored: from a snapshot in S3, or from the data of
 // one member. The zero value means that nothing is restored. A restore is done once.
 type Restore struct {
 	Bucket   string
@@ -37,7 +37,7 @@ type Restore struct {
 	// Nodes are the nodes that still exist. The others are deleted from what is restored. Nil means
 	// all of them if the etcd cluster existed before, and none if it is new.
 	Nodes []string
-	// Trigger is any text. Another one is another restore.
+	// Trigger is any text. Another text is another restore.
 	Trigger string
 }
 
@@ -115,8 +115,8 @@ type restoreMember struct {
 
 // planRestore computes what a restore that is not recorded yet has still to do. Data are made beside
 // those in use on every machine before one is stopped, and nothing starts before all of them have
-// their data. Nor does one start while a machine that leaves may serve the data of before: they are
-// put aside. An empty plan means that the restored cluster answers.
+// their data. Nor does a member start while a machine that leaves may serve the earlier data: these
+// are put aside first. An empty plan means that the restored cluster answers.
 func planRestore(f restoreFacts) (rollout.Plan, error) {
 	var unreachable, theirs, restored, ours []string
 	for _, m := range f.members {
@@ -139,7 +139,7 @@ func planRestore(f restoreFacts) (rollout.Plan, error) {
 		return nil, nil
 	}
 	if len(f.joined) > 0 {
-		return nil, refuse("it is not done yet, and hosts does not list "+fleet.List(f.joined)+" any more, of the restored cluster",
+		return nil, refuse("it is not done yet, and hosts does not list "+fleet.List(f.joined)+" any more, which the restored cluster has",
 			"list them until an apply has restored the cluster, and shorten hosts in another apply")
 	}
 	if len(f.leaving) > 0 && !f.restore.ReplaceData {
@@ -201,7 +201,7 @@ func guardReplaced(f restoreFacts, theirs []string, refuse func(reason, advice s
 	}
 	switch {
 	case r.ReplaceData && f.answers && r.Snapshot == "":
-		return refuse("a cluster answers, and the newest snapshot may be of that", "name the snapshot that you mean with restore_from.snapshot")
+		return refuse("a cluster answers, and the newest snapshot may be a snapshot of it", "name the snapshot that you mean with restore_from.snapshot")
 	case r.ReplaceData || len(theirs) == 0:
 		return nil
 	case f.answers:

@@ -16,7 +16,7 @@ import (
 )
 
 // A machine may be new and have data: a volume keeps them when the machine is replaced. The data
-// themselves say whose they are, so the plan needs to know nothing of volumes.
+// themselves say which member has written them, so the plan needs to know nothing of volumes.
 
 // mountData mounts the data volumes that are not mounted: without them a member would seem to have lost its
 // data, and would be removed.
@@ -65,11 +65,11 @@ func guardForeign(f clusterFacts) error {
 		switch {
 		case f.replaceData && w.origin.Cluster != f.cluster:
 		case f.cluster == 0:
-			return refuse(fmt.Sprintf("%s has data of the etcd cluster %s, and which cluster this is is not known", w.name, w.origin.Cluster), "apply again when its members answer")
+			return refuse(fmt.Sprintf("%s has data of the etcd cluster %s, and the id of this cluster is not known", w.name, w.origin.Cluster), "apply again when its members answer")
 		case w.origin.Cluster != f.cluster:
-			return refuse(fmt.Sprintf("%s has data of another etcd cluster: theirs is %s, this one is %s", w.name, w.origin.Cluster, f.cluster), advice)
+			return refuse(fmt.Sprintf("%s has data of the etcd cluster %s, and this is the etcd cluster %s", w.name, w.origin.Cluster, f.cluster), advice)
 		case owner != "":
-			return refuse(fmt.Sprintf("%s has the data of member %s, which is that of %s", w.name, w.origin.Member, owner), advice)
+			return refuse(fmt.Sprintf("%s has the data of member %s, which belongs to %s", w.name, w.origin.Member, owner), advice)
 		}
 	}
 	return nil
@@ -86,7 +86,7 @@ func (f clusterFacts) wantedOwner(id etcd.ID) string {
 	return ""
 }
 
-// origins returns whose data there are, by machine, where etcd does not run.
+// origins returns which members have written the data, by machine, where etcd does not run.
 func (o *operation) origins(ctx context.Context) (map[string]etcd.Origin, error) {
 	var mu sync.Mutex
 	out := map[string]etcd.Origin{}
@@ -100,8 +100,9 @@ func (o *operation) origins(ctx context.Context) (map[string]etcd.Origin, error)
 	return out, err
 }
 
-// origin returns whose data a machine has on which etcd does not run. It is zero without data, and
-// if the log does not say it: such data are judged by what the cluster knows.
+// origin returns which member has written the data on a machine on which etcd does not run. It is
+// zero without data, and if the log does not say it: such data are judged by what the cluster
+// knows.
 func (o *operation) origin(ctx context.Context, m *rollout.Machine) (etcd.Origin, error) {
 	if !hasData(m) || m.Running(component.EtcdUnit) {
 		return etcd.Origin{}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// Before a change from which only a snapshot leads back, one is taken: upgrades, rotations, and the
+// A snapshot is taken before changes that only a snapshot can undo: upgrades, rotations, and the
 // removal of members.
 
 // keyFiles are the files that change with a rotation.

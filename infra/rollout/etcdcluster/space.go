@@ -88,7 +88,7 @@ func (o *operation) disarm(ctx context.Context, m *fleet.Machine, c *etcd.Client
 	}
 	if len(full) > 0 {
 		return &fleet.GuardError{Refused: "disarm the alarm NOSPACE of etcd",
-			Reason: "the data themselves take the quota, also after a compaction and a defragmentation: " + strings.Join(full, ", "),
+			Reason: "the data fill the quota even after a compaction and a defragmentation: " + strings.Join(full, ", "),
 			Advice: "raise quota_mib, or delete objects that nobody needs (etcd still deletes, and API servers that run do, too), then apply again"}
 	}
 	if err := fleet.Within(ctx, fleet.GateBudget, "end of the alarm NOSPACE", c.DisarmNoSpace); err != nil {

@@ -44,8 +44,8 @@ func clusterToken(own string, machines []string, found map[string]begun) (token 
 			token, first = b.token, name
 		case b.token != token:
 			return "", nil, &fleet.GuardError{Refused: "start a new cluster of etcd",
-				Reason: fmt.Sprintf("two first starts were interrupted, and each has left data: %s has those of one, %s those of the other", first, name),
-				Advice: fmt.Sprintf("neither has served anybody: stop etcd on %s, delete %s and %s there, and apply again", name, memberDir, component.EtcdBootstrapEnv)}
+				Reason: fmt.Sprintf("two first starts were interrupted, and each has left data: the first one on %s, the second one on %s", first, name),
+				Advice: fmt.Sprintf("neither cluster has served a client: stop etcd on %s, delete %s and %s there, and apply again", name, memberDir, component.EtcdBootstrapEnv)}
 		}
 	}
 	for _, name := range machines {
@@ -69,7 +69,7 @@ func (o *operation) useToken(token string) error {
 }
 
 // identify goes on with the token of an interrupted first start, and reports whether that has changed what
-// is wanted or what is on a machine. Of a cluster that exists the data have the ids, so nothing is asked.
+// is wanted or what is on a machine. The data of an existing cluster have its ids, so nothing is asked.
 func (o *operation) identify(ctx context.Context) (changed bool, err error) {
 	if o.Record().Formed {
 		return false, nil

@@ -89,7 +89,7 @@ type EtcdAlarm struct {
 	Quota int64 `json:"quota"`
 }
 
-// String returns the alarm in words: whose it is, its name, what it means and what ends it.
+// String returns the alarm in words: its member, its name, what it means and what ends it.
 func (a EtcdAlarm) String() string {
 	whose := a.Machine
 	switch {
@@ -104,8 +104,8 @@ func (a EtcdAlarm) String() string {
 		if a.Quota > 0 {
 			quota = fmt.Sprintf(" of %d bytes", a.Quota)
 		}
-		return fmt.Sprintf("%s: %s: the database has reached its quota%s, and etcd stores nothing more; "+
-			"the next apply of the etcd cluster compacts, defragments and disarms, and if the data themselves take the quota, delete objects or raise it", whose, a.Type, quota)
+		return fmt.Sprintf("%s: %s: the database has reached its quota%s, and etcd stores nothing more; the next apply of the etcd cluster compacts, defragments and disarms, and if the data still "+
+			"fill the quota then, delete objects or raise it", whose, a.Type, quota)
 	case etcd.Corrupt:
 		return fmt.Sprintf("%s: %s: the data of the members differ, and etcd refuses every change; "+
 			"no apply repairs that: %s", whose, a.Type, fleet.CorruptAdvice)

@@ -18,7 +18,7 @@ func TestStatusAlarms(t *testing.T) {
 		return EtcdMember{Machine: machine, ID: id.String(), Healthy: true, DBQuota: 1 << 30, alarms: alarms}
 	}
 	silent := EtcdMember{Machine: "controller-2"}
-	const defrag = "; the next apply of the etcd cluster compacts, defragments and disarms, and if the data themselves take the quota, delete objects or raise it"
+	const defrag = "; the next apply of the etcd cluster compacts, defragments and disarms, and if the data still fill the quota then, delete objects or raise it"
 	const replace = "; no apply repairs that: " + fleet.CorruptAdvice
 	for _, tt := range []struct {
 		name      string
@@ -70,7 +70,7 @@ func TestStatusAlarms(t *testing.T) {
 			t.Errorf("%s: the cluster's health is %v", tt.name, s.Healthy)
 		}
 	}
-	// The alarm alone makes the cluster unhealthy, also if etcd cannot tell whose it is.
+	// The alarm alone makes the cluster unhealthy, also if etcd cannot tell its member.
 	answers := builder{fleet: &fleet.Fleet{}, status: Cluster{Etcd: []EtcdMember{member("controller-0", a, etcd.Alarm{Type: etcd.Corrupt})}}}
 	if s := answers.result(); s.Healthy || !s.Etcd[0].Healthy {
 		t.Errorf("with an alarm of no member: cluster %v, member %v", s.Healthy, s.Etcd[0].Healthy)

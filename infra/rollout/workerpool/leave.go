@@ -11,14 +11,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
-// successorsAnswer fails unless the machines that take the names of others can be reached: until then the others
+// successorsAnswer fails unless the machines that get the names of others can be reached: until then the others
 // are left as they are.
 func (o *operation) successorsAnswer(ctx context.Context, superseded []fleet.Target) error {
 	return fleet.Each(ctx, superseded, func(ctx context.Context, t fleet.Target) error {
 		ctx, cancel := fleet.Observing(ctx)
 		defer cancel()
 		if err := o.ByName(t.Name()).Remote.Ping(ctx); err != nil {
-			return &fleet.StepError{Machine: t.Name(), Step: fmt.Sprintf("take the place of the machine at %s, where nothing has been changed", t.Host.Address), Err: err}
+			return &fleet.StepError{Machine: t.Name(), Step: fmt.Sprintf("replace the machine at %s, on which nothing has been changed", t.Host.Address), Err: err}
 		}
 		return nil
 	})

@@ -146,7 +146,7 @@ func TestSuccessorIsSilent(t *testing.T) {
 	}
 	defer base.Access.Close()
 	err = want.Apply(t.Context(), base, prior)
-	if err == nil || !strings.Contains(err.Error(), "take the place of the machine at "+was.Host.Address+", where nothing has been changed") {
+	if err == nil || !strings.Contains(err.Error(), "replace the machine at "+was.Host.Address+", on which nothing has been changed") {
 		t.Error(err)
 	}
 }

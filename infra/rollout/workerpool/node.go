@@ -24,8 +24,9 @@ type operation struct {
 	// ready are the machines whose node was Ready when the operation began, and unproven those on which
 	// no pod is known to have started since their units started.
 	ready, unproven map[string]bool
-	// outgrown are the machines on which the kubelet's new settings do not fit what it has given to pods. stale
-	// are the files in which a kubelet has noted that, and with which it may not start.
+	// outgrown are the machines on which the kubelet's new settings do not fit the resources that it has given
+	// to pods. stale are the files in which a kubelet has noted these resources, and with which it may not
+	// start.
 	outgrown map[string]bool
 	stale    map[string][]string
 }

@@ -9,7 +9,8 @@ import (
 
 // The actions that only workers have.
 var (
-	// actionReload applies changes of lists that units take over while they keep what they have set up.
+	// actionReload applies changes of lists that units read again while they keep what they have set
+	// up.
 	actionReload = rollout.Action{Name: "reload"}
 	// actionDrainRoll is ActionRoll between draining and uncordoning a node.
 	actionDrainRoll = rollout.Action{Name: "drain, apply, uncordon", Disturbs: true}
@@ -21,14 +22,14 @@ type workerFacts struct {
 	reachable bool
 	running   bool // its kubelet is active
 	unproven  bool // ... and no pod is known to have started since its units did
-	reloads   bool // some changes are only lists to take over, such as that of routes
+	reloads   bool // some changes only make units read a list again, such as the list of routes
 	changes   bool // there are others
-	rolls     bool // ... and some of those concern all pods of the node
+	rolls     bool // ... and some of these lists concern all pods of the node
 	drain     bool // ... and some interrupt pods
 }
 
-// planWorkers orders the work on the workers: lists such as that of routes, which also lead to nodes that
-// come, all at once; machines whose kubelet does not run, all at once; changes that concern no pods, all at
+// planWorkers orders the work on the workers: lists such as the list of routes, which also has routes to new
+// nodes, all at once; machines whose kubelet does not run, all at once; changes that concern no pods, all at
 // once; then the rest, at most Pool.MaxUnavailable at a time. Of these, nodes on which pods may be unable to
 // start come first, because they have the least to lose.
 func planWorkers(workers []workerFacts) rollout.Plan {

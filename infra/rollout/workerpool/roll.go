@@ -28,8 +28,8 @@ func rollsNode(changes []host.Change) bool {
 	})
 }
 
-// splitReloads splits changes into those of lists that units only read again, while what they have set up by
-// them stays, and the rest. A unit that something else restarts as well reads its list then.
+// splitReloads splits changes into changes of lists that units only read again, and the rest. A unit that
+// another change restarts reads its list at the restart.
 func splitReloads(units []desired.Unit, changes []host.Change) (reloads, rest []host.Change) {
 	reads := func(unit, list string) bool {
 		return slices.ContainsFunc(units, func(u desired.Unit) bool {
@@ -175,8 +175,8 @@ func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step
 	return nil
 }
 
-// gateConditions returns the conditions of the nodes that are not taken down: they are Ready. With a network of
-// somebody else's, which may not be installed yet, that is asked for once one of them is.
+// gateConditions returns the conditions of the nodes that are not taken down: they are Ready. If the user
+// installs the network of pods, this is required only once one of them is Ready.
 func (o *operation) gateConditions(taken map[string]bool) []kube.NodeCondition {
 	var out []kube.NodeCondition
 	networked := slices.ContainsFunc(o.Machines, func(m *rollout.Machine) bool { return o.ready[m.Name()] })

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// untilGone returns the pool with the routes that prior has to the pods of leavers, and whether those are any:
-// others reach the pods until they are evicted. A network that is in use again has its new route.
+// untilGone returns the pool with the routes of prior to the pods of leaving nodes, and whether there are any:
+// other nodes reach these pods until they are evicted. A pod network that is in use again keeps its new route.
 func (x Pool) untilGone(prior Pool, leavers []fleet.Target) (Pool, bool) {
 	routes := maps.Clone(x.Spec.Cluster.PodRoutes)
 	if routes == nil {

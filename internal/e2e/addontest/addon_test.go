@@ -226,7 +226,7 @@ func (w world) replaced() {
 	// In a manifest.
 	config["manifests"] = []any{strings.ReplaceAll(manifest, "A", "b"), view}
 	plan := i.Plan(config)
-	if got := i.Differences(plan); !strings.Contains(got, "spec.selector cannot be changed: the object is deleted and made anew") {
+	if got := i.Differences(plan); !strings.Contains(got, "spec.selector cannot be changed: the object is deleted and created again") {
 		w.t.Errorf("the plan says %s", got)
 	}
 	w.Fatal(i.Apply(plan))

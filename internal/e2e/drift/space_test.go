@@ -79,7 +79,7 @@ func (w *world) testFullOfData(t *testing.T) {
 	if _, err := w.WS.Apply(t.Context()); err == nil {
 		t.Fatal("a database full of data was repaired")
 	} else {
-		harness.Says(t, err.Error(), "refusing to disarm the alarm NOSPACE of etcd: the data themselves take the quota", "raise quota_mib, or delete objects that nobody needs")
+		harness.Says(t, err.Error(), "refusing to disarm the alarm NOSPACE of etcd: the data fill the quota", "raise quota_mib, or delete objects that nobody needs")
 	}
 	started := w.Units(t)
 	w.quota(t, 2*quotaMiB)

@@ -18,7 +18,7 @@ func (w *world) testColleague(t *testing.T) {
 	}
 	said = strings.Join(strings.Fields(strings.ReplaceAll(said, "│", "")), " ")
 	// The network and the keys; nothing else is tried without them.
-	if err == nil || strings.Count(said, "is another's: claimed by arn:aws:") != 2 || !strings.Contains(said, "`adopt = true`") {
+	if err == nil || strings.Count(said, "belongs to another state: claimed by arn:aws:") != 2 || !strings.Contains(said, "`adopt = true`") {
 		t.Errorf("the second state's apply: %v\n%s", err, out)
 	}
 	if _, err := theirs.Destroy(t.Context()); err != nil {

@@ -183,7 +183,7 @@ func testObjects(t *testing.T, c *kube.Client) {
 	_ = unstructured.SetNestedStringMap(changed.Object, map[string]string{"app": "other"}, "spec", "selector", "matchLabels")
 	_ = unstructured.SetNestedStringMap(changed.Object, map[string]string{"app": "other"}, "spec", "template", "metadata", "labels")
 	got := drift(t, c, []*unstructured.Unstructured{changed})
-	expect(t, "an immutable field", got, []string{"Deployment web/web: spec.selector cannot be changed: an apply deletes the object and makes it anew"})
+	expect(t, "an immutable field", got, []string{"Deployment web/web: spec.selector cannot be changed: an apply deletes the object and creates it again"})
 	var immutable *kube.ImmutableError
 	if _, err := c.Apply(ctx, []*unstructured.Unstructured{changed}, kube.Terms{}); !errors.As(err, &immutable) {
 		t.Errorf("a change of an immutable field = %v", err)

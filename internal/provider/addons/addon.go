@@ -81,13 +81,7 @@ func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Objects in the cluster that belong together: applied by server-side apply, compared with the cluster on every plan, " +
-			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
-			reference.ImportDescription("`<cluster>/<name>` of a built-in addon", addonImportNeeds) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
-			"The objects in `manifests` that exist in the cluster belong to the addon from then on; an object that left `manifests` earlier is not found.\n\n" +
-			"Two addons may have the same object, such as a `Namespace`. The one that was applied last owns it. That is no drift of the other one. If the owner deletes it, the next plan of the other one shows that it is missing.\n\n" +
-			"What a controller owns is left to it: what a manifest does not have, what Kubernetes' own controllers write (a HorizontalPodAutoscaler's replicas, the rules of an aggregated ClusterRole), " +
-			"and CA bundles for which the manifest has an empty text. `ignore_fields` names what else is left to others. The [guide](../guides/addons.md) has examples.",
+		MarkdownDescription: "Objects in the cluster that belong together. They are applied by server-side apply, compared with the cluster in every plan, and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: `<cluster>/<name>`.",
@@ -102,35 +96,33 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Kubernetes objects in YAML or JSON. One string may contain several documents. Changed in place; an object that is no longer listed is deleted. " +
-					"Default: those of the built-in addon.",
+				MarkdownDescription: "Kubernetes objects in YAML or JSON. One string may contain several documents. Changed in place; an object that is no longer listed is deleted. Default: the manifests of " +
+					"the built-in addon.",
 				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
 				PlanModifiers: []planmodifier.List{tf.KeepSameList(sameManifests)},
 			},
 			"sensitive_manifests": schema.ListAttribute{
 				Optional: true, Sensitive: true, ElementType: types.StringType,
-				MarkdownDescription: "More objects, in the same form. Terraform does not show them, neither do errors and `drift` show their values, and `objects` has no digest of them. " +
-					"They are in the state like every argument. The values of any `Secret` are never shown in `drift`. Default: none.",
+				MarkdownDescription: "More objects, in the same form, which Terraform does not show. Errors and `drift` hide their values, and `objects` has no digest of them. The state contains them, as it " +
+					"contains every argument. `drift` never shows the values of a `Secret`. Default: none.",
 				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
 				PlanModifiers: []planmodifier.List{tf.KeepSameList(sameManifests)},
 			},
 			"ignore_fields": schema.MapAttribute{
 				Optional: true, ElementType: types.ListType{ElemType: types.StringType},
-				MarkdownDescription: "Fields of the manifests that are left to others: once the object exists, they are neither compared nor applied. A new object gets them from its manifest. " +
-					"The key is an object as `drift` names it (`Deployment web/shop`), or a kind for every object of it (`Deployment`). The values are paths of fields as `drift` writes them " +
-					"(`spec.template.spec.containers[shop].image`, `metadata.annotations[\"example.com/note\"]`), or as Kubernetes writes them in a conflict (`.spec.containers[name=\"shop\"].image`). " +
-					"`[*]` stands for every element of a list. A field that no manifest has is an error: others may set it anyway. Changed in place. Default: none.",
+				MarkdownDescription: "Fields of the manifests that other programs manage. Once the object exists, the fields are neither compared nor applied. The key is an object (`Deployment web/shop`) or " +
+					"a kind (`Deployment`). The values are paths of fields, as in `drift` or in a conflict. Changed in place. Default: none.",
 				Validators: []validator.Map{mapvalidator.SizeAtLeast(1), mapvalidator.ValueListsAre(listvalidator.SizeAtLeast(1))},
 			},
 			"force_conflicts": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Whether apply takes fields from other field managers that apply them server-side too, such as another tool. Otherwise it fails, names the manager and the fields, and changes nothing of the object. " +
-					"What others have only written, as `kubectl edit` does, is drift and always taken back. Changed in place. Default: `false`.",
+				MarkdownDescription: "Whether apply takes fields from other field managers that apply them server-side. With `false` such a conflict is an error that names the manager and the fields, and the " +
+					"object is not changed. Changed in place. Default: `false`.",
 			},
 			"wait": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available, and until Jobs with `ttlSecondsAfterFinished` have completed. " +
-					"The wait ends early if such a Job fails, or if a pod of theirs, or of another Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
+				MarkdownDescription: "Whether apply waits until Deployments, DaemonSets and StatefulSets are available, and until Jobs with `ttlSecondsAfterFinished` have completed. The wait ends early if a " +
+					"Job fails or a pod has failed for 20 seconds. Default: `true`.",
 			},
 			"claim":    argument.ClaimAttribute("the annotation `k8s-from-scratch/claim` of every object", argument.GuardsRemoval),
 			"drift":    tf.DriftAttribute(),
@@ -141,14 +133,13 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			},
 			"replaces": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Objects that the planned apply deletes and makes anew, with the fields because of which it must: they cannot be changed in place. No other object is replaced. " +
-					"An object with which data would be lost (`PersistentVolumeClaim`, `PersistentVolume`, `Namespace`, `CustomResourceDefinition`, a `StatefulSet` that deletes its claims) and a custom resource are never replaced: the plan or the apply is an error. " +
-					"Empty after the next refresh.",
+				MarkdownDescription: "Objects that the planned apply deletes and creates again, with the fields that cannot be changed in place. No other object is replaced. If a replacement would lose data, " +
+					"the plan or the apply fails instead. Empty after the next refresh.",
 			},
 			"finished_jobs": schema.SetAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Jobs of the addon that have completed. Such a Job counts as done while its manifest stays the same, also when it is gone, as after its `ttlSecondsAfterFinished`. " +
-					"A changed manifest runs it again, and so does a replacement of the addon. That a Job has completed is seen by an apply that waits, and by a refresh while the Job exists or up to an hour after its end, from its events.",
+				MarkdownDescription: "Jobs of the addon that have completed. A completed Job counts as done while its manifest stays the same, even after Kubernetes has deleted it " +
+					"(`ttlSecondsAfterFinished`). A changed manifest or a replaced addon runs the Job again.",
 			},
 		},
 	}

@@ -160,8 +160,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	kept, err := a.Remove(ctx, r.Session.Fleet(ctx), rec.Objects)
 	if len(kept) > 0 {
 		resp.Diagnostics.AddWarning(fmt.Sprintf("%d objects of addon %s were kept", len(kept), a.Name),
-			fmt.Sprintf("Another k8s_addon has applied them since: the one that replaces this one, if its lifecycle block says create_before_destroy, or one to which their manifests "+
-				"were moved. The first of them is %s.", kept[0]))
+			fmt.Sprintf("Another k8s_addon has applied them since. Either it replaces this addon with create_before_destroy, or their manifests were moved to it. The first of these objects is %s.", kept[0]))
 	}
 	switch {
 	case err == nil:

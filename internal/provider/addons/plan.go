@@ -92,8 +92,9 @@ func (r *addonResource) planChange(ctx context.Context, req resource.ModifyPlanR
 	}
 }
 
-// replacements returns the objects that must be deleted and made anew, and why, and errors for those
-// with which something else would be lost. immutable are those of which a refresh has found it.
+// replacements returns the objects that must be deleted and created again, and why, and errors for
+// objects whose deletion would lose data. immutable are the objects that a refresh has found to be
+// immutable.
 func replacements(before, after []*unstructured.Unstructured, immutable map[string]string) (map[string]string, map[kube.ObjectRef]error) {
 	replaces, errs := map[string]string{}, map[kube.ObjectRef]error{}
 	for _, o := range after {
@@ -110,7 +111,7 @@ func replacements(before, after []*unstructured.Unstructured, immutable map[stri
 				"Change it back; or save what you need, delete the object with kubectl, and take it out of the manifests for one apply", fields, ref, loses)
 			continue
 		}
-		replaces[ref.String()] = fields + " cannot be changed: the object is deleted and made anew"
+		replaces[ref.String()] = fields + " cannot be changed: the object is deleted and created again"
 	}
 	return replaces, errs
 }

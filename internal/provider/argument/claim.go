@@ -12,8 +12,8 @@ import (
 func AdoptAttribute() schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional: true,
-		MarkdownDescription: "Takes over what exists under this cluster's name although another state, or a lost one, has claimed it. The other state's next refresh fails and " +
-			"says who has it. If this state had it before, a refresh fails here as well: run `terraform apply -refresh=false`. Set it for one apply, and remove it then. Default: `false`: what another has claimed is refused before anything is written.",
+		MarkdownDescription: "Takes over objects of this cluster that another state, or a lost one, has claimed. The other state's next refresh then fails. If a refresh fails here, use " +
+			"`-refresh=false`. Set it for one apply and remove it then. Default: `false`; claimed objects are refused before anything is written.",
 		PlanModifiers: []planmodifier.Bool{adoptOnce{}},
 	}
 }
@@ -30,7 +30,8 @@ func (a adoptOnce) MarkdownDescription(ctx context.Context) string { return a.De
 func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest, resp *planmodifier.BoolResponse) {
 	if req.StateValue.ValueBool() && req.PlanValue.ValueBool() {
 		resp.Diagnostics.AddAttributeWarning(req.Path, "adopt is still set",
-			"It is meant for one apply, and an earlier apply had it. Remove it: while it is set, an apply that replaces this, or one with -refresh=false, takes over what another state has claimed.")
+			"adopt is meant for one apply, and an earlier apply had it. Remove it: while it is set, an apply that replaces this resource, or an apply with -refresh=false, takes over "+
+				"objects that another state has claimed.")
 	}
 }
 
@@ -38,16 +39,16 @@ func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest,
 // guards what it protects.
 func ClaimAttribute(on, guards string) schema.StringAttribute {
 	return schema.StringAttribute{
-		Computed: true, MarkdownDescription: "Claim: a random text that says whose this is. After an import it is the one that was found. It is " + on + ". " + guards,
+		Computed: true, MarkdownDescription: "Claim: a random text that says which state owns this. An import takes the claim that it finds. The claim is " + on + ". " + guards,
 		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 	}
 }
 
-// What a claim protects: something in AWS with its keys, or roles and addons.
+// What a claim protects: objects in AWS and keys, or roles and addons.
 const (
-	GuardsAll     = "What has another's claim is not removed, and it is changed only with `adopt`."
-	GuardsRemoval = "An apply replaces another's claim by this one. A destroy leaves what has another's claim."
+	GuardsAll     = "An object with the claim of another state is not deleted, and is changed only with `adopt`."
+	GuardsRemoval = "An apply replaces the claim of another state by this one. A destroy leaves objects with the claim of another state."
 )
 
-// InTags is where the claim of something in AWS is.
+// InTags is where the claim of an object in AWS is.
 const InTags = "the tag `k8s-from-scratch/claim` of everything that belongs to this resource"

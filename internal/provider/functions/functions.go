@@ -51,14 +51,11 @@ var (
 	indexParameter  = function.Int64Parameter{Name: "index", MarkdownDescription: "Number of the machine within its role, from 0 on, such as `count.index`."}
 )
 
-const layout = "In every subnet load balancers have the addresses 4 to 9, controllers 10 to 14, members of etcd on machines of their own 15 to 19, and workers those from 20 on. EC2 reserves the first four and the last one. " +
-	"So machines of one role never meet those of another one, however many there are."
-
 var machineAddress = pureFunction{
 	name: "machine_address",
 	definition: function.Definition{
 		Summary:             "Address of a machine in its subnet",
-		MarkdownDescription: "Returns the private address of a machine, for `private_ip` of `k8s_machine`. " + layout,
+		MarkdownDescription: "Returns the private address of a machine, for `private_ip` of `k8s_machine`. In every subnet each role has a range of addresses of its own, so machines of different roles never get the same address.",
 		Parameters: []function.Parameter{subnetParameter,
 			function.StringParameter{Name: "role", MarkdownDescription: "`lb`, `controller`, `etcd` or `worker`."}, indexParameter},
 		Return: function.StringReturn{},
@@ -117,9 +114,8 @@ var workerAddresses = pureFunction{
 	name: "worker_addresses",
 	definition: function.Definition{
 		Summary: "Addresses and pod networks of workers, by their names",
-		MarkdownDescription: "Returns, for `for_each` of `k8s_machine`, an object with `private_ip` and `pod_cidr` for each name. The position in the list decides: with one subnet, position 0 has `machine_address(subnets[0], \"worker\", 0)` " +
-			"and `pod_cidr(pod_cidr, 0)`. With several subnets the positions are in them in turn, so that workers are spread over availability zones; more subnets change the addresses of workers. Add names at the end. To take a worker away, put `null` or `\"\"` in its place: all others keep their addresses. All workers, of all pools, belong into one list.\n\n" +
-			"Terraform must know the result when it plans, so give it the networks as variables and not as attributes of resources.",
+		MarkdownDescription: "Returns an object with `private_ip` and `pod_cidr` for each name, for `for_each` of `k8s_machine`. The position of a name in the list decides its addresses. To remove a " +
+			"worker, put `null` or `\"\"` in its place: the other workers keep their addresses.",
 		Parameters: []function.Parameter{
 			function.ListParameter{Name: "subnets", ElementType: types.StringType, MarkdownDescription: "Networks of the machines' subnets, one for each availability zone, such as `node_cidrs` of `k8s_network`."},
 			podsParameter,
@@ -178,8 +174,8 @@ var networkProblems = pureFunction{
 	name: "network_problems",
 	definition: function.Definition{
 		Summary: "What is wrong with an address plan",
-		MarkdownDescription: "Returns a sentence for each pair of networks that overlap, and for each network that overlaps what other programs use on machines: Docker's default bridge (`172.17.0.0/16`), " +
-			"the resolvers of systemd and EC2 and EC2's metadata (`127.0.0.0/8`, `169.254.0.0/16`), multicast. The list is empty if nothing is wrong, so it serves conditions of `check`, `precondition` and `validation`.",
+		MarkdownDescription: "Returns a sentence for each pair of networks that overlap, and for each network that overlaps one that other programs use on machines. The list is empty if there is no " +
+			"problem. Use it in conditions of `check`, `precondition` and `validation`.",
 		Parameters: []function.Parameter{function.MapParameter{Name: "networks", ElementType: types.ListType{ElemType: types.StringType},
 			MarkdownDescription: "Lists of networks in CIDR notation, by any names, such as `nodes`, `pods`, `services` and `office`. The names are in the sentences."}},
 		Return: function.ListReturn{ElementType: types.StringType},
@@ -210,7 +206,8 @@ var versionProblems = pureFunction{
 		MarkdownDescription: "Returns a sentence for each release that this provider does not support, for workers that may not run with the control plane, and for an upgrade that cannot be made in one step. " +
 			"These are the rules of the resources' plans, for conditions of variables. The list is empty if nothing is wrong.",
 		Parameters: []function.Parameter{function.MapParameter{Name: "versions", ElementType: types.StringType,
-			MarkdownDescription: "Releases such as `1.36.4`, by what they are of: `control_plane`, `workers`, `etcd`, `containerd`; and `control_plane_now` and `etcd_now`, which run before an upgrade. Each may be left out or `null`."}},
+			MarkdownDescription: "Releases such as `1.36.4`, with the keys `control_plane`, `workers`, `etcd`, `containerd`; and `control_plane_now` and `etcd_now`, which run before an upgrade. Each may " +
+				"be left out or `null`."}},
 		Return: function.ListReturn{ElementType: types.StringType},
 	},
 	run: func(ctx context.Context, args function.ArgumentsData, result *function.ResultData) *function.FuncError {

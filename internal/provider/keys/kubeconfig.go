@@ -45,11 +45,8 @@ func (r *kubeconfigResource) Metadata(_ context.Context, req resource.MetadataRe
 // Schema implements resource.Resource.
 func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A client certificate for the Kubernetes API, **stored in Terraform's state together with its private key**. Prefer the ephemeral resource of the same " +
-			"name, which stores nothing.\n\n" +
-			"A new certificate is issued in place when another argument changes, when the public endpoint or the Kubernetes CA in `control_plane` changes (other parts of it do not matter), and " +
-			"`early_renewal` before it expires. The old certificate stays valid until it expires, or until the CA that issued it is dropped.\n\n" +
-			"It cannot be imported, since its private key is only in the state. Without the state, an apply issues a new certificate.",
+		MarkdownDescription: "A client certificate for the Kubernetes API, **stored in Terraform's state together with its private key**. Prefer the ephemeral resource of the same name, which stores " +
+			"nothing. It cannot be imported, since its private key is only in the state.",
 		Attributes: map[string]schema.Attribute{
 			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<cluster>/<user>`."},
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),

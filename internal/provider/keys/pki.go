@@ -72,12 +72,8 @@ func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, re
 func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts " +
-			"secrets in etcd. Private keys are created once, stored in the key store, and read from there only during an apply. They are never in the state " +
-			"(except with `key_store = \"state\"`), in plans or in logs.\n\n" +
-			"Keys that exist in the key store are never overwritten: after an interrupted apply the next one continues with the same keys. Keys that another state has " +
-			"created, or one that was lost, are refused before anything is written; see `adopt`. Destroying this resource destroys the keys, and with them every way to repair the cluster. " +
-			"`k8s_pki_copy` keeps an encrypted copy of them, from which `restore_from` makes the same keys again.",
+		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts secrets in etcd. " +
+			"Private keys are only in the key store. **Destroying this resource destroys the keys.**",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm`. Another prefix than the default one follows it: `demo/my/prefix/`.",

@@ -58,40 +58,36 @@ func (r *pkiCopyResource) Metadata(_ context.Context, _ resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *pkiCopyResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "An encrypted copy of a cluster's keys in an S3 bucket: everything that `k8s_pki` keeps in the key store, so that `restore_from` of another `k8s_pki` can make the same key store again. " +
-			"It is encrypted with [age](https://age-encryption.org) for the recipients before it leaves this computer. Keep their identities outside of the AWS account: they are all that is needed besides the copy. " +
-			"No private key is in the state of this resource, in plans or in logs. Only with `key_store = \"state\"` the argument `pki` holds the private keys, as in every resource that takes it.\n\n" +
-			"The name of the object follows from the keys. Each step of a rotation writes another object, and leaves those of before. A copy that is lost or changed is drift, and is written again from the key store.\n\n" +
-			"**Destroying this resource leaves all copies in the bucket**, because they are for the case that everything else is gone. Delete them yourself once no snapshot of etcd needs them any more. The bucket is " +
-			"made elsewhere. Whoever can write there can delete or replace copies: give it versioning, and better Object Lock.",
+		MarkdownDescription: "A copy of a cluster's keys in an S3 bucket, encrypted with [age](https://age-encryption.org). `restore_from` of `k8s_pki` restores the keys from it. **Destroying this " +
+			"resource leaves all copies in the bucket.**",
 		Attributes: map[string]schema.Attribute{
 			"id":  schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<bucket>/<prefix>`."},
 			"pki": reference.OfPKI.Input(reference.PKIDescription + " The private keys are read from its key store only when a copy is written. A change writes a copy."),
 			"recipients": schema.ListAttribute{
 				Required: true, ElementType: types.StringType,
-				MarkdownDescription: "Recipients: public halves of age identities, as `age-keygen` prints them (`age1...`). The identity of any of them decrypts the copy. Post-quantum recipients (`age1pq1...`) cannot be " +
-					"mixed with others. A change encrypts the copy again, in place; who had an identity before can still read what was copied before.",
+				MarkdownDescription: "Recipients: public halves of age identities, as `age-keygen` prints them (`age1...`). Each identity decrypts the copy. Post-quantum recipients (`age1pq1...`) cannot be " +
+					"mixed with others. A change encrypts the copy again, in place; earlier copies stay readable for their recipients.",
 				Validators: []validator.List{
 					listvalidator.SizeAtLeast(1), listvalidator.UniqueValues(),
 					listvalidator.ValueStringsAre(tf.Check("an age recipient", keycopy.CheckRecipient)), recipientList{},
 				},
 			},
 			"bucket": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Bucket for the copy. It may be another account's. A change writes a copy there, and leaves those in the old one.",
+				Required: true, MarkdownDescription: "Bucket for the copy. It may be another account's. A change writes a copy to the new bucket, and leaves the earlier copies in the old bucket.",
 				Validators: []validator.String{argument.BucketName()},
 			},
 			"prefix": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "What the key of the object begins with. A change writes a copy there, and leaves the old one. Default: `k8s/<cluster>/keys/`.",
+				MarkdownDescription: "Prefix of the object's key. A change writes a copy with the new prefix, and leaves the old copy. Default: `k8s/<cluster>/keys/`.",
 				Validators:          []validator.String{argument.ObjectPrefix()},
 			},
 			"region": schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the bucket. Default: the provider's region."},
 			"kms_key_id": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the object once more (SSE-KMS). A change writes the copy again, in place. Without the KMS key such a copy is lost: do not use one of the " +
-					"account whose loss the copy is for. Default: as the bucket says.",
+				MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the object once more (SSE-KMS). A change writes the copy again, in place. Without the KMS key nobody can read the copy, " +
+					"so do not use a key of the account whose loss the copy is meant for. Default: as the bucket says.",
 			},
-			"key":      schema.StringAttribute{Computed: true, MarkdownDescription: "Key of the object with the present copy: `restore_from.key` of `k8s_pki`. Note it where the identities are."},
+			"key":      schema.StringAttribute{Computed: true, MarkdownDescription: "Key of the object with the present copy: `restore_from.key` of `k8s_pki`. Keep it together with the identities."},
 			"sha256":   schema.StringAttribute{Computed: true, MarkdownDescription: "SHA-256 of the encrypted object, in hex, by which a refresh sees whether it is still the same."},
 			"drift":    tf.DriftAttribute(),
 			"timeouts": pkiCopyDeadlines.Attribute(ctx),
@@ -275,5 +271,5 @@ func (r *pkiCopyResource) Delete(context.Context, resource.DeleteRequest, *resou
 // ImportState implements resource.ResourceWithImportState. It returns an error that says why no
 // import is needed.
 func (r *pkiCopyResource) ImportState(_ context.Context, _ resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	resp.Diagnostics.AddError("A copy of keys cannot be imported", "For whom a copy is encrypted cannot be seen. Remove the import: an apply writes the copy again, under the same name.")
+	resp.Diagnostics.AddError("A copy of keys cannot be imported", "A copy does not show its recipients. Remove the import: an apply writes the copy again, under the same name.")
 }

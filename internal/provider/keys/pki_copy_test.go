@@ -215,7 +215,7 @@ func TestCopyDrift(t *testing.T) {
 		fresh := c.Instance("k8s_pki")
 		fresh.Must(providertest.Values{"cluster": "fresh"})
 		ref := providertest.With(fresh.Get("ref").(providertest.Values), providertest.Values{"kubernetes_ca_pem": keys.Get("ref").(providertest.Values)["kubernetes_ca_pem"]})
-		providertest.Mention(t, c.Instance("k8s_pki_copy").Attempt(providertest.With(config, providertest.Values{"pki": ref})), "kubernetes-ca.crt is not that of the reference", "Apply k8s_pki first")
+		providertest.Mention(t, c.Instance("k8s_pki_copy").Attempt(providertest.With(config, providertest.Values{"pki": ref})), "kubernetes-ca.crt differs from the reference", "Apply k8s_pki first")
 	})
 	providertest.Mention(t, c.Instance("k8s_pki_copy").TryImport("x"), "writes the copy again")
 }
@@ -280,7 +280,7 @@ func TestUnusableCopies(t *testing.T) {
 		"renamed":           {from(providertest.Values{"key": put("k8s/demo/keys/"+strings.Repeat("0", 64)+".age", good.Content)}), []string{`"restore_from"`, "the name of these keys is " + filepath.Base(key), "Nothing was changed"}},
 		"other generations": {other(providertest.Values{"generations": providertest.Values{"etcd_ca": []any{2}}}), []string{`"generations"`, "has generations [1] of etcd_ca: write generations.etcd_ca = [1]"}},
 		"adopt":             {other(providertest.Values{"adopt": true}), []string{`"adopt"`, "exclude each other"}},
-		"keys of a cluster": {providertest.Restoring(key, identity), []string{"is another's"}},
+		"keys of a cluster": {providertest.Restoring(key, identity), []string{"belongs to another state"}},
 	} {
 		i := c.Instance("k8s_pki")
 		got := i.Attempt(test.config)
@@ -311,7 +311,7 @@ func TestUnusableCopies(t *testing.T) {
 		}
 		put(pki.KeyEtcdCA)
 		got := c.Instance("k8s_pki").Attempt(providertest.With(providertest.Restoring(key, identity), providertest.Values{"cluster": "third"}))
-		providertest.Mention(t, got, `"restore_from"`, "etcd-ca.key is not that of the copy", "Nothing was overwritten", "/k8s/third/pki/")
+		providertest.Mention(t, got, `"restore_from"`, "etcd-ca.key differs from the copy", "Nothing was overwritten", "/k8s/third/pki/")
 		hidden(t, "the error", got, "mine\n")
 	})
 }

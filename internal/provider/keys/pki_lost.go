@@ -12,22 +12,22 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// livesKey is the private-state entry that says, within one plan, that nothing in the configuration
-// ends the object. If Terraform then plans a new object with this entry, somebody has asked for a
+// livesKey is the private-state entry that says, within one plan, that the configuration does not
+// end the object. If Terraform then plans a new object with this entry, the user has requested a
 // replacement: by -replace, or by replace_triggered_by.
 const livesKey = "lives"
 
-// warnOfLostKeys says in the plan what ends with the keys of a cluster, and refuses to plan the end
-// of keys that are protected.
+// warnOfLostKeys says in the plan what is lost with the keys of a cluster, and refuses to plan the
+// end of protected keys.
 func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	what := argument.ObjectName(ctx, "pki", "cluster", req.State, resp.Plan)
 	end := argument.PlannedEnd(ctx, what, req, resp)
 	switch {
 	case req.State.Raw.IsNull() && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, livesKey, &resp.Diagnostics):
 		resp.Diagnostics.AddAttributeError(path.Root("cluster"), "This plan replaces the keys of a cluster",
-			"-replace or replace_triggered_by asks for it. All keys would be deleted before anything of the cluster has others. No certificate of the cluster could be renewed then, and nobody "+
-				"could read the secrets in its etcd or in snapshots of it.\n\n"+
-				"To get other keys for a running cluster, rotate them with generations: the guide \"Rotate keys\" describes the steps. To start over with an empty cluster, destroy its resources first.")
+			"-replace or replace_triggered_by asks for it. All keys would be deleted before any part of the cluster has new keys. No certificate of the cluster could be renewed then, "+
+				"and nobody could read the secrets in its etcd or in snapshots of it.\n\nTo get other keys for a running cluster, rotate them with generations: the guide \"Rotate keys\" "+
+				"describes the steps. To start over with an empty cluster, destroy its resources first.")
 	case !req.State.Raw.IsNull() && !req.Plan.Raw.IsNull() && resp.Private != nil:
 		tf.WritePrivate(ctx, resp.Private, livesKey, end == argument.Stays, &resp.Diagnostics)
 	}

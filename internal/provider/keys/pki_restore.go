@@ -45,9 +45,8 @@ func (m restoreModel) ref() awsobject.Ref {
 func restoreFromAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true, Computed: true,
-		MarkdownDescription: "An encrypted copy of keys in S3, written by `k8s_pki_copy`, from which the keys are taken instead of new ones. The apply reads, decrypts and checks the copy before it " +
-			"claims or writes anything. `generations` must be those of the copy; the error says which they are. It matters only when this is created, or replaced: a later change does nothing, and the state " +
-			"keeps the value of the creation. Default: none, new keys are made. The guide [Backups](../guides/backups.md) describes the steps.",
+		MarkdownDescription: "Encrypted copy of keys in S3, written by `k8s_pki_copy`, that is restored instead of making new keys. `generations` must be the same as in the copy. It is used only at " +
+			"creation and replacement. The guide [Backups](../guides/backups.md) describes the steps. Default: none; new keys are made.",
 		Attributes: map[string]schema.Attribute{
 			"bucket": schema.StringAttribute{Required: true, MarkdownDescription: "Bucket of the copy.", Validators: []validator.String{argument.BucketName()}},
 			"key":    schema.StringAttribute{Required: true, MarkdownDescription: "Key of the object: `key` of `k8s_pki_copy`. Its last part is compared with the keys in the copy, so the object cannot be renamed, and nobody can put other keys under a name that you have noted.", Validators: []validator.String{stringvalidator.LengthBetween(1, 1024)}},
@@ -87,7 +86,7 @@ func (onlyAtCreation) PlanModifyObject(_ context.Context, req planmodifier.Objec
 		resp.PlanValue = req.StateValue
 	default: // Terraform does not let a plan leave out what is configured
 		resp.Diagnostics.AddAttributeWarning(req.Path, "restore_from has no effect",
-			"restore_from matters only when the resource is created, and it is in the state: the key store stays as it is. The apply only notes the value in the state. "+
+			"restore_from matters only when the resource is created, and the resource exists already: the key store stays as it is. The apply only notes the value in the state. "+
 				"Remove it from the configuration. If a key is lost, or if everything is gone but a copy of the keys, the guides on backups and restoring say what to do.")
 	}
 }
@@ -105,7 +104,7 @@ func checkRestore(ctx context.Context, req resource.ModifyPlanRequest, plan pkiM
 	}
 	if plan.Adopt.ValueBool() {
 		diags.AddAttributeError(path.Root("adopt"), "adopt and restore_from exclude each other",
-			"adopt takes over the keys that exist, and restore_from writes those of a copy where there are none. Remove one of the two.")
+			"adopt takes over the keys that exist, and restore_from writes the keys of a copy into an empty key store. Remove one of the two.")
 	}
 }
 
@@ -161,7 +160,7 @@ func warnOfOtherName(c *keycopy.Copy, cluster string, diags *diag.Diagnostics) {
 		fmt.Sprintf("The copy was made of cluster %[2]s. Whoever has a kubeconfig, a certificate or a token of one of the two can use it at the other one. If cluster %[2]s still runs, rotate the keys of %[1]s.", cluster, c.Cluster))
 }
 
-// otherKeys says what to do about keys that are in the way of a copy.
+// otherKeys says what to do about keys that prevent the restore of a copy.
 func otherKeys(err error, m pkiModel) error {
 	if !errors.Is(err, keycopy.ErrOther) {
 		return err

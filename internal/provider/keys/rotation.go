@@ -26,10 +26,8 @@ import (
 func generationsAttribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{},
-		MarkdownDescription: "Generations of each key, by number. The first of a list issues (signs, writes); all of them are trusted (verify, read). A key is rotated in place by " +
-			"three applies, without an outage: `[1]`, then `[1, 2]` (2 is created and trusted everywhere), then `[2, 1]` (2 issues, and everything issued by 1 is " +
-			"issued again), then `[2]` (1 is no longer trusted, and is deleted from the key store). A plan that skips a step is refused. The guide [Rotate " +
-			"keys](../guides/rotation.md) describes each step. Default: `[1]` for every key.",
+		MarkdownDescription: "Generations of each key, by number. The first one issues, and all are trusted. Three applies rotate a key without an outage: from `[1]` to `[1, 2]`, `[2, 1]` and `[2]`. " +
+			"A plan that skips a step is refused. The guide [Rotate keys](../guides/rotation.md) describes the steps. Default: `[1]`.",
 	}
 	for _, k := range pki.Kinds() {
 		out.Attributes[string(k)] = schema.ListAttribute{

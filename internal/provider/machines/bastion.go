@@ -58,7 +58,7 @@ func stopBehind(ctx context.Context, d *session.Session, client *infraaws.Client
 		}
 	}
 	if err := awsmachine.Stop(ctx, client, ids...); err != nil {
-		return fmt.Errorf("the bastion %s runs on, since the machines behind it do not stop: %w", now.Name, err)
+		return fmt.Errorf("the bastion %s is not stopped, since the machines behind it do not stop: %w", now.Name, err)
 	}
 	return nil
 }

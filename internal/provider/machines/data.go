@@ -31,10 +31,8 @@ type dataVolumeModel struct {
 func dataVolumeAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "Volume with the machine's data, which stays when the machine is replaced. It is attached, formatted once with ext4, and mounted by the UUID of its file system before etcd, containerd and the " +
-			"kubelet start: without it they do not start. It is formatted only if nothing at all is on it and its tag `k8s-from-scratch/file-system` is not set; that tag keeps the UUID. What is on it " +
-			"otherwise is an error. To a machine that has none it is added in place, unless there are data at the mount point already, which is an error of the apply. Any other change, also of the " +
-			"mount point and to none, replaces the machine. Default: none.",
+		MarkdownDescription: "Volume with the machine's data, which stays when the machine is replaced. An empty volume is formatted once with ext4. A volume can be added in place; any other change " +
+			"replaces the machine. Default: none.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Id of the volume: `k8s_volume.<name>.id`. It must be in the availability zone of the machine, and not be attached to another one.",
@@ -73,9 +71,9 @@ func dataVolumeValue(ctx context.Context, v *awsmachine.DataVolume, diags *diag.
 	return o
 }
 
-// movesData reports whether a machine with these data is replaced when it is to have those of the plan:
-// what uses the old volume has to end, and to leave its cluster, before the volume is gone. A volume
-// whose id is not known yet is another one.
+// movesData reports whether a machine with this data volume is replaced to get the planned one: the
+// programs that use the old volume must end, and leave their cluster, before the volume is gone. A
+// volume whose id is not known yet is another volume.
 func (m machineModel) movesData(plan machineModel) bool {
 	return !m.DataVolume.IsNull() && !m.DataVolume.Equal(plan.DataVolume)
 }

@@ -27,8 +27,8 @@ type imageFilterModel struct {
 func imageFilterAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "Finds the image for the next launch, in place of `ami`: the newest one by its creation date of those that are available, for the processors of `instance_type`, with an EBS root volume. Machines that one apply " +
-			"launches with the same filter get the same image. Neither a change nor a newer image has an effect until the machine is replaced with `-replace`; `image_id` is the image in use. Default: none.",
+		MarkdownDescription: "Finds the image for the next launch, in place of `ami`: the newest available image for the processors of `instance_type` with an EBS root volume. A change or a newer " +
+			"image takes effect when the machine is replaced: see `image_policy`. Default: none.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the image, such as `debian-13-amd64-*`: `*` stands for any text, and `?` for one character.",

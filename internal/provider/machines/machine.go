@@ -98,23 +98,10 @@ type machineModel struct {
 func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the routes to its pods.\n\n" +
-			"It is launched with an encrypted root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
-			"it was launched with by one that only the machine knows; the public half of that key is recorded here and in a tag. A newer image never replaces a " +
-			"machine: use `-replace`. An instance that somebody else has stopped is started again.\n\n" +
-			"Before a machine is stopped (for another `instance_type` or `placement_group`, or by `power_state`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
-			"are drained within PodDisruptionBudgets, the API server stops once the load balancer no longer sends it connections, and an etcd member that will not " +
-			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
-			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
-			"taking down an etcd member while another one is unhealthy, or the only ready API server while there are others. A machine that does not answer is not " +
-			"stopped; it is terminated without being drained, with a warning. A controller or etcd machine that answers, but whose systemd does not report what runs on it, is not " +
-			"terminated: repair or reboot it, or stop its instance first. When a whole cluster is destroyed, its programs are removed before the machines are " +
-			"terminated, so nothing is drained.\n\n" +
-			"A machine cannot be replaced with `create_before_destroy`, since its name is taken as long as it exists: the new object is refused, and the machine stays as " +
-			"it is. Terraform also treats a machine as `create_before_destroy` if a resource that depends on it is. A resource that is renamed in the configuration " +
-			"needs a `moved` block for the same reason.",
+		MarkdownDescription: "One EC2 instance with a stable name and private address, a pinned SSH host key and the routes to its pods. Before it is stopped or terminated, the provider drains its " +
+			"node, and stops its API server and etcd member only while the cluster can work without them.",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<name>`, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<name>`, or `<cluster>/<id>`, which is refused if the instance belongs to another cluster.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
 				Validators:    []validator.String{argument.MachineName()},
@@ -135,52 +122,46 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"availability_zone": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "Availability zone: one of the network's. The machine gets the zone's public subnet if `associate_public_ip_address` is true, otherwise its private one; if the zone has only one " +
-					"subnet, that one. A change replaces the machine. Default: the zone of `subnet_id` or of the subnet that contains `private_ip`, else the first one.",
+				MarkdownDescription: "Availability zone: one of the network's. The machine gets the zone's public subnet if `associate_public_ip_address` is true, otherwise its private one. A change replaces " +
+					"the machine. Default: the zone of `subnet_id` or of the subnet that contains `private_ip`, otherwise the first zone.",
 				Validators:    []validator.String{stringvalidator.LengthAtLeast(1)},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"subnet_id": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "Subnet: one of the network's. A change replaces the machine. Default: the one that contains `private_ip`, else one of `availability_zone`.",
+				MarkdownDescription: "Subnet: one of the network's. A change replaces the machine. Default: the subnet that contains `private_ip`, otherwise a subnet in `availability_zone`.",
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"pod_cidr": schema.StringAttribute{
 				Optional: true, CustomType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Network of the pods on the machine, outside of the VPC's. Every route table of the network's subnets gets a route for it to the machine, and the " +
-					"machine's source/destination check is turned off. A route of others for the same destination is an error. A blackhole route is replaced if its " +
-					"target no longer exists. A controller takes one if its network has " +
-					"`controller_pods`. Changed in place. Default: none, for CNIs that need no routes.",
+				MarkdownDescription: "Network of the pods on the machine, outside of the VPC's network. Every route table of the network's subnets gets a route for it, and the source/destination check is " +
+					"turned off. A controller may have one if its network has `controller_pods`. Changed in place. Default: none.",
 				Validators: []validator.String{tf.CIDR(component.ClusterCIDR)},
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
-				MarkdownDescription: "Instance type, with x86-64 or arm64 processors. Between these two the machine is replaced. Otherwise changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
-					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
+				MarkdownDescription: "Instance type, with x86-64 or arm64 processors. A change between these two replaces the machine. Other changes are made in place: the machine is drained, stopped and " +
+					"started, one machine of the cluster at a time, and gets another public address. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"placement_group": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Name of a placement group that exists, such as one with the strategy `spread`, whose instances run on different hardware, at most seven in each availability zone. EC2 takes no " +
-					"burstable instance types into one with the strategy `cluster`. Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another " +
-					"public address. If the group has no room, the machine goes back to where it was. Default: none. A group into which somebody else has put the machine is shown as drift, and the apply " +
-					"takes it out.",
+				MarkdownDescription: "Name of an existing placement group. Changed in place: the machine is drained, stopped and started, and gets another public address. If the group has no capacity, the " +
+					"machine returns to its previous group. Default: none; a group that somebody else has chosen is drift.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"cpu_credits": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Credit option of a burstable instance type (t2, t3, t3a): `standard` throttles a machine that has used up its CPU credits, and `unlimited` charges for more. Changed in place, also on a " +
-					"running machine. Another option that somebody else has chosen is drift, and the apply changes it back. Removing the argument leaves the option as it is, and an import does not read it. " +
-					"Default: the account's for the type, in a new account `standard` for t2 and else `unlimited`, which is not looked at.",
+				MarkdownDescription: "Credit option of a burstable instance type (t2, t3, t3a): `standard` throttles a machine without CPU credits, and `unlimited` charges for more. Changed in place, while " +
+					"the machine runs. Default: the account's option for the type, which is not compared.",
 				Validators: []validator.String{stringvalidator.OneOf(awsmachine.CreditsStandard, awsmachine.CreditsUnlimited)},
 			},
 			"spot": spotAttribute(),
 			"ami": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and " +
-					"systemd. A change has no effect until the machine is replaced with `-replace`; `image_id` is the image in use, and `image_policy` replaces machines that have an older one. Default: the newest Debian 13 at " +
-					"launch.",
+				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and systemd. A change takes " +
+					"effect when the machine is replaced: see `image_policy`. Default: the newest Debian 13 at launch.",
 				Validators: []validator.String{amiReference()},
 			},
 			"image_filter": imageFilterAttribute(),
@@ -209,22 +190,20 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"data_volume":            dataVolumeAttribute(),
 			"associate_public_ip_address": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion`, `ssh.instance_connect` or a private connection, " +
-					"and another way to the internet, such as `nat_gateways` of the network. With one it cannot be in a private subnet. A change replaces the machine. Default: `true`.",
+				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. With `false` the provider needs `ssh.bastion`, `ssh.instance_connect` or a private " +
+					"connection, and the machine needs another way to the internet. A change replaces the machine. Default: `true`.",
 				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
 			},
 			"instance_profile": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Name of the IAM instance profile, whose role's credentials the metadata service gives to the programs on the machine, though not to pods with a network of " +
-					"their own. It must exist; one that was made a moment ago is waited for. Changed in place, also on a running machine. The provider needs `iam:PassRole` for the role: see the guide on IAM. " +
-					"Default: none. A profile that somebody else gave the machine is shown as drift, and the apply takes it away, since every program there could use its rights: if the " +
-					"account attaches one to all instances, as Systems Manager's Quick Setup does, name it here, or leave it to the account with `ignore_changes` in the `lifecycle` block.",
+				MarkdownDescription: "Name of an existing IAM instance profile. The metadata service gives the credentials of its role to programs on the machine, but not to pods with a network of their own. " +
+					"Changed in place, while the machine runs. Default: none; a profile that somebody else has attached is drift.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"security_group_ids": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Ids of further security groups of the machine, in the same VPC, beside the one that `k8s_network` makes for its role. EC2 takes five for a machine unless the account's quota is higher. " +
-					"Changed in place, while the machine runs. Default: none. A group that somebody else gave the machine is shown as drift, and the apply takes it away.",
+				MarkdownDescription: "Ids of further security groups of the machine, in the same VPC. EC2 takes five groups for a machine unless the account's quota is higher, and `k8s_network` makes one of " +
+					"them. Changed in place, while the machine runs. Default: none; a group that somebody else has added is drift.",
 				Validators: []validator.Set{
 					setvalidator.SizeAtMost(maxFurtherGroups),
 					setvalidator.ValueStringsAre(stringvalidator.RegexMatches(groupID, "must be the id of a security group, such as sg-0123456789abcdef0")),
@@ -232,10 +211,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"power_state": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "`running` or `stopped`. A machine that is to be stopped is drained first, and its API server and etcd member stop; disk, private address, Elastic IP and host key " +
-					"stay. It is refused if the cluster cannot do without the machine. `k8s_etcd_cluster`, `k8s_control_plane` and `k8s_lb` refuse it in the plan: a quorum of the members, one API server " +
-					"and the load balancer must run. To stop the whole cluster, set `paused` of `k8s_network` instead. While it is stopped, the provider does not connect to it, the root volume cannot " +
-					"grow, and a machine cannot be created stopped. An instance that somebody else starts is drift. Default: `running`; `stopped` if the network is paused.",
+				MarkdownDescription: "`running` or `stopped`. A machine is drained before it stops, and keeps its disk, private address, Elastic IP and host key. A stop is refused if the cluster cannot work " +
+					"without the machine. `paused` of `k8s_network` stops a whole cluster. Default: `running`, or `stopped` in a paused network.",
 				Validators: []validator.String{stringvalidator.OneOf(reference.Running, reference.Stopped)},
 			},
 			"user": schema.StringAttribute{

@@ -89,8 +89,8 @@ func checkImported(ctx context.Context, p *owned.Plan[machineModel], network ref
 		return
 	}
 	p.Diags.AddAttributeError(path.Root("network"), "Imported machine of another cluster",
-		fmt.Sprintf("Instance %s is machine %s of cluster %s, and network is that of cluster %s. To replace it would terminate the other cluster's machine.\n\n"+
-			"Import an instance of this cluster instead. If this one is in the state already, remove it with `terraform state rm`.",
+		fmt.Sprintf("Instance %s is machine %s of cluster %s, and network belongs to cluster %s. To replace it would terminate the other cluster's machine.\n\nImport an instance of this "+
+			"cluster instead. If this one is in the state already, remove it with `terraform state rm`.",
 			p.State.ID.ValueString(), p.State.Name.ValueString(), old.Cluster.ValueString(), network.Cluster.ValueString()))
 }
 
@@ -121,11 +121,11 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 	}
 	if m.stops() && !m.RootVolumeSize.Equal(state.RootVolumeSize) {
 		diags.AddAttributeError(path.Root("root_volume_size"), "A stopped machine's file system cannot grow",
-			fmt.Sprintf("%s is to be stopped, and the file system grows while it runs. Change the size before, or after it runs again.", m.Name.ValueString()))
+			fmt.Sprintf("%s is to be stopped, and its file system grows only while it runs. Change the size before the stop, or after the next start.", m.Name.ValueString()))
 	}
 	if m.stops() && state.DataVolume.IsNull() && !m.DataVolume.IsNull() {
 		diags.AddAttributeError(path.Root("data_volume"), "A stopped machine cannot mount a volume",
-			fmt.Sprintf("%s is to be stopped, and a volume is formatted and mounted while it runs. Add data_volume while it runs, or in the apply that starts it.", m.Name.ValueString()))
+			fmt.Sprintf("%s is to be stopped, and a volume is formatted and mounted only on a running machine. Add data_volume while the machine runs, or in the apply that starts it.", m.Name.ValueString()))
 	}
 	m.PublicIP = state.PublicIP
 	if state.restarts(*m) && m.AssociatePublicIP.ValueBool() {

@@ -17,8 +17,9 @@ import (
 //
 // Terraform plans a replacement as a change and then, when it knows that it is one, as a creation
 // without a state. The deletion gets the planned private state of that second plan. The deletion of
-// a machine that ends for good gets that of the plan of the deletion. So every plan writes the
-// entry, and only that of a creation writes true. What Create stores has no such entry.
+// a machine without a successor gets the private state of the plan of the deletion. So every plan
+// writes the entry, and only the plan of a creation writes true. What Create stores has no such
+// entry.
 const replacedKey = "replaced"
 
 // nextVolumeKey is the private-state entry beside it: the data volume that the machine of a planned
@@ -39,9 +40,9 @@ func markReplacement(ctx context.Context, req resource.ModifyPlanRequest, resp *
 	tf.WritePrivate(ctx, resp.Private, nextVolumeKey, next.etcdVolume(ctx, &resp.Diagnostics), &resp.Diagnostics)
 }
 
-// takeSuccession returns what follows the machine m, which is deleted. What the configuration says of the
-// volume counts, and not whether it is mounted at this moment. If the deletion fails, the state keeps
-// its private state, now without the mark.
+// takeSuccession returns what follows the machine m, which is deleted. It uses the volume in the
+// configuration, whether it is mounted at this moment or not. If the deletion fails, the state keeps its
+// private state, now without the mark.
 func takeSuccession(ctx context.Context, m machineModel, op *owned.Operation) maintenance.Succession {
 	replaced, next := owned.Kept[bool](ctx, op, replacedKey), owned.Kept[string](ctx, op, nextVolumeKey)
 	op.Keep(ctx, replacedKey, false)

@@ -31,9 +31,8 @@ const (
 func imagePolicyAttribute() schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional: true, Computed: true, Default: stringdefault.StaticString(imageAtLaunch),
-		MarkdownDescription: "What a newer image does. With `launch` nothing: it is for the next launch. With `roll` machines are replaced when `ami` or `image_filter` leads to another image than theirs: " +
-			"one machine of the cluster with each apply, first machines of etcd, then controllers, load balancers and workers, by name, and only while all others of its kind do their work. The plan says whose turn it is. " +
-			"A machine that is stopped, or has `deletion_protection`, is left out. Default: `" + imageAtLaunch + "`.",
+		MarkdownDescription: "Effect of a newer image. `" + imageAtLaunch + "`: the next launch uses it. `" + imageRolls + "`: each apply replaces one machine of the cluster whose image is not the one that `ami` or `image_filter` finds, " +
+			"while all others of its role are healthy. Default: `" + imageAtLaunch + "`.",
 		Validators: []validator.String{stringvalidator.OneOf(imageAtLaunch, imageRolls)},
 	}
 }

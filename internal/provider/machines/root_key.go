@@ -25,9 +25,8 @@ const otherRootKey = "Another KMS key replaces the machine."
 func rootKeyAttribute() schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional: true, Computed: true,
-		MarkdownDescription: "KMS key (id, ARN or alias) with which the root volume is encrypted. The caller must be allowed to use it: see the guide on IAM. A change replaces the machine; between an alias and " +
-			"an id it is an error, since the plan does not know which key an alias names. A root volume with another key than the one of this id or ARN replaces the machine too; with an alias or without the " +
-			"argument it is not looked at. Removing the argument changes nothing. Default: the account's key for EBS.",
+		MarkdownDescription: "KMS key (id, ARN or alias) that encrypts the root volume. The caller must be allowed to use it: see the guide on IAM. A change replaces the machine, but a change between " +
+			"an alias and an id is an error. Removing the argument changes nothing. Default: the account's key for EBS.",
 		Validators: []validator.String{argument.KMSKey()},
 		PlanModifiers: []planmodifier.String{
 			tf.KeepSame(sameKMSKey),
@@ -52,7 +51,7 @@ func (m *machineModel) planRootKey(ctx context.Context, p tfsdk.Plan, config, st
 	}
 	if comparesAlias(state.RootVolumeKey, m.RootVolumeKey) {
 		var errs invalid.Fields
-		errs.Say("root_volume_kms_key_id", "An alias cannot be compared with a key", "The state has %s, and whether %s is the same key is not known to a plan: write it as in the state.",
+		errs.Say("root_volume_kms_key_id", "An alias cannot be compared with a key", "The state has %s, and a plan does not know whether %s is the same key: write the key as in the state.",
 			state.RootVolumeKey.ValueString(), m.RootVolumeKey.ValueString())
 		session.AddFieldErrors(ctx, p, errs, diags)
 	}

@@ -28,10 +28,8 @@ type spotModel struct {
 func spotAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "Makes a worker a Spot instance, of a one-time request; `{}` is enough. It costs less than an On-Demand instance, and EC2 may end it at any time, with a notice of two minutes: on the notice " +
-			"the machine closes its node to new pods and evicts those that are there (see the guide on Spot machines). The next plan shows the machine as gone, and the apply launches another one. EC2 stops no " +
-			"such instance, so `power_state`, and `paused` of the network, cannot stop it, and another `instance_type` or `placement_group` replaces it. Refused for other roles than `worker`. Adding or " +
-			"removing it replaces the machine. The account's first Spot instance needs `iam:CreateServiceLinkedRole`: see the guide on IAM. Default: none, an On-Demand instance.",
+		MarkdownDescription: "Makes a worker a Spot instance of a one-time request; `{}` is enough. EC2 may end it at any time: the node is drained on EC2's notice, and the next apply launches " +
+			"another machine. Only for the role `worker`. Adding or removing it replaces the machine. Default: none, an On-Demand instance.",
 		PlanModifiers: []planmodifier.Object{objectplanmodifier.RequiresReplaceIf(
 			func(_ context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
 				resp.RequiresReplace = req.StateValue.IsNull() != req.PlanValue.IsNull()
@@ -81,7 +79,8 @@ func (m machineModel) movesSpot(plan machineModel) bool {
 	return !m.Spot.IsNull() && !plan.Spot.IsNull() && m.reshapes(plan)
 }
 
-// checkSpot refuses what a Spot instance cannot be, and warns of what is unwise for a new one.
+// checkSpot refuses settings that a Spot instance cannot have, and warns of unwise settings for a
+// new one.
 func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Diagnostics) {
 	s := m.spot(ctx, diags)
 	if s == nil {
@@ -96,13 +95,15 @@ func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Dia
 	case !m.stops():
 	case m.pausedNetwork().ValueBool():
 		diags.AddAttributeError(path.Root("network"), "A Spot machine cannot be stopped",
-			fmt.Sprintf("k8s_network has paused = true, and %s is a Spot instance of a one-time request, which EC2 stops never. Remove the machine from the configuration while the cluster is paused, or remove spot, which replaces it.", name))
+			fmt.Sprintf("k8s_network has paused = true, and %s is a Spot instance of a one-time request, which EC2 never stops. Remove the machine from the configuration while the cluster is "+
+				"paused, or remove spot, which replaces it.", name))
 	default:
 		diags.AddAttributeError(path.Root("power_state"), "A Spot machine cannot be stopped",
-			fmt.Sprintf("%s is a Spot instance of a one-time request, which EC2 stops never. Destroy the machine instead, or remove spot, which replaces it.", name))
+			fmt.Sprintf("%s is a Spot instance of a one-time request, which EC2 never stops. Destroy the machine instead, or remove spot, which replaces it.", name))
 	}
 	if isNew && !m.DataVolume.IsNull() {
 		diags.AddAttributeWarning(path.Root("data_volume"), "Data on a Spot machine",
-			fmt.Sprintf("EC2 ends %s with a notice of two minutes. The volume stays, but what writes to it then ends in the middle of its work, and no pod has the data until the next apply.", name))
+			fmt.Sprintf("EC2 ends %s with a notice of two minutes. The volume stays, but the programs that write to it end in the middle of their work, and no pod has the data until the next "+
+				"apply.", name))
 	}
 }

@@ -76,7 +76,7 @@ func TestSpotMachine(t *testing.T) {
 			t.Errorf("%s: %q", name, ch.Failure())
 		}
 	}
-	if ch := worker.Plan(config(spot, providertest.Values{"power_state": reference.Stopped})); !strings.Contains(flat(ch.Failure()), "EC2 stops never") || !at(ch, "power_state") {
+	if ch := worker.Plan(config(spot, providertest.Values{"power_state": reference.Stopped})); !strings.Contains(flat(ch.Failure()), "EC2 never stops") || !at(ch, "power_state") {
 		t.Errorf("stopped: %q", ch.Failure())
 	}
 	if ch := c.Instance("k8s_machine").Plan(config(spot, providertest.Values{"data_volume": providertest.Values{"id": "vol-0123456789abcdef0"}})); !strings.Contains(providertest.Warnings(ch), "Data on a Spot machine") {
@@ -95,7 +95,7 @@ func TestSpotMachine(t *testing.T) {
 	}
 
 	low := c.Instance("k8s_machine")
-	if ch := low.CarryOut(low.Plan(config(providertest.Values{"max_price": "0.0001"}, providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "pod_cidr": "10.200.1.0/24"}))); !strings.Contains(flat(ch.Failure()), "SpotMaxPriceTooLow") || !strings.Contains(flat(ch.Failure()), "remove max_price") || !at(ch, "spot") {
+	if ch := low.CarryOut(low.Plan(config(providertest.Values{"max_price": "0.0001"}, providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "pod_cidr": "10.200.1.0/24"}))); !strings.Contains(flat(ch.Failure()), "SpotMaxPriceTooLow") || !strings.Contains(flat(ch.Failure()), "raise max_price") || !at(ch, "spot") {
 		t.Errorf("a low price: %q", ch.Failure())
 	}
 	c.Fatal(worker.Apply(worker.Plan(nil)))

@@ -44,23 +44,21 @@ func stageAttribute() schema.SingleNestedAttribute {
 	}
 	return schema.SingleNestedAttribute{
 		Optional: true, WriteOnly: true,
-		MarkdownDescription: "Releases that the machine's roles will install. From its first boot on the machine downloads and verifies them in the background, so that the roles find them there: on a " +
-			"controller etcd and the control plane, on a machine of the role `etcd` etcd, on a worker, and on a controller with `pod_cidr`, everything of a worker and its packages, on a load balancer HAProxy's package, for which `{}` is enough. The same object can be given to " +
-			"all machines. Nothing is installed or started before its role says so, and a role fetches itself what is not there or is another release. It matters only when the machine is launched: " +
-			"it is in neither plans nor the state, and a change does nothing. Without `user_data` it replaces `bootcmd` of the image's own cloud-init configuration. Needs Terraform 1.11. Default: none, the roles download everything.",
+		MarkdownDescription: "Releases that the machine downloads and verifies in the background from its first boot on, so that its roles find them there. Nothing is installed before a role does it. " +
+			"Write-only: a change has an effect only at the next launch. Needs Terraform 1.11. Default: none; the roles download everything.",
 		Attributes: map[string]schema.Attribute{
 			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", argument.KubernetesVersion()),
 			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", argument.EtcdVersion()),
-			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: its default.", argument.ContainerdVersion()),
-			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
-			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: its default.", argument.ReleaseVersion()),
+			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: the default of that argument.", argument.ContainerdVersion()),
+			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: the default of that argument.", argument.ReleaseVersion()),
+			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: the default of that argument.", argument.ReleaseVersion()),
 			"kube_proxy":          schema.BoolAttribute{Optional: true, WriteOnly: true, MarkdownDescription: "`kube_proxy` of `k8s_worker_pool`. Default: `true`."},
 		},
 	}
 }
 
-// notStaged warns of what the validator refuses: such a release is not staged, and the role that is given
-// it says whether that is an error, on its own attribute.
+// notStaged warns of releases that the validator refuses: they are not staged. The role with such a
+// release decides whether it is an error, on its own attribute.
 type notStaged struct{ validator.String }
 
 func (v notStaged) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {

@@ -20,11 +20,8 @@ import (
 func userDataAttribute() schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional: true,
-		MarkdownDescription: "User data for cloud-init, beside what the provider itself gives it: a script (`#!`), a `#cloud-config`, or another text whose first line cloud-init knows. They are " +
-			"launched together as a MIME message, which EC2 limits to 16 KiB. `users`, `hostname`, `preserve_hostname`, `disable_root`, `ssh_pwauth`, `ssh_deletekeys` and `ssh_keys` of a `#cloud-config` " +
-			"are the provider's. cloud-init reads it at the machine's first boot only, so a change replaces the machine: to leave the machines that exist as they are, use `ignore_changes` in the " +
-			"`lifecycle` block. The provider reads it at an import, and looks for no drift. It waits for SSH, not for what this text does; packages it installs once cloud-init has ended. No place for " +
-			"secrets: the state has it, and who may describe the instance and every program on the machine can read it. Default: none.",
+		MarkdownDescription: "User data for cloud-init, beside the provider's own: a script (`#!`), a `#cloud-config`, or another format of cloud-init. EC2 limits both together to 16 KiB. Not for " +
+			"secrets: the state contains it. A change replaces the machine. Default: none.",
 		Validators:    []validator.String{stringvalidator.LengthAtLeast(1)},
 		PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 	}

@@ -38,7 +38,7 @@ func newVolume() *volumeResource {
 	r := &volumeResource{}
 	r.Resource = owned.Resource[volumeModel, *volumeModel]{
 		Kind: r, Name: "volume", What: "volume", By: "name",
-		WhenGone:  "The next apply makes another one, which is empty, and replaces the machine that has it.",
+		WhenGone:  "The next apply creates an empty volume, and replaces the machine that used this one.",
 		Deadlines: tf.Deadlines{Create: volumeTimeout, Read: argument.ReadTimeout, Update: volumeTimeout, Delete: volumeTimeout},
 	}
 	return r
@@ -61,22 +61,19 @@ type volumeModel struct {
 func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "One encrypted EBS volume for data that outlive a machine, such as those of an etcd member. `data_volume` of `k8s_machine` attaches and mounts it there. " +
-			"It has a life of its own: when the machine is replaced, it stays, and the new machine goes on with its data.\n\n" +
-			"**Destroying this resource deletes the volume with all data on it.** Set `prevent_destroy` in the `lifecycle` block, or `deletion_protection`, to keep it. The guide on data volumes shows " +
-			"how a controller with one is replaced.\n\n" +
-			"A volume that somebody has deleted is made again, empty, after a warning.",
+		MarkdownDescription: "One encrypted EBS volume for data that outlive a machine, such as the data of an etcd member. `data_volume` of `k8s_machine` attaches and mounts it. **Destroying this " +
+			"resource deletes the volume with all data on it.**",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<name>`, or `<cluster>/<id>`, which is refused if the volume is another cluster's.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the volume. Import takes it, or `<cluster>/<name>`, or `<cluster>/<id>`, which is refused if the volume belongs to another cluster.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Name of the volume, of which a cluster has only one. A change replaces the volume.",
+				Required: true, MarkdownDescription: "Name of the volume, which is unique in the cluster. A change replaces the volume.",
 				Validators:    []validator.String{argument.PartName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. Another cluster's replaces the volume. If the network itself is replaced, the volume stays."),
+			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. The network of another cluster replaces the volume. If the network itself is replaced, the volume stays."),
 			"subnet_id": schema.StringAttribute{
-				Optional: true, MarkdownDescription: "Subnet of the network whose availability zone the volume is in: that of the machine. A subnet in another zone is an error of the apply, since a volume cannot move. " +
-					"Default: the network's first subnet, as for a machine without `private_ip`.",
+				Optional: true, MarkdownDescription: "Subnet of the network that determines the volume's availability zone: the subnet of the machine. A subnet in another zone is an error of the apply, since a volume cannot " +
+					"move. Default: the network's first subnet, as for a machine without `private_ip`.",
 			},
 			"size": schema.Int64Attribute{
 				Required: true, MarkdownDescription: "Size in GiB. It is increased in place while the volume is in use, including its file system; it cannot be decreased. EC2 accepts four changes of a volume within 24 hours.",
@@ -152,13 +149,13 @@ func (r *volumeResource) Plan(ctx context.Context, p *owned.Plan[volumeModel]) {
 			errs.Say("size", "A volume cannot shrink", "Volume %s has %d GiB: set size to %d.", plan.Name.ValueString(), size, size)
 		}
 		if !plan.KMSKeyID.IsUnknown() && !plan.KMSKeyID.Equal(state.KMSKeyID) && isAlias(plan.KMSKeyID) != isAlias(state.KMSKeyID) {
-			errs.Say("kms_key_id", "An alias cannot be compared with a key", "The state has %s, and whether %s is the same key is not known to a plan: write it as in the state.",
+			errs.Say("kms_key_id", "An alias cannot be compared with a key", "The state has %s, and a plan does not know whether %s is the same key: write the key as in the state.",
 				state.KMSKeyID.ValueString(), plan.KMSKeyID.ValueString())
 		}
 		old, known := reference.OfNetwork.Read(ctx, state.Network, p.Diags)
 		if known && !network.Cluster.IsUnknown() && !network.Cluster.Equal(old.Cluster) {
 			if p.Holding.Imported {
-				errs.Say("network", "Imported volume of another cluster", "Volume %s is that of cluster %s: to replace it would delete the other cluster's data. Remove it from this state with `terraform state rm`.",
+				errs.Say("network", "Imported volume of another cluster", "Volume %s belongs to cluster %s: to replace it would delete the other cluster's data. Remove it from this state with `terraform state rm`.",
 					state.ID.ValueString(), old.Cluster.ValueString())
 			}
 			p.Response.RequiresReplace.Append(path.Root("network"))

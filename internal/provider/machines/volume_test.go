@@ -78,7 +78,7 @@ func TestVolume(t *testing.T) {
 	}
 
 	providertest.Answer[*ec2.DeleteVolumeOutput](t)(c.Client.EC2.DeleteVolume(t.Context(), &ec2.DeleteVolumeInput{VolumeId: sdk.String(id.(string))}))
-	if seen := volume.Look(); len(seen.Warnings) != 1 || !strings.Contains(seen.Warnings[0].Detail, "which is empty") || !volume.State.IsNull() {
+	if seen := volume.Look(); len(seen.Warnings) != 1 || !strings.Contains(seen.Warnings[0].Detail, "creates an empty volume") || !volume.State.IsNull() {
 		t.Errorf("%v", seen.Warnings)
 	}
 	volume.Must(config(nil))

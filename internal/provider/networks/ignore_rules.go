@@ -17,9 +17,8 @@ func ignoreRulesAttribute() schema.SingleNestedAttribute {
 	prefixes := path.MatchRelative().AtParent().AtName("description_prefixes")
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "Rules of others in the cluster's security groups that are kept, such as those that the AWS Load Balancer Controller adds. A rule that matches one of " +
-			"these arguments is neither reported as drift nor removed; it is deleted with its security group. Requires `ec2:DescribeSecurityGroupRules`. Changed " +
-			"in place. Default: every rule that does not belong to this resource is drift, and apply removes it.",
+		MarkdownDescription: "Rules in the cluster's security groups that other programs manage, such as the AWS Load Balancer Controller. Matching rules are neither drift nor removed. Requires " +
+			"`ec2:DescribeSecurityGroupRules`. Changed in place. Default: none; apply removes every rule of others.",
 		Attributes: map[string]schema.Attribute{
 			"description_prefixes": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,

@@ -75,26 +75,25 @@ var balancerRef = tf.NewReference[balancerModel](map[string]schema.Attribute{
 // Schema implements resource.Resource.
 func (r *nlbResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Network Load Balancers of AWS in front of the API servers, in place of `k8s_lb`: an endpoint that no single machine carries. An internal one is for the cluster's " +
-			"machines. With `public`, a second one faces the internet. Each has a node in every availability zone of the network, balances across zones, and sends connections only to controllers whose `/readyz` answers.\n\n" +
-			"They have the security group that `k8s_network` makes for load balancers, so `admin_cidrs` decides who reaches them. AWS charges each by the hour and by the traffic.\n\n" +
-			"The API servers see the load balancers' addresses as those of their clients. AWS forgets a connection after 350 seconds without a packet.",
+		MarkdownDescription: "Network Load Balancers of AWS in front of the API servers, in place of `k8s_lb`: an internal one for the cluster's machines, and with `public` another one that faces the " +
+			"internet. The endpoint does not depend on a single machine.",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
-			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there is one, and " +
-				"the other one in a public subnet. Another VPC replaces them, and their names with them."),
+			"network": reference.OfNetwork.Input("Network of the cluster: `k8s_network.<name>.ref`. The load balancers are in one of its subnets in each availability zone: the internal one in a private subnet if there " +
+				"is one, and the other one in a public subnet. Another VPC replaces them and changes their names."),
 			"controllers": reference.HostsAttribute("Machines of the API servers, which are EC2 instances. A change registers and deregisters them; open connections to others are kept.", listvalidator.SizeAtLeast(1)),
 			"availability_zones": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Zones of the network in which the load balancers are. Changed in place. Before a zone is taken from the network, take it from here in an apply of its own. Default: all zones of the network.",
-				Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+				MarkdownDescription: "Zones of the network in which the load balancers are. Changed in place. Before you remove a zone from the network, remove it here in a separate apply. Default: all zones " +
+					"of the network.",
+				Validators: []validator.Set{setvalidator.SizeAtLeast(1)},
 			},
 			"public": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether a second load balancer faces the internet, as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through the provider's `ssh.bastion`, " +
-					"or runs where private addresses are reached. Changed in place: with `false` it is deleted, and kubeconfigs that name it no longer work. Default: `true`.",
+				MarkdownDescription: "Whether a second load balancer faces the internet, as the public endpoint. With `false`, `endpoint` is the private endpoint. Changed in place: `false` deletes the load " +
+					"balancer, and kubeconfigs with its name no longer work. Default: `true`.",
 			},
 			"internal":         balancerRef.Output("Load balancer for the cluster's machines. Its name leads to private addresses."),
 			"internet_facing":  balancerRef.Output("Load balancer for people and Terraform. Null with `public = false`."),
@@ -127,7 +126,7 @@ func (m *nlbModel) check(ctx context.Context, network reference.Network, diags *
 		errs = component.CheckControllers("controllers", reference.ComponentHosts(hosts))
 		for i, h := range hosts {
 			if h.InstanceID.IsNull() {
-				errs.Say(fmt.Sprintf("controllers[%d].instance_id", i), "Not an EC2 instance", "%s is no EC2 instance, and a network load balancer has only such: use k8s_lb.", h.Name.ValueString())
+				errs.Say(fmt.Sprintf("controllers[%d].instance_id", i), "Not an EC2 instance", "%s is not an EC2 instance, and a network load balancer sends connections only to EC2 instances: use k8s_lb.", h.Name.ValueString())
 			}
 		}
 	}

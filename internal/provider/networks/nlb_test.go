@@ -137,7 +137,7 @@ func TestNLB(t *testing.T) {
 
 	t.Run("a colleague", func(t *testing.T) {
 		other := n.Process(t).Instance("k8s_nlb")
-		if providertest.Mention(t, other.Attempt(config), "is another's", "`adopt = true`"); !other.State.IsNull() {
+		if providertest.Mention(t, other.Attempt(config), "belongs to another state", "`adopt = true`"); !other.State.IsNull() {
 			t.Error("it is in the second state")
 		}
 	})
@@ -189,7 +189,7 @@ func TestNLBRefusals(t *testing.T) {
 	network.Must(providertest.NetworkConfig())
 	host := providertest.Values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": providertest.PublicKey(t)}
 	config := providertest.Values{"network": network.Get("ref"), "controllers": []any{host}}
-	providertest.Mention(t, nlb.Plan(config).Failure(), "controller-0 is no EC2 instance", "use k8s_lb")
+	providertest.Mention(t, nlb.Plan(config).Failure(), "controller-0 is not an EC2 instance", "use k8s_lb")
 	ref := network.Get("ref").(providertest.Values)
 	subnet := ref["subnets"].([]any)[0].(providertest.Values)
 	config["controllers"] = []any{providertest.With(host, providertest.Values{"instance_id": "i-0123456789abcdef0", "role": "worker"})}

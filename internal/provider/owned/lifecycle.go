@@ -130,7 +130,7 @@ func (r *Resource[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	diags.Append(resp.State.Set(ctx, &m)...)
 }
 
-// Delete implements resource.Resource. What is another's by now is left alone.
+// Delete implements resource.Resource. An object that another state owns by now is left alone.
 func (r *Resource[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m M
 	diags := &resp.Diagnostics

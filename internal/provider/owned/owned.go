@@ -1,6 +1,6 @@
 // Package owned has what all resources do that own an object in AWS: they claim it when they make or adopt it, look
-// whether it is still theirs, settle the claim once a state holds it, and change and delete nothing that is another's.
-// A resource adds what its object is.
+// whether they still own it, settle the claim once a state holds it, and change and delete nothing of another
+// owner. A resource adds what its object is.
 package owned
 
 import (
@@ -57,10 +57,10 @@ func With(ctx context.Context, deadlines tf.Deadlines, attributes map[string]sch
 
 // Kind is what a resource with the model M adds. All of it is about one object, which may consist of several in AWS.
 type Kind[M any] interface {
-	// Plan checks and completes a planned model. It asks nobody.
+	// Plan checks and completes a planned model. It does no network I/O.
 	Plan(ctx context.Context, p *Plan[M])
-	// Make makes the object, or continues with what an interrupted run has left. What exists is said also with an
-	// error, since it costs money.
+	// Make makes the object, or continues with the remains of an interrupted run. It reports an existing object
+	// also with an error, since it costs money.
 	Make(ctx context.Context, op *Operation, m *M) error
 	// Look sets the model's computed attributes to what is found, and notes what differs from the model. Its error is
 	// infraaws.ErrNotFound if the object is gone.
@@ -130,7 +130,7 @@ type Plan[M any] struct {
 	Config, Plan M
 	State        M // without values if there is no object yet
 	New          bool
-	// Holding says whose the object is. It is the zero Holding if nothing is known of that.
+	// Holding says who owns the object. It is the zero Holding if that is not known.
 	Holding session.Holding
 }
 

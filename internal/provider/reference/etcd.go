@@ -22,6 +22,6 @@ var OfEtcd = tf.NewReference[Etcd](map[string]schema.Attribute{
 	"endpoints": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "URLs at which clients reach the members."},
 	"allowed_cidrs": schema.SetAttribute{
 		Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
-		MarkdownDescription: "Networks that may reach the members. They must have the controllers. Default: everybody may.",
+		MarkdownDescription: "Networks that may reach the members. They must contain the controllers. Default: no limit.",
 	},
 })

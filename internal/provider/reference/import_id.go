@@ -18,16 +18,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-// ImportDescription describes the import. byName is the id that is looked up, and needs are the arguments that a JSON
-// object must contain.
-func ImportDescription(byName string, needs []string) string {
-	return "\n\nImport takes " + byName + " if this provider has made the machines and the keys are in SSM under the default prefix: the machines are found by their tags. " +
-		"Else the import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
-		"`pki`, also in a reference that carries it, may be the cluster's name if its keys are in SSM under the default prefix. " +
-		"In an import block, give a reference that carries `pki` this name, as in `merge(k8s_control_plane.this.ref, { pki = \"demo\" })`: Terraform takes no id with sensitive values. " +
-		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
-}
-
 // IDLookup returns the arguments for an id that is not a JSON object.
 type IDLookup func(ctx context.Context, d *session.Session, id string) (map[string]any, error)
 

@@ -43,10 +43,10 @@ var OfLB = tf.NewReference[LB](map[string]schema.Attribute{
 	},
 	"machines": schema.MapAttribute{
 		Optional: true, ElementType: types.StringType,
-		MarkdownDescription: "Private addresses of its own machines, by name. `allowed_cidrs` of the control plane must have them. Default: not checked.",
+		MarkdownDescription: "Private addresses of its own machines, by name. `allowed_cidrs` of the control plane must contain them. Default: not checked.",
 	},
 	"notice_seconds": schema.Int64Attribute{
-		Optional: true, MarkdownDescription: "Seconds within which the load balancer notices that an API server is not ready. So long does an API server still serve when it is stopped. Default: 3.",
+		Optional: true, MarkdownDescription: "Seconds within which the load balancer notices that an API server is not ready. An API server that is being stopped serves this long. Default: 3.",
 		Validators: []validator.Int64{int64validator.Between(1, MaxNotice)},
 	},
 })

@@ -65,14 +65,11 @@ var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeCont
 
 func NewControlPlane() resource.Resource {
 	return &roleResource[controlPlaneModel, controlplane.ControlPlane]{role: role[controlPlaneModel, controlplane.ControlPlane]{
-		name:  "control_plane",
-		title: "control plane",
-		keys:  true,
-		description: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts. All API servers are active; the controller managers and the schedulers " +
-			"elect a leader.\n\n" +
-			"The first installation runs on all hosts in parallel. Every later change rolls through the hosts one at a time, behind health checks. An upgrade " +
-			"replaces all API servers before the first controller manager.",
-		settings: controlPlaneSettings(),
+		name:        "control_plane",
+		title:       "control plane",
+		keys:        true,
+		description: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts. All API servers are active; the controller managers and the schedulers elect a leader. A change goes through the hosts one at a time, behind health checks.",
+		settings:    controlPlaneSettings(),
 		attributes: map[string]schema.Attribute{
 			"hosts": reference.HostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
 			"etcd":  reference.OfEtcd.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time. " + carriesKeys),
@@ -119,27 +116,22 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 			prefix, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.PodCIDR, &s.Spec.Cluster.PodCIDR
 			}),
-		"service_cidr": newSetting(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's network, whose DNS server would be taken for a "+
-			"service.", component.DefaultServiceCIDR),
+		"service_cidr": newSetting(network("Network of the services, outside of the VPC's network. Its first address is the API server's.", component.DefaultServiceCIDR),
 			prefix, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.ServiceCIDR, &s.Spec.Cluster.ServiceCIDR
 			}),
 		"node_cidrs": newSetting(schema.SetAttribute{
 			Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
-			MarkdownDescription: "Networks of the subnets for machines, including workers: `k8s_network.<name>.node_cidrs`. Pods reach these machines, other pods and services with " +
-				"their own addresses. All other traffic of pods is masqueraded, and so is traffic to the third address of a subnet, at which a VPC has its DNS server. " +
-				"With `pod_routes` only nodes are reached so: routers and other machines of the network have no route to pods. " +
-				"The worker pools make a change in place, and nothing restarts. Default: none; pods then reach machines with the address of their own machine.",
+			MarkdownDescription: "Networks of the subnets for machines, including workers: `k8s_network.<name>.node_cidrs`. Pods reach these machines with their own addresses, and all other traffic of " +
+				"pods is masqueraded. Changed in place. Default: none; traffic of pods to machines is masqueraded as well.",
 			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(component.ClusterCIDR))},
 		}, prefixes, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Set, *[]netip.Prefix) {
 			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
 		}),
 		"pod_routes": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: iptypes.IPv4AddressType{},
-			MarkdownDescription: "Routes to the pods of all nodes on the machines themselves, for machines without a VPC: network of a node's pods to its private address, such as " +
-				"`{ for h in local.workers : h.pod_cidr => h.private_ip }`. Controllers and all workers get a service that sets the routes, and a missing route is drift. All machines must be " +
-				"in one layer-2 network. A change is made in place, and nothing else restarts. Without it the routes go. " +
-				"Default: none; the routes are the business of the network, such as the route tables of a VPC.",
+			MarkdownDescription: "Routes to the pods of all nodes, for machines without a VPC: a map from a node's pod network to its private address, such as `{ for h in local.workers : h.pod_cidr => " +
+				"h.private_ip }`. The routes are set on every machine. Changed in place. Default: none.",
 			Validators: []validator.Map{mapvalidator.KeysAre(tf.CIDR(component.HostPodCIDR)), mapvalidator.ValueStringsAre(tf.IPv4())},
 		}, addressByNetwork, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Map, *map[netip.Prefix]netip.Addr) {
 			return &m.PodRoutes, &s.Spec.Cluster.PodRoutes
@@ -167,18 +159,15 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 		}),
 		"audit_policy": newSetting(schema.StringAttribute{
 			Optional: true,
-			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. A policy that kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at " +
-				"a time. Default: the metadata of all requests (who, when, which verb on which object, the answer's code), and never a body; " +
-				"nothing of health checks, of leases of nodes and components, and of the events and status that nodes report. To log more, give a whole policy: level `Request` adds the bodies of " +
-				"requests, `RequestResponse` also those of answers. Leave `secrets`, `configmaps`, `serviceaccounts/token` and `tokenreviews` at `Metadata`, since their bodies hold secrets.",
+			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. A policy that kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at a time. Default: " +
+				"the metadata of most requests, and no bodies of requests or responses.",
 			PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
 		}, document, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *[]byte) {
 			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
 		}),
 		"admission_plugins": newSetting(
-			freeform.Objects("Configuration of admission plugins, as an object: name of the plugin to its configuration object. A plugin that the release does not have is an error "+
-				"of the plan. A plugin that is not enabled by default must also be named by the flag `enable-admission-plugins` in `extra_args.kube_apiserver`. A "+
-				"change restarts the API servers one at a time. Default: none."),
+			freeform.Objects("Configuration of admission plugins: an object from the plugin's name to its configuration. An unknown plugin is an error of the plan. A plugin that is off by default "+
+				"also needs the flag `enable-admission-plugins`. A change restarts the API servers one at a time. Default: none."),
 			objectByName, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]map[string]any) {
 				return &m.AdmissionPlugins, &s.Spec.APIServer.AdmissionPlugins
 			}),
@@ -188,7 +177,7 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.SchedulerConfig, &s.Spec.Scheduler.Config
 			}),
-		"allowed_cidrs": allowedCIDRs("the API servers, controller managers and schedulers (ports 6443, 10257 and 10259), beside pods", "the workers, the load balancer if there is one, and everybody who uses the API without it, such as Terraform",
+		"allowed_cidrs": allowedCIDRs("ports 6443, 10257 and 10259 of the control plane, beside pods", "the workers, the load balancer and direct clients",
 			func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
@@ -206,7 +195,7 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 }
 
 // fixedWithData describes an argument that guardControlPlane guards.
-const fixedWithData = " A change is refused while the control plane has an etcd cluster with data, and replaces the control plane if its `k8s_etcd_cluster` is made anew in the same apply."
+const fixedWithData = " A change is refused while etcd has data. It replaces the control plane if the same apply replaces the `k8s_etcd_cluster`."
 
 // replacesControlPlane describes replaceIfInState, which replaces the control plane if the state
 // has a value. An import that does not find the network leaves the value to the configuration.
@@ -267,9 +256,8 @@ func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags 
 
 // balancerAttribute is the argument lb.
 func balancerAttribute() schema.SingleNestedAttribute {
-	a := reference.OfLB.Input("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Its names and addresses are in the API servers' certificates. Several hosts need one. " +
-		"Default: none; the address of the only host is then the cluster's, and changes when the host gets another one. A change of it changes the workers' kubeconfigs, one machine at a time. " +
-		"The guide on load balancers shows how a running cluster moves to another one.")
+	a := reference.OfLB.Input("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Several hosts need one. A change replaces the API server's " +
+		"address in the workers' kubeconfigs, one machine at a time. Default: none; the only host is then the endpoint.")
 	a.Required, a.Optional = false, true
 	return a
 }

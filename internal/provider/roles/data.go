@@ -29,11 +29,11 @@ type knownContents struct {
 	Silent bool `json:"silent,omitempty"`
 }
 
-// knowledge is what a plan knows without asking.
+// knowledge is what a plan knows without network I/O.
 type knowledge struct {
 	contents knownContents
 	gone     func(instance string) bool // says that the refresh of this run has found the instance gone
-	fresh    func(cluster string) bool  // says that this plan makes the etcd of a cluster anew, without data
+	fresh    func(cluster string) bool  // says that this plan makes a new etcd for a cluster, without data
 	note     func(cluster string, anew bool)
 }
 
@@ -77,10 +77,10 @@ func lostEtcdData(seen knownContents) string {
 		"To keep a copy, take a snapshot into S3 first: with k8s_etcd_backup, an apply with another trigger takes one, and restore_from makes a cluster of it. To have such plans refused, set deletion_protection = true."
 }
 
-// checkKeysStay refuses a plan that makes other keys under a role that lives: nothing of the
-// cluster would trust what the new authorities issue, and the API servers could not read the
-// secrets in etcd. A rotation changes the generations; new keys in place of the same generations
-// mean that k8s_pki is replaced.
+// checkKeysStay refuses a plan that replaces the keys of an existing role: no part of the cluster
+// would trust certificates of the new authorities, and the API servers could not read the secrets
+// in etcd. A rotation changes the generations; new keys in place of the same generations mean that
+// k8s_pki is replaced.
 func checkKeysStay(ctx context.Context, title string, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	was, planned, at := reference.PlannedPKI(ctx, req, diags)
 	if diags.HasError() {

@@ -45,19 +45,13 @@ type etcdBackupModel struct {
 
 func NewEtcdBackup() resource.Resource {
 	return &roleResource[etcdBackupModel, etcdbackup.Backup]{role: role[etcdBackupModel, etcdbackup.Backup]{
-		name:  "etcd_backup",
-		title: "etcd backup",
-		description: "Snapshots of an etcd cluster in an S3 bucket. A timer on each member looks whether one is due. The first member takes it; another one does when that is gone. " +
-			"A snapshot counts once it was read whole, restored for a trial on the member, and S3 has it together with its description, `<prefix><time>-<revision>.json`.\n\n" +
-			"The members use the credentials of their instance profile, and no key is stored on them: `instance_profile` of `k8s_machine`. While S3 cannot be reached, the last three snapshots wait " +
-			"on the member, in `" + component.EtcdBackupDir + "`. A snapshot of etcd is worth nothing without the cluster's keys: see `k8s_pki_copy`.\n\n" +
-			"Every apply of this resource takes a snapshot, and fails if none can be taken. That the newest snapshot is older than `max_age`, and that the last run on a member failed, is drift.\n\n" +
-			"**Destroying this resource leaves all snapshots in the bucket.** The bucket is made elsewhere. Whoever can write there can delete snapshots: give it versioning, and better Object Lock. " +
-			"A database of more than 5 GiB cannot be kept: S3 takes no larger object at once.",
-		settings: etcdBackupSettings(),
+		name:        "etcd_backup",
+		title:       "etcd backup",
+		description: "Snapshots of an etcd cluster in an S3 bucket, taken by a timer on the members and verified. **Destroying this resource leaves all snapshots in the bucket.** A snapshot can be used only with the cluster's keys: see `k8s_pki_copy`.",
+		settings:    etcdBackupSettings(),
 		attributes: map[string]schema.Attribute{
-			"etcd": reference.OfEtcd.Input("etcd cluster: `k8s_etcd_cluster.<name>.ref`. A snapshot names the generations of the encryption key in `pki` that it needs."),
-			"hosts": reference.HostsAttribute("Machines of the members. The first one takes the snapshots, the others when it does not.",
+			"etcd": reference.OfEtcd.Input("etcd cluster: `k8s_etcd_cluster.<name>.ref`."),
+			"hosts": reference.HostsAttribute("Machines of the members. The first machine takes the snapshots, and another machine does when the first one does not.",
 				listvalidator.SizeBetween(1, 7)),
 			"trigger":  schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. A change takes a snapshot."},
 			"max_age":  tf.DurationAttribute("Age from which the newest snapshot is drift, such as `6h`. The apply takes one then. Default: two times `interval`, and a tenth of it for each member."),
@@ -77,13 +71,13 @@ func NewEtcdBackup() resource.Resource {
 func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
 	return settings[etcdBackupModel, etcdbackup.Backup]{
 		"bucket": newSetting(schema.StringAttribute{
-			Required: true, MarkdownDescription: "Bucket for the snapshots. It may be another account's. A change takes a snapshot there, and leaves those in the old one.",
+			Required: true, MarkdownDescription: "Bucket for the snapshots. It may be another account's. A change takes a snapshot into the new bucket, and leaves the earlier snapshots in the old bucket.",
 			Validators: []validator.String{argument.BucketName()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Bucket, &s.Spec.Bucket
 		}),
 		"prefix": newSetting(schema.StringAttribute{
-			Optional: true, MarkdownDescription: "What the keys of the objects begin with. A change takes a snapshot there, and leaves those of before. Default: `k8s/<cluster>/etcd/`.",
+			Optional: true, MarkdownDescription: "Prefix of the objects' keys. A change takes a snapshot with the new prefix, and leaves the earlier snapshots. Default: `k8s/<cluster>/etcd/`.",
 			Validators: []validator.String{argument.ObjectPrefix()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Prefix, &s.Spec.Prefix
@@ -120,8 +114,8 @@ func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
 				return &m.KeepFor, &s.Spec.KeepFor
 			}),
 		"before_changes": newSetting(schema.BoolAttribute{
-			Optional: true, MarkdownDescription: "Whether a snapshot is taken before an upgrade of etcd or of the API servers, before a rotation of keys and before a member is removed. If it cannot be taken, the change is " +
-				"refused, except the removal of a member that is not healthy. For API servers this works where they run beside a member. Default: true.",
+			Optional: true, MarkdownDescription: "Whether a snapshot is taken before an upgrade of etcd or of the API servers, before a rotation of keys and before a member is removed. Without the snapshot the change is " +
+				"refused, except the removal of an unhealthy member. Default: `true`.",
 		}, switchedOff, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.Bool, *bool) {
 			return &m.BeforeChanges, &s.Spec.NotBeforeChanges
 		}),

@@ -52,18 +52,11 @@ var etcdPrograms = programList{artifact.Etcd}
 
 func NewEtcdCluster() resource.Resource {
 	return &roleResource[etcdModel, etcdcluster.Cluster]{role: role[etcdModel, etcdcluster.Cluster]{
-		name:  "etcd_cluster",
-		title: "etcd cluster",
-		keys:  true,
-		description: "etcd on a set of hosts, with TLS for clients and peers. Clients need a certificate.\n\n" +
-			"Membership follows `hosts`. A new member joins as a learner and is promoted once it has caught up. A member that is no longer listed leaves first. " +
-			"Changes go through the members one at a time, each behind a health check, so that at most one member is down.\n\n" +
-			"Replace machines one at a time. A plan that replaces so many machines that the remaining members are no quorum is refused, since Terraform would " +
-			"delete all of them before the first new member could join. To go below a quorum of the present members (from three to one), apply twice: first " +
-			"shorten `hosts`, then delete the machines.\n\n" +
-			"Alarms of etcd and fragmented databases are drift. An apply compacts, defragments one member at a time with the leader last, and disarms the alarm `NOSPACE`. " +
-			"The alarm `CORRUPT` is left to you: the apply is refused and says what to do. Databases whose data near the quota, slow disks and too small disks are warnings.",
-		settings: etcdSettings(),
+		name:        "etcd_cluster",
+		title:       "etcd cluster",
+		keys:        true,
+		description: "etcd on a set of hosts, with TLS for clients and peers. Membership follows `hosts`. A change goes through the members one at a time, behind health checks, so that at most one member is down.",
+		settings:    etcdSettings(),
 		attributes: map[string]schema.Attribute{
 			"hosts": reference.HostsAttribute("Machines of the members, with the role `etcd` or `controller`: an odd number, at most seven. Adding or removing hosts leaves the others running.",
 				listvalidator.SizeBetween(1, 7)),
@@ -103,12 +96,11 @@ func etcdSettings() settings[etcdModel, etcdcluster.Cluster] {
 		}),
 		"quota_mib": newSetting(schema.Int64Attribute{
 			Optional: true,
-			MarkdownDescription: fmt.Sprintf("Size of a member's database, in MiB, at which etcd stores nothing more and raises the alarm `NOSPACE`. It must fit on the file system of `%s`: "+
-				"an apply that would start etcd with a larger quota is refused, and a plan warns when the space has become too small. A change restarts the members one at a time, "+
-				"also while there is the alarm. At least %d. Default: %d, the largest that etcd recommends.", component.EtcdDataDir, component.MinEtcdQuota>>20, component.DefaultEtcdQuota>>20),
+			MarkdownDescription: fmt.Sprintf("Size in MiB at which a member's database takes no more data and etcd raises the alarm `NOSPACE`. At least %d. The quota must fit on the file system of `%s`. "+
+				"A change restarts the members one at a time. Default: %d, the largest quota that etcd recommends.", component.MinEtcdQuota>>20, component.EtcdDataDir, component.DefaultEtcdQuota>>20),
 			Validators: []validator.Int64{int64validator.Between(component.MinEtcdQuota>>20, maxQuotaMiB)},
 		}, mebibytes, func(m *etcdModel, s *etcdcluster.Cluster) (*types.Int64, *int64) { return &m.Quota, &s.Spec.Quota }),
-		"allowed_cidrs": allowedCIDRs("the members of etcd (ports 2379 and 2380)", "the members themselves and the controllers",
+		"allowed_cidrs": allowedCIDRs("the members of etcd (ports 2379 and 2380)", "all members and controllers",
 			func(m *etcdModel, s *etcdcluster.Cluster) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
@@ -200,8 +192,9 @@ func checkQuorum(at path.Path, before, now []reference.Host, gone func(instance 
 				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply.", lost, count))
 	case maintenance.NoMemberStays:
 		diags.AddAttributeError(at, "No member with the cluster's data would stay",
-			fmt.Sprintf("None of the present members (%s) is in hosts any more. A new member gets its data from one that stays: without one the new hosts would be another, empty cluster.\n\n"+
-				"Exchange one member an apply. From a single member go by way of three: list it with two new hosts, apply, then list one of the new hosts alone.", dropped))
+			fmt.Sprintf("None of the present members (%s) is in hosts any more. A new member gets its data from a present member. Without one, the new hosts would form another, empty "+
+				"cluster.\n\nExchange one member in each apply. To exchange a single member, go through three members: list it with two new hosts, apply, and then list only one of the new "+
+				"hosts.", dropped))
 	case maintenance.QuorumLeaves:
 		diags.AddAttributeWarning(at, "Keep the machines until the members have left",
 			fmt.Sprintf("%s leave the cluster one by one while their machines run. If the same apply deletes the machines, "+

@@ -52,17 +52,14 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 	}
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "From what the cluster is made: a snapshot in S3 (`bucket`), or the data that one member still has (`member`). Every member gets data of a new etcd cluster, with the same objects and with " +
-			"revisions above all that there were. What is written later than the snapshot is lost. Set it when the cluster is created, or add it to a cluster that has lost its data.\n\n" +
-			"A restore is done once: the argument can stay, and a later apply does nothing. Another snapshot, bucket, member or `trigger` is another restore, in place. It is refused while members have data, unless " +
-			"`replace_data` allows it. Before anything is changed, the snapshot is compared with the cluster's name, its etcd release and its encryption keys. All machines of `hosts` must answer. The guide " +
-			"[Restoring](../guides/restoring.md) describes the steps.",
+		MarkdownDescription: "Source of the cluster's data: a snapshot in S3 (`bucket`), or the data of one member (`member`). A restore is done once; another snapshot, bucket, member or `trigger` is " +
+			"another restore, in place. The guide [Restoring](../guides/restoring.md) describes the steps. Default: none.",
 		Attributes: map[string]schema.Attribute{
 			"bucket": schema.StringAttribute{
 				Optional: true, MarkdownDescription: "Bucket of the snapshots, as of `k8s_etcd_backup`. The members read it with the credentials of their instance profile.",
 				Validators: []validator.String{argument.BucketName(), stringvalidator.ExactlyOneOf(path.MatchRelative().AtParent().AtName("member"))},
 			},
-			"prefix": inBucket("What the keys of the objects begin with. Default: `k8s/<cluster>/etcd/`.", argument.ObjectPrefix()),
+			"prefix": inBucket("Prefix of the objects' keys. Default: `k8s/<cluster>/etcd/`.", argument.ObjectPrefix()),
 			"snapshot": inBucket("Name of the snapshot, such as `20260102T030405Z-1234`: the key of its objects without prefix and suffix. Default: the newest one.",
 				tf.Check("the name of a snapshot", func(s string) error {
 					_, err := snapshot.Time(s)
@@ -73,20 +70,20 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 			"cluster":  inBucket("Name of the cluster whose snapshot it is. The snapshot of a cluster with another name is refused. Default: this cluster's name.", argument.ClusterName()),
 			"member": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Name of the machine whose data are used, for a cluster that has lost its quorum for good. It alone forms the new cluster, and the others join it. Its present data stay on it, in `" +
-					"/var/lib/etcd/replaced-<time>`. Writes of the last moment that it had not learned to be committed are lost.",
+				MarkdownDescription: "Name of the machine whose data are used, for a cluster that cannot regain its quorum. This machine forms the new cluster, and the others join it. Its present data stay " +
+					"on it, in `/var/lib/etcd/replaced-<time>`. The last writes are lost if it had not yet learned of their commit.",
 				Validators: []validator.String{argument.MachineName()},
 			},
 			"replace_data": schema.BoolAttribute{
-				Optional: true, MarkdownDescription: "Whether data that members still have may be replaced: to go back to a snapshot while the cluster works, or when the data that are left are of no use. They are kept in " +
-					"`/var/lib/etcd/replaced-<time>` of each machine. It ends with the apply that restores: later the argument allows nothing. Default: false, such a restore is refused.",
+				Optional: true, MarkdownDescription: "Whether the restore may replace data that members have. The replaced data are kept in `/var/lib/etcd/replaced-<time>` of each machine. It has no effect after this " +
+					"restore. Default: `false`; such a restore is refused.",
 			},
 			"nodes": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Names of the nodes that still exist. All other Node objects are deleted from what is restored, and their pods end with them. Default: on a new etcd cluster none, since " +
+				MarkdownDescription: "Names of the nodes that still exist. All other Node objects are deleted from the restored data, and their pods end with them. Default: on a new etcd cluster none, since " +
 					"new workers register themselves; in place all of them.",
 			},
-			"trigger": schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. Another text is another restore, of the same snapshot if that has a name."},
+			"trigger": schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. A change restores again: the snapshot named in `snapshot`, or the newest one."},
 		},
 	}
 }
@@ -153,15 +150,15 @@ func warnOfRestore(r etcdcluster.Restore, cluster string, diags *diag.Diagnostic
 	}
 }
 
-// otherData says what happens to data that are not those from which is restored.
+// otherData says what happens to data that are not the source of the restore.
 func otherData(r etcdcluster.Restore) string {
 	switch {
 	case r.ReplaceData:
 		return "Data that members still have are put aside"
 	case r.Member != "":
-		return "Data of other members make the apply refuse it"
+		return "The apply refuses the restore if other members have data"
 	}
-	return "Data that members still have make the apply refuse it"
+	return "The apply refuses the restore if members still have data"
 }
 
 // checkRestoredMachines refuses a plan that restores, and that also deletes data unasked: those of a
@@ -191,7 +188,7 @@ func checkRestoredMachines(r etcdcluster.Restore, before, now []reference.Host, 
 	}
 }
 
-// together says what a quorum of members that leave can do.
+// together says what leaving members can do if they are a quorum.
 func together(leave, members int) string {
 	quorum := etcd.Quorum(members)
 	if leave < quorum {

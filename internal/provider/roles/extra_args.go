@@ -28,9 +28,8 @@ func argsName(program string) string { return strings.ReplaceAll(program, "-", "
 func (p programList) attribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{}, Validators: []validator.Object{flagNames(p)},
-		MarkdownDescription: "Additional flags by program, as an object: name without leading dashes to value. A value overrides the provider's, a list of values gives the flag " +
-			"once for each, and `null` takes the provider's flag away. Flags that connect the parts of the cluster, such as `etcd-servers`, and flags that are fields of an argument such as `kubelet_config`, are errors of the plan. A flag or " +
-			"value that a program refuses is found before anything is stopped or first started. Default: none.",
+		MarkdownDescription: "Additional flags by program: an object from the flag's name, without dashes, to its value. A value replaces the provider's value, a list gives the flag several times, " +
+			"and `null` removes the provider's flag. Some flags are refused, such as `etcd-servers`. Default: none.",
 	}
 	for _, program := range p {
 		out.Attributes[argsName(program)] = freeform.Object(fmt.Sprintf("Flags of %s. A change restarts it, one machine at a time. Default: none.", program))

@@ -12,7 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
-// What cannot change as long as the data of etcd stay: the objects in them have it.
+// Arguments that cannot change while etcd keeps its data, since objects in the data contain them.
 
 // guardControlPlane refuses ranges that do not fit the data of etcd.
 func guardControlPlane(_ context.Context, plan, prior *controlPlaneModel, known knowledge, diags *diag.Diagnostics) {
@@ -36,9 +36,9 @@ func guardControlPlane(_ context.Context, plan, prior *controlPlaneModel, known 
 			change = "its value in this plan is known only after the apply"
 		}
 		diags.AddAttributeError(path.Root(fixed.name), "A cluster keeps its "+fixed.name,
-			fmt.Sprintf("It is %s, and %s. It cannot change over the data that etcd has: there %s. Nothing was changed.\n\n"+
-				"Give back the present value. To have another one, make a second cluster under another name, apply the manifests there, move what your programs store, and destroy this one. A snapshot of etcd does not help, "+
-				"since it has the old values. To start over with an empty cluster, destroy k8s_etcd_cluster and everything that depends on it, then apply.", plainValue(fixed.before), change, fixed.holds))
+			fmt.Sprintf("It is %s, and %s. It cannot change while etcd keeps its data: in the data %s. Nothing was changed.\n\nRestore the present value. To get another value, make a second "+
+				"cluster under another name, apply the manifests there, move what your programs store, and destroy this one. A snapshot of etcd does not help, since it has the old "+
+				"values. To start over with an empty cluster, destroy k8s_etcd_cluster and everything that depends on it, then apply.", plainValue(fixed.before), change, fixed.holds))
 	}
 }
 
@@ -62,6 +62,6 @@ func checkClusterStays(ctx context.Context, title string, req resource.ModifyPla
 		return
 	}
 	diags.AddAttributeError(at, "A cluster keeps its name",
-		fmt.Sprintf("This %s is that of cluster %s, and the keys are those of cluster %s: nothing on the machines and in etcd would trust its keys, and tags, key stores and claims have the old name. Nothing was changed.\n\n"+
-			"Give back the keys of cluster %s. To have another name, make a second cluster, move to it, and destroy this one.", title, before.ValueString(), after.ValueString(), before.ValueString()))
+		fmt.Sprintf("This %s belongs to cluster %s, and the keys belong to cluster %s: nothing on the machines and in etcd would trust these keys, and tags, key stores and claims have the old "+
+			"name. Nothing was changed.\n\nUse the keys of cluster %s again. To get another name, make a second cluster, move to it, and destroy this one.", title, before.ValueString(), after.ValueString(), before.ValueString()))
 }

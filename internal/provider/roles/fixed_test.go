@@ -80,6 +80,6 @@ func TestClusterKeepsItsName(t *testing.T) {
 		if lb, ok := config["lb"].(providertest.Values); ok {
 			changed["lb"] = providertest.With(lb, providertest.Values{"cluster": "other"})
 		}
-		providertest.Mention(t, r.Applied(resource, config).Plan(changed).Failure(), "A cluster keeps its name", "that of cluster demo, and the keys are those of cluster other", "make a second cluster")
+		providertest.Mention(t, r.Applied(resource, config).Plan(changed).Failure(), "A cluster keeps its name", "belongs to cluster demo, and the keys belong to cluster other", "make a second cluster")
 	}
 }

@@ -20,21 +20,17 @@ import (
 // are looked up in AWS by the cluster's name, or given as a JSON object. Everything else is read from the first machine
 // that answers. The refresh that follows finds out whether the other machines are the same.
 
-// importSettles describes what follows the import of a role.
-const importSettles = " Versions, flags and settings are read from the machines. An import restarts nothing: the next apply adds to the state what the import could not read."
-
 // importer says how a role is imported.
 type importer[M any, S rollout.Role] struct {
 	needs   []string // arguments that the id must contain
-	hint    string   // further sentences of the description
 	machine string   // what one of its machines is: "etcd member"
 	// complete adds what the machine does not know, such as what other machines or the API know;
 	// nil if there is nothing to add.
 	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
-	// lookUp is of an id that is no JSON object, which name describes; empty means the cluster's name.
+	// lookUp takes an id that is not a JSON object, which name describes; empty means the cluster's name.
 	lookUp reference.IDLookup
 	name   string
-	// hold returns whose the object in AWS is; nil for a role that owns none.
+	// hold returns who owns the object in AWS; nil for a role that owns none.
 	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
 }
 

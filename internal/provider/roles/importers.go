@@ -34,8 +34,6 @@ func etcdImporter() importer[etcdModel, etcdcluster.Cluster] {
 func controlPlaneImporter() importer[controlPlaneModel, controlplane.ControlPlane] {
 	return importer[controlPlaneModel, controlplane.ControlPlane]{
 		needs: []string{"hosts", "etcd"}, machine: "controller",
-		hint: " `lb` must be given if the cluster has one." +
-			" `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
 		complete: readFromWorkers, lookUp: lookUpControlPlane,
 	}
 }
@@ -104,7 +102,6 @@ func readFromNodes(ctx context.Context, d *session.Session, m *workerPoolModel, 
 func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
 	return importer[lbModel, loadbalancer.LoadBalancer]{
 		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
-		hint: " The allocation id of the Elastic IP (`eipalloc-...`) may be the import id as well.",
 		complete: func(ctx context.Context, d *session.Session, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 			importAddress(ctx, d, m, diags)
 		},

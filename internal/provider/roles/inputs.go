@@ -103,7 +103,7 @@ func allPrefixes(s types.Set) []netip.Prefix {
 
 // pkiAttribute is the required argument `pki` of role resources.
 func pkiAttribute() schema.SingleNestedAttribute {
-	return reference.OfPKI.Input(reference.PKIDescription + " It holds certificates, and where the private keys are stored; these are read only during an apply. " +
+	return reference.OfPKI.Input(reference.PKIDescription + " It has certificates and the location of the private keys, which are read only during an apply. " +
 		"A change renews certificates in place, one machine at a time.")
 }
 

@@ -60,13 +60,10 @@ type lbModel struct {
 func NewLB() resource.Resource {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	return &roleResource[lbModel, loadbalancer.LoadBalancer]{role: role[lbModel, loadbalancer.LoadBalancer]{
-		name:  "lb",
-		title: "load balancer",
-		description: "HAProxy on a host, and an Elastic IP as the address of the cluster's API server. The address stays for the life of the cluster: when the machine is " +
-			"replaced, it moves to the new one. With `public = false` there is no Elastic IP, and the API server has a private address only.\n\n" +
-			"Machines that are not EC2 instances have their own address, or share `virtual_ip`: when one of them fails, another one takes the address within seconds.\n\n" +
-			"HAProxy checks `/readyz` of each API server over TLS with the cluster's CA, and sends connections only to those that are ready.",
-		settings: lbSettings(),
+		name:        "lb",
+		title:       "load balancer",
+		description: "HAProxy on a host, and an Elastic IP as the address of the cluster's API server. The address stays for the life of the cluster: it moves to the new machine when the machine is replaced. With `public = false` the API server has only a private address.",
+		settings:    lbSettings(),
 		attributes: map[string]schema.Attribute{
 			"host":     lbHostAttribute(),
 			"standbys": standbysAttribute(),
@@ -75,9 +72,8 @@ func NewLB() resource.Resource {
 			"pki": lbKeysAttribute(),
 			"public": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether an EC2 instance gets an Elastic IP as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through " +
-					"the provider's `ssh.bastion` or `ssh.instance_connect`, or runs where private addresses are reached. Changed in place: with `false` the Elastic IP is released, which needs " +
-					"`ec2:ReleaseAddress`, and kubeconfigs that name it no longer work. Default: `true`.",
+				MarkdownDescription: "Whether an EC2 instance gets an Elastic IP as the public endpoint. With `false`, `endpoint` is the private endpoint. Changed in place: `false` releases the Elastic IP, " +
+					"and kubeconfigs with its address no longer work. Default: `true`.",
 			},
 			"adopt": argument.AdoptAttribute(),
 			"tags": schema.MapAttribute{
@@ -110,7 +106,7 @@ func lbSettings() settings[lbModel, loadbalancer.LoadBalancer] {
 			MarkdownDescription: "Port on which HAProxy listens. The security group of `k8s_network` opens only 6443. Changed in place. Default: 6443.",
 			Validators:          []validator.Int64{tf.Port()},
 		}, number, func(m *lbModel, s *loadbalancer.LoadBalancer) (*types.Int64, *int) { return &m.Port, &s.Spec.Port }),
-		"allowed_cidrs": allowedCIDRs("HAProxy", "the workers, and everybody who uses the API, such as Terraform",
+		"allowed_cidrs": allowedCIDRs("HAProxy", "the workers and all clients of the API server, such as Terraform",
 			func(m *lbModel, s *loadbalancer.LoadBalancer) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),

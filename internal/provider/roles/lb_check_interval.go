@@ -13,9 +13,8 @@ import (
 )
 
 func checkIntervalSetting() setting[lbModel, loadbalancer.LoadBalancer] {
-	return newSetting(tf.DurationAttribute(fmt.Sprintf("How often HAProxy asks each API server whether it is ready, `%s` to `%s`. A TLS connection may take as long, and the answer twice as long. After two checks without an answer the API server gets no "+
-		"connections, and those that it has are cut. Make it longer where machines are so slow that healthy API servers miss checks. A stopping API server serves on for three intervals. Changed in place: "+
-		"HAProxy is reloaded first, and then one API server after the other is restarted, which may break connections when the interval gets longer. Default: `%s`.",
+	return newSetting(tf.DurationAttribute(fmt.Sprintf("How often HAProxy asks each API server whether it is ready, `%s` to `%s`. After two failed checks the API server gets no connections, and its present connections are cut. "+
+		"A change reloads HAProxy and restarts the API servers one at a time. Default: `%s`.",
 		tf.ShortDuration(component.MinCheckInterval), tf.ShortDuration(component.MaxCheckInterval), tf.ShortDuration(component.DefaultCheckInterval))),
 		duration, func(m *lbModel, s *loadbalancer.LoadBalancer) (*timetypes.GoDuration, *time.Duration) {
 			return &m.CheckInterval, &s.Spec.CheckInterval

@@ -35,9 +35,8 @@ func standbysAttribute() schema.ListNestedAttribute {
 func virtualIPSetting() setting[lbModel, loadbalancer.LoadBalancer] {
 	return newSetting(schema.StringAttribute{
 		Optional: true, CustomType: iptypes.IPv4AddressType{},
-		MarkdownDescription: "Address of the API server that no machine has of its own. keepalived, which is installed with it, gives it to `host` or to one of `standbys`. All of them are in one layer-2 network with it, " +
-			"and pass VRRP (IP protocol 112) to one another. An apply fails unless one machine has it and it answers all of them there. It is the address of both endpoints. Not for EC2 instances: a VPC does not follow such an address. " +
-			"A change is made in place, and clients need the new address: see `former_virtual_ips`. Default: none; the address of `host` is that of the endpoints.",
+		MarkdownDescription: "Address of the API server that `host` and `standbys` share: keepalived gives it to one of them. They must be in one layer-2 network with it. Not for EC2 instances. " +
+			"Changed in place; clients then need the new address: see `former_virtual_ips`. Default: none; the endpoints have the address of `host`.",
 	}, address, func(m *lbModel, s *loadbalancer.LoadBalancer) (*iptypes.IPv4Address, *netip.Addr) {
 		return &m.VirtualIP, &s.Spec.VirtualIP
 	})

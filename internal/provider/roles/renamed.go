@@ -76,15 +76,15 @@ func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.Mo
 		at = "host"
 	}
 	diags.AddAttributeError(path.Root(at), "Machines would get other names",
-		fmt.Sprintf("The machines of the %s keep their names, since what runs on them has these names too, and this plan changes them: %s.\n\n"+
-			"Names that are positions in a list do that when a machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names.%s\n\n"+
-			"%s To go on here, give back the present names: %s.",
+		fmt.Sprintf("The machines of the %s keep their names, since what runs on them has these names too, and this plan changes them: %s.\n\nNames that are positions in a list do that when a "+
+			"machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names.%s\n\n%s To continue here, restore the "+
+			"present names: %s.",
 			r.role.title, strings.Join(moves, "; "), leaves, rename, strings.Join(named, ", ")))
 }
 
-// checkSuccession refuses a plan that destroys a role on machines and gives it to another resource there: Terraform
-// does both at the same time, so that what the new resource installs is removed under it. That of a resource which
-// only has another address in the configuration is such a plan.
+// checkSuccession refuses a plan that destroys a role on machines and gives the machines to another resource:
+// Terraform does both at the same time, so the destroy would remove what the new resource installs. A resource that
+// only has another address in the configuration leads to such a plan.
 func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if r.Session == nil || diags.HasError() { // a plan that fails changes nothing
 		return
@@ -98,14 +98,14 @@ func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.M
 		}
 		return out
 	}
-	const advice = "If this resource only gets another address in the configuration, add a moved block: then nothing happens on its machines. " +
-		"Otherwise destroy the one in an apply of its own, before the other gets the machines."
+	const advice = "If this resource only gets another address in the configuration, add a moved block: then nothing happens on its machines. Otherwise destroy the old resource in a " +
+		"separate apply, before the other resource gets the machines."
 	if req.Plan.Raw.IsNull() {
 		var claim types.String
 		diags.Append(req.State.GetAttribute(ctx, path.Root("claim"), &claim)...)
 		if taken := r.Session.Successions.Ends(r.role.name, claim.ValueString(), machines(req.State, nil)); len(taken) > 0 {
-			diags.AddError("Machines of a resource that is destroyed", fmt.Sprintf("This plan destroys a k8s_%s, and gives its machines to another one: %s. Terraform does both at the same time, "+
-				"so what the other one installs would be removed under it.\n\n%s", r.role.name, strings.Join(taken, ", "), advice+handOver[r.role.name]))
+			diags.AddError("Machines of a resource that is destroyed", fmt.Sprintf("This plan destroys a k8s_%s, and gives its machines to another resource: %s. Terraform does both at the same time, so the destroy would remove what the other resource "+
+				"installs.\n\n%s", r.role.name, strings.Join(taken, ", "), advice+handOver[r.role.name]))
 		}
 		return
 	}
@@ -118,12 +118,11 @@ func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.M
 		if _, one := r.role.attributes["host"]; one {
 			at = "host"
 		}
-		diags.AddAttributeError(path.Root(at), "Machines of a resource that is destroyed", fmt.Sprintf("%s: this plan destroys the k8s_%s that has these machines. Terraform does both at the same time, "+
-			"so what this one installs would be removed under it.\n\n%s", strings.Join(taken, ", "), r.role.name, advice+handOver[r.role.name]))
+		diags.AddAttributeError(path.Root(at), "Machines of a resource that is destroyed", fmt.Sprintf("%s: this plan destroys the k8s_%s that has these machines. Terraform does both at the same time, so the destroy would remove what this resource installs.\n\n%s", strings.Join(taken, ", "), r.role.name, advice+handOver[r.role.name]))
 	}
 }
 
-// handOver is the way for roles between whose objects machines can move.
+// handOver is the advice for roles between whose objects machines can move.
 var handOver = map[string]string{
 	"worker_pool": " Nodes keep running if their hosts move to the other pool first: leave the old one in the configuration with hosts = [], and remove it in a later apply.",
 }

@@ -65,11 +65,11 @@ type role[M any, S rollout.Role] struct {
 
 	// keys is set for a role whose machines have certificates of the cluster.
 	keys bool
-	// lost says what ends with the role's data, in a warning of the plan; nil for a role without
-	// data of its own. seen is what refresh last knew.
+	// lost says in a warning of the plan what is lost with the role's data; nil for a role without
+	// data of its own. seen is what the last refresh knew.
 	lost func(seen knownContents) string
-	// guard refuses a planned change, or warns of it, by what refresh last knew; nil for a role of
-	// which it knows nothing.
+	// guard refuses a planned change, or warns of it, based on what the last refresh knew; nil for
+	// a role without such facts.
 	guard func(ctx context.Context, plan, prior *M, known knowledge, diags *diag.Diagnostics)
 
 	// observed sets computed attributes from what was observed, for a role that has such; else nil.
@@ -81,7 +81,7 @@ type role[M any, S rollout.Role] struct {
 
 	// For a role that also owns an object in AWS; each may be nil. acquire creates the object
 	// before anything is installed and reports whether it exists. inspect returns what differs on
-	// it. release deletes it last. The holding says whose it is; acquire makes it on creation.
+	// it. release deletes it last. The holding says who owns it; acquire makes it on creation.
 	acquire func(ctx context.Context, d *session.Session, plan, prior *M, h *session.Holding, diags *diag.Diagnostics) bool
 	inspect func(ctx context.Context, d *session.Session, m *M, h *session.Holding, diags *diag.Diagnostics) []finding.Finding
 	release func(ctx context.Context, d *session.Session, m *M, h session.Holding, diags *diag.Diagnostics)
@@ -140,7 +140,7 @@ func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaReques
 	attributes := r.role.settings.addTo(r.role.attributes)
 	maps.Copy(attributes, roleAttributes(ctx))
 	resp.Schema = schema.Schema{
-		MarkdownDescription: r.role.description + reference.ImportDescription(r.role.importer.byName(), r.role.importer.needs) + importSettles + r.role.importer.hint,
+		MarkdownDescription: r.role.description,
 		Attributes:          attributes,
 	}
 }

@@ -88,23 +88,18 @@ var workerPrograms = programList{artifact.Kubelet, artifact.KubeProxy}
 
 func NewWorkerPool() resource.Resource {
 	return &roleResource[workerPoolModel, workerpool.Pool]{role: role[workerPoolModel, workerpool.Pool]{
-		name:  "worker_pool",
-		title: "worker pool",
-		keys:  true,
-		description: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
-			"The first installation runs on all hosts in parallel. A change that disturbs running pods (in containerd, another kubelet release, or how kubelets place pods) goes through " +
-			"the nodes, `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they affect. A " +
-			"node counts as installed or rolled once a pod has started on it: after a change, or a start of its programs, the provider starts a pod in " +
-			"`kube-system` and deletes it again. A host that is no longer listed is drained and its node is deleted. If its machine no longer exists, its pods are " +
-			"evicted without waiting for them.",
-		settings: workerPoolSettings(),
+		name:        "worker_pool",
+		title:       "worker pool",
+		keys:        true,
+		description: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes. A change that disturbs running pods goes through the nodes, `max_unavailable` at a time: cordon, drain, change, uncordon.",
+		settings:    workerPoolSettings(),
 		attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
 				MarkdownDescription: "Name of the pool, for `id`. A change does nothing to the nodes. Default: `workers`.",
 				Validators:          []validator.String{argument.PartName()},
 			},
-			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes as well. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running. A host may move to another pool in one apply, and its node stays. `[]` is a pool without nodes."),
+			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes. With `cni = \"bridge\"` each needs a `pod_cidr`. Adding or removing hosts leaves the others running. A host may move to another pool in one apply. `[]` is a pool without nodes."),
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription + " " + carriesKeys),
 		},
 		common:     func(m *workerPoolModel) *roleModel { return &m.roleModel },
@@ -156,20 +151,16 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 		}),
 		"cni": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
-			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC, or `pod_routes` of the control plane, carry pod traffic, traffic that leaves the cluster is " +
-				"masqueraded, and pods cannot reach the instance metadata service. `none`: none of this, for Cilium and others that are installed afterwards. An apply then waits " +
-				"until new nodes are registered and a pod in the host's network has started there, but not until they are Ready, which they are once that network runs. A change to " +
-				"`none` drains and rolls the nodes, and removes the configuration, the rules and the bridge from them. A change to `bridge` does not drain them, and their pods keep the " +
-				"network that they were started with: replace the machines instead, or drain them yourself. Default: `bridge`.",
+			MarkdownDescription: "Network of pods. `bridge`: the bridge plugin, with addresses from each host's `pod_cidr`. `none`: no network, for Cilium and others that are installed afterwards. A " +
+				"change to `none` drains the nodes and removes the bridge network; a change to `bridge` does not drain them. Default: `bridge`.",
 			Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
 		}, text, func(m *workerPoolModel, s *workerpool.Pool) (*types.String, *string) {
 			return &m.CNI, &s.Spec.CNI.Network
 		}),
 		"kube_proxy": newSetting(schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-			MarkdownDescription: "Whether kube-proxy runs on the nodes. `false` is for a network that replaces it, such as Cilium with `kubeProxyReplacement`: have it running before you set this on a pool that " +
-				"is in use, since services have no other way to their pods. A change goes through the nodes, `max_unavailable` at a time, without draining them: kube-proxy is stopped, its rules " +
-				"are removed from the kernel (`kube-proxy --cleanup`), and its program, files and certificate are deleted. Default: `true`.",
+			MarkdownDescription: "Whether kube-proxy runs on the nodes. `false` is for a network that replaces it, such as Cilium with `kubeProxyReplacement`, which must run already if the pool is in " +
+				"use. A change goes through the nodes, `max_unavailable` at a time, without draining them. Default: `true`.",
 		}, absence, func(m *workerPoolModel, s *workerpool.Pool) (*types.Bool, *bool) {
 			return &m.KubeProxy, &s.Spec.KubeProxy.Off
 		}),
@@ -192,18 +183,15 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			}),
 		"registry_mirrors": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. A name is a host, with a port if need be. containerd uses a change " +
-				"without a restart. Default: none.",
+			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. A name is a host, with a port if need be. A change " +
+				"does not restart containerd. Default: none.",
 			Validators: []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
 		}, textByName, func(m *workerPoolModel, s *workerpool.Pool) (*types.Map, *map[string]string) {
 			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
 		}),
 		"kubelet_config": newSetting(
-			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. The provider's reserve 100m CPU and 400 MiB of memory for the "+
-				"machine itself (`kubeReserved`, `systemReserved`), which fits a machine with 2 GiB, and give pods 30 seconds when the machine shuts down (`shutdownGracePeriod`). Without `resolvConf`, pods use the DNS servers "+
-				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. With `protectKernelDefaults` the machines get the kernel settings that the kubelet then only compares, also for the next boot. A change restarts the kubelets one at a time; pods keep "+
-				"running. A change of how pods are placed, such as `cpuManagerPolicy` or `memoryManagerPolicy`, drains the nodes, and the plan says so. Without `maxPods` a node "+
-				"takes as many pods as its `pod_cidr` has addresses, and at most 110. Default: none."),
+			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts the kubelets one at a time while pods keep "+
+				"running. A change of how pods are placed, such as `cpuManagerPolicy`, drains the nodes. Default: none."),
 			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {
 				return &m.KubeletConfig, &s.Spec.Kubelet.Config
 			}),
@@ -218,7 +206,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {
 				return &m.ContainerdConfig, &s.Spec.Containerd.Config
 			}),
-		"allowed_cidrs": allowedCIDRs("kubelets and the health of kube-proxy (ports 10250 and 10256), beside pods. Services are not limited: this is no network policy, also not for node ports", "the controllers",
+		"allowed_cidrs": allowedCIDRs("the kubelets (port 10250) and the health check of kube-proxy (10256), beside pods", "the controllers",
 			func(m *workerPoolModel, s *workerpool.Pool) (*types.Set, *[]netip.Prefix) {
 				return &m.AllowedCIDRs, &s.Spec.AllowedCIDRs
 			}),
@@ -321,8 +309,8 @@ func warnOfDrain(ctx context.Context, plan, prior *workerPoolModel, s workerpool
 	workerPoolSettings().toSpec(ctx, prior, &before)
 	if fields := s.Spec.EmptyNodeFields(before.Spec); len(fields) > 0 {
 		diags.AddAttributeWarning(path.Root("kubelet_config"), "Nodes are drained",
-			fmt.Sprintf("A kubelet places pods by %s, and the pods on a node have been placed by the former values. So the nodes are drained, max_unavailable at a time, "+
-				"and their kubelets start without the notes about processors and memory that they have kept.", strings.Join(fields, ", ")))
+			fmt.Sprintf("A kubelet places pods by %s, and the pods on a node have been placed by the former values. So the nodes are drained, max_unavailable at a time, and the files are deleted "+
+				"in which their kubelets note the assigned processors and memory.", strings.Join(fields, ", ")))
 	}
 }
 

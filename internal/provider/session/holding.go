@@ -134,8 +134,8 @@ func (e *accountError) Error() string {
 		e.wanted.Account, e.wanted.Region, e.account, e.region, e.caller)
 }
 
-// ownershipAdvice says what to do about something that is another's, or is not here. It is empty
-// for other errors.
+// ownershipAdvice says what to do about an object of another owner, or one that is not in this
+// account and region. It is empty for other errors.
 func ownershipAdvice(err error) string {
 	var claimed *infraaws.ClaimedError
 	var elsewhere *accountError
@@ -146,23 +146,23 @@ func ownershipAdvice(err error) string {
 		return "Nothing was changed. Another state has taken it over, or somebody has imported it there. To give it up, remove the resource from this state with " +
 			"`terraform state rm`. To take it back, set `adopt = true` on this resource and run `terraform apply -refresh=false` once."
 	case errors.As(err, &claimed) && claimed.Raced:
-		return "Another apply under this cluster's name went on at the same time and has it now. Give one of the two clusters another name, or apply both from one state."
+		return "Another apply for a cluster of this name ran at the same time and owns it now. Give one of the two clusters another name, or apply both from one state."
 	case errors.As(err, &claimed):
-		return "Nothing was changed. If it belongs to another state, such as a colleague's, give this cluster another name. If it is yours, because its state was lost or " +
-			"it was removed with `terraform state rm`, import it, or set `adopt = true` on this resource for one apply. If this resource was only renamed in the " +
-			"configuration, write a `moved` block. If it is to be replaced, the old one has to go first: remove `create_before_destroy` from its lifecycle block and " +
-			"from those of the resources that depend on it."
+		return "Nothing was changed. If another state uses it, such as a colleague's, give this cluster another name. If it is yours, because its state was lost or it was removed " +
+			"with `terraform state rm`, import it, or set `adopt = true` on this resource for one apply. If this resource was only renamed in the configuration, write a `moved` " +
+			"block. If this is a replacement, the old object must be deleted first: remove `create_before_destroy` from its lifecycle block and from those of the resources that " +
+			"depend on it."
 	}
 	return ""
 }
 
-// AddKept warns that a delete has left what is another's, and reports whether err says so.
+// AddKept warns that a delete has left an object of another state, and reports whether err says so.
 func AddKept(diags *diag.Diagnostics, what string, err error) bool {
 	var claimed *infraaws.ClaimedError
 	if !errors.As(err, &claimed) {
 		return false
 	}
-	diags.AddWarning(what+" was kept", err.Error()+"\n\nIt is no longer this state's, so nothing of it was deleted. It is out of this state now.")
+	diags.AddWarning(what+" was kept", err.Error()+"\n\nThis state no longer owns it, so nothing of it was deleted. The resource was removed from this state.")
 	return true
 }
 
@@ -175,8 +175,8 @@ func ReadHolding(ctx context.Context, p tf.PrivateState, claim types.String, dia
 	return h
 }
 
-// CheckImported refuses to replace what was imported and is another cluster's. What was made here
-// is replaced when its cluster gets another name. ends says what a replacement would do.
+// CheckImported refuses to replace an imported object of another cluster. An object that was made
+// here is replaced when its cluster gets another name. ends says what a replacement would do.
 func (h Holding) CheckImported(what string, had, wanted types.String, ends string, diags *diag.Diagnostics) {
 	if !h.Imported || wanted.IsUnknown() || wanted.Equal(had) {
 		return

@@ -19,9 +19,9 @@ var errNoKey = errors.New("no SSH key: set ssh.private_key, K8S_SSH_PRIVATE_KEY 
 type sshConfig struct {
 	User    string
 	Signers []ssh.Signer
-	// Agent is the SSH agent with the key to use. AgentKey is this key, AgentErr why there is none
-	// although the agent was not asked for in the configuration: that is an error only for who
-	// needs SSH.
+	// Agent is the SSH agent with the key to use. AgentKey is this key, AgentErr is why there is
+	// none, if the configuration does not require the agent: then it is an error only for a
+	// resource that needs SSH.
 	Agent    remote.Agent
 	AgentKey string // in authorized_keys form
 	AgentErr error

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Successions is what one plan of a resource has to know of those of others: which etcd is made anew, and which
-// machines one object of a role loses because it is destroyed, and which another one gets. Terraform plans in any order, and applies such changes at the same time. It is safe for
-// concurrent use.
+// Successions is what the plan of a resource has to know of the plans of others: which etcd clusters are new, which
+// machines an object of a role loses because it is destroyed, and which machines another object gets. Terraform
+// plans in any order, and applies such changes at the same time. It is safe for concurrent use.
 type Successions struct {
 	mu      sync.Mutex
 	ended   map[machineOf]string // claims of objects that are destroyed
 	arrives map[machineOf]bool
-	fresh   map[string]bool // clusters whose etcd is made anew
+	fresh   map[string]bool // clusters with a new etcd
 }
 
 // machineOf is a machine of a role.
@@ -72,8 +72,8 @@ func (s *Successions) Gone(claim string) {
 	maps.DeleteFunc(s.ended, func(_ machineOf, c string) bool { return c == claim })
 }
 
-// Fresh notes whether the plan makes the etcd of a cluster anew, without data. The plan of a replacement says first that
-// it does not.
+// Fresh notes whether the plan makes a new etcd for a cluster, without data. The plan of a replacement says first
+// that it does not.
 func (s *Successions) Fresh(cluster string, anew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,8 @@ func (s *Successions) Fresh(cluster string, anew bool) {
 	s.fresh[cluster] = anew
 }
 
-// IsFresh reports whether this plan makes the etcd of a cluster anew. What depends on etcd is planned after it.
+// IsFresh reports whether this plan makes a new etcd for a cluster. Resources that depend on etcd are planned
+// after it.
 func (s *Successions) IsFresh(cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -122,8 +122,8 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 		return schema.ListNestedAttribute{Computed: true, MarkdownDescription: description, NestedObject: schema.NestedAttributeObject{Attributes: attributes}}
 	}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` and `alarms` say why. " +
-			"Nothing is asked of a cluster that is paused: it is not healthy, and `problems` says that.",
+		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` and `alarms` say why. The " +
+			"machines of a paused cluster are not asked: it is not healthy, and `problems` says so.",
 		Attributes: map[string]schema.Attribute{
 			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfControlPlane.Type().AttrTypes, MarkdownDescription: reference.ControlPlaneDescription},
 			"controllers":   hosts("Machines of the API servers, which are asked directly. Default: none."),

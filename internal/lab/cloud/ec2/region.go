@@ -171,7 +171,7 @@ func describeAccount(t *tx, in *accountRequest) (any, error) {
 	all := []accountAttribute{
 		{"supported-platforms", []string{"VPC"}},
 		{"default-vpc", []string{"none"}},
-		{"max-instances", []string{"20"}}, // of before the quotas for vCPUs
+		{"max-instances", []string{"20"}}, // from before there were quotas for vCPUs
 		{"vpc-max-security-groups-per-interface", []string{strconv.Itoa(q.GroupsPerInterface)}},
 		{"max-elastic-ips", []string{"0"}},
 		{"vpc-max-elastic-ips", []string{strconv.Itoa(q.Addresses)}},
