@@ -23,3 +23,11 @@ func TestOf(t *testing.T) {
 		}
 	}
 }
+
+func TestWithin(t *testing.T) {
+	ctx, cancel := Within(With(t.Context(), 3), time.Minute)
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline).Round(time.Minute) != 3*time.Minute {
+		t.Errorf("it ends %s", deadline)
+	}
+}

@@ -33,11 +33,6 @@ output "etcd_endpoints" {
   value       = k8s_etcd_cluster.this.ref.endpoints
 }
 
-output "pki" {
-  description = "The cluster's keys, for addons of its own."
-  value       = k8s_pki.this.ref
-}
-
 output "control_plane" {
   description = "The control plane, for addons of its own."
   value       = k8s_control_plane.this.ref
