@@ -129,6 +129,8 @@ func TestIdentitiesOfRoles(t *testing.T) {
 	c.Unconnected()
 	cluster := providertest.Values{"cluster": "demo"}
 	lb := providertest.Values{"cluster": "demo", "host": c.Pool["hosts"].([]any)[0], "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
+	var made []*providertest.Instance
+	var want []providertest.Values
 	for typeName, test := range map[string]struct{ config, identity providertest.Values }{
 		"k8s_etcd_cluster":  {c.Etcd, cluster},
 		"k8s_etcd_backup":   {c.Backup(), cluster},
@@ -136,12 +138,13 @@ func TestIdentitiesOfRoles(t *testing.T) {
 		"k8s_lb":            {lb, cluster},
 		"k8s_worker_pool":   {providertest.With(c.Pool, providertest.Values{"name": "blue"}), providertest.Values{"cluster": "demo", "name": "blue"}},
 	} {
-		i := c.Applied(typeName, test.config)
-		for range 2 {
-			i.Refresh()
-			if got := i.Identified(); !reflect.DeepEqual(got, test.identity) {
-				t.Errorf("%s has the identity %v", typeName, got)
-			}
+		made = append(made, c.Applied(typeName, test.config))
+		want = append(want, test.identity)
+	}
+	providertest.RefreshAll(made)
+	for n, i := range made {
+		if got := i.Identified(); !reflect.DeepEqual(got, want[n]) {
+			t.Errorf("%s has the identity %v", i.TypeName, got)
 		}
 	}
 }
