@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -98,6 +99,17 @@ func TestIdentities(t *testing.T) {
 				t.Errorf("%s of %s: %s", typeName, elsewhere, failure)
 			}
 		}
+	}
+
+	// A state without an identity may also be of something that is gone.
+	gone := c.Instance("k8s_volume")
+	gone.Must(providertest.With(providertest.VolumeConfig(network), providertest.Values{"name": "gone"}))
+	if _, err := c.Client.EC2.DeleteVolume(t.Context(), &ec2.DeleteVolumeInput{VolumeId: sdk.String(gone.Get("id").(string))}); err != nil {
+		t.Fatal(err)
+	}
+	gone.Identity = nil
+	if gone.Refresh(); !gone.State.IsNull() {
+		t.Errorf("the deleted volume is %v", gone.Get("id"))
 	}
 
 	// A kubeconfig and a copy of keys have an identity that changes with their arguments, and cannot be imported.
