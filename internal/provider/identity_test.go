@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -100,6 +101,17 @@ func TestIdentities(t *testing.T) {
 		}
 	}
 
+	// A state without an identity may also be of something that is gone.
+	gone := c.Instance("k8s_volume")
+	gone.Must(providertest.With(providertest.VolumeConfig(network), providertest.Values{"name": "gone"}))
+	if _, err := c.Client.EC2.DeleteVolume(t.Context(), &ec2.DeleteVolumeInput{VolumeId: sdk.String(gone.Get("id").(string))}); err != nil {
+		t.Fatal(err)
+	}
+	gone.Identity = nil
+	if gone.Refresh(); !gone.State.IsNull() {
+		t.Errorf("the deleted volume is %v", gone.Get("id"))
+	}
+
 	// A kubeconfig and a copy of keys have an identity that changes with their arguments, and cannot be imported.
 	keys := made["k8s_pki"].Get("ref")
 	for typeName, test := range map[string]struct{ config, change, before, after providertest.Values }{
@@ -129,6 +141,8 @@ func TestIdentitiesOfRoles(t *testing.T) {
 	c.Unconnected()
 	cluster := providertest.Values{"cluster": "demo"}
 	lb := providertest.Values{"cluster": "demo", "host": c.Pool["hosts"].([]any)[0], "controllers": c.Etcd["hosts"], "pki": c.Etcd["pki"]}
+	var made []*providertest.Instance
+	var want []providertest.Values
 	for typeName, test := range map[string]struct{ config, identity providertest.Values }{
 		"k8s_etcd_cluster":  {c.Etcd, cluster},
 		"k8s_etcd_backup":   {c.Backup(), cluster},
@@ -136,12 +150,13 @@ func TestIdentitiesOfRoles(t *testing.T) {
 		"k8s_lb":            {lb, cluster},
 		"k8s_worker_pool":   {providertest.With(c.Pool, providertest.Values{"name": "blue"}), providertest.Values{"cluster": "demo", "name": "blue"}},
 	} {
-		i := c.Applied(typeName, test.config)
-		for range 2 {
-			i.Refresh()
-			if got := i.Identified(); !reflect.DeepEqual(got, test.identity) {
-				t.Errorf("%s has the identity %v", typeName, got)
-			}
+		made = append(made, c.Applied(typeName, test.config))
+		want = append(want, test.identity)
+	}
+	providertest.RefreshAll(made)
+	for n, i := range made {
+		if got := i.Identified(); !reflect.DeepEqual(got, want[n]) {
+			t.Errorf("%s has the identity %v", i.TypeName, got)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
@@ -86,23 +87,32 @@ func listed(found []providertest.Listed) (out []string) {
 	return out
 }
 
-// TestListInPages lists more volumes than EC2 returns in a page, and asks for no page that nobody wants.
+// TestListInPages lists more machines than EC2 returns in a page, and asks for no page that nobody wants.
 func TestListInPages(t *testing.T) {
 	t.Parallel()
-	c := providertest.NewCloud(t)
-	const volumes = 230
-	for n := range volumes {
-		volumeWith(t, c, map[string]string{"k8s-from-scratch/cluster": "demo", "k8s-from-scratch/kind": "volume", "k8s-from-scratch/name": fmt.Sprintf("etcd-%d", n)})
+	c := providertest.NewCloud(t, account.Large)
+	network := c.Instance("k8s_network")
+	network.Must(providertest.NetworkConfig())
+	image := c.Instance("k8s_machine")
+	image.Must(providertest.WorkerConfig(network))
+	const machines = 150
+	out, err := c.Client.EC2.RunInstances(t.Context(), &ec2.RunInstancesInput{
+		ImageId: sdk.String(image.Get("image_id").(string)), SubnetId: sdk.String(network.Get("subnet_id").(string)), InstanceType: types.InstanceTypeT3Small,
+		MinCount: sdk.Int32(machines - 1), MaxCount: sdk.Int32(machines - 1),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: c.Found(t, image).Tags}},
+	})
+	if err != nil || len(out.Instances) != machines-1 {
+		t.Fatal(err)
 	}
 	for _, test := range []struct {
 		limit        int64
 		found, pages int
-	}{{0, volumes, 3}, {1000, volumes, 3}, {100, 100, 1}, {101, 101, 2}, {5, 5, 1}} {
+	}{{0, machines, 2}, {1000, machines, 2}, {100, 100, 1}, {101, 101, 2}, {5, 5, 1}} {
 		before := len(c.Calls())
-		found, said := c.List("k8s_volume", nil, test.limit, false)
-		pages := slices.DeleteFunc(c.Calls()[before:], func(call string) bool { return call != "DescribeVolumes" })
+		found, said := c.List("k8s_machine", nil, test.limit, false)
+		pages := slices.DeleteFunc(c.Calls()[before:], func(call string) bool { return call != "DescribeInstances" })
 		if len(found) != test.found || len(pages) != test.pages || len(said.Errors) > 0 {
-			t.Errorf("limit %d: %d volumes in %d pages: %s", test.limit, len(found), len(pages), said.Failure())
+			t.Errorf("limit %d: %d machines in %d pages: %s", test.limit, len(found), len(pages), said.Failure())
 		}
 	}
 }

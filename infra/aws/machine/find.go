@@ -176,15 +176,35 @@ func Find(ctx context.Context, c *aws.Client, id string) (Machine, netip.Prefix,
 	if err != nil {
 		return m, netip.Prefix{}, err
 	}
+	return m, podsOf(m, tables), nil
+}
+
+// podsOf returns the network of a machine's pods, by the routes that lead to it.
+func podsOf(m Machine, tables []types.RouteTable) netip.Prefix {
 	for _, t := range tables {
 		for _, r := range t.Routes {
 			pods, err := netip.ParsePrefix(sdk.ToString(r.DestinationCidrBlock))
 			if err == nil && sdk.ToString(r.NetworkInterfaceId) == m.InterfaceID {
-				return m, pods, nil
+				return pods
 			}
 		}
 	}
-	return m, netip.Prefix{}, nil
+	return netip.Prefix{}
+}
+
+// Pods returns the networks of the pods of machines in one VPC, by the machines' names.
+func Pods(ctx context.Context, c *aws.Client, machines []Machine) (map[string]netip.Prefix, error) {
+	out := map[string]netip.Prefix{}
+	if len(machines) == 0 {
+		return out, nil
+	}
+	tables, err := route.Tables(ctx, c, machines[0].VPCID)
+	for _, m := range machines {
+		if pods := podsOf(m, tables); pods.IsValid() {
+			out[m.Name] = pods
+		}
+	}
+	return out, err
 }
 
 // Named returns the id of the instance that is a machine of a cluster, by its tags. Two such instances are an error:

@@ -65,7 +65,11 @@ func (r *identified) Create(ctx context.Context, req resource.CreateRequest, res
 // Read implements resource.Resource.
 func (r *identified) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	r.plain.Read(ctx, req, resp)
-	r.identity.follow(ctx, resp.Identity, resp.State, resp.Private, &resp.Diagnostics)
+	state := resp.State
+	if state.Raw.IsNull() { // what is gone had an identity too
+		state = req.State
+	}
+	r.identity.follow(ctx, resp.Identity, state, resp.Private, &resp.Diagnostics)
 }
 
 // Update implements resource.Resource.

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"net/netip"
 	"testing"
 
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
@@ -9,7 +10,7 @@ import (
 // TestSpotHostOfImport: a role that is imported finds out which of its machines are Spot instances.
 func TestSpotHostOfImport(t *testing.T) {
 	for spot, want := range map[bool]any{true: true, false: nil} {
-		if got := hostArgument(t.Context(), awsmachine.Machine{Name: "worker-0", Spot: spot})["spot"]; got != want {
+		if got := hostArgument(t.Context(), awsmachine.Machine{Name: "worker-0", Spot: spot}, netip.Prefix{})["spot"]; got != want {
 			t.Errorf("a Spot instance %t: %v", spot, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -27,6 +28,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // How the arguments of a role are found by the cluster's name. The machines are found by their tags, and the claim on a
@@ -97,10 +99,14 @@ func lookUpLB(ctx context.Context, d *session.Session, id string) (map[string]an
 	if err != nil {
 		return nil, err
 	}
+	pods, err := awsmachine.Pods(ctx, client, machines)
+	if err != nil {
+		return nil, err
+	}
 	out := map[string]any{"pki": cluster}
 	var controllers []any
 	for _, found := range machines {
-		switch host := hostArgument(ctx, found); found.Role {
+		switch host := hostArgument(ctx, found, pods[found.Name]); found.Role {
 		case infraaws.RoleLoadBalancer:
 			out["host"] = host
 		case infraaws.RoleController:
@@ -184,11 +190,12 @@ func hostsWith[S rollout.Role](ctx context.Context, d *session.Session, cluster 
 	if err != nil {
 		return nil, fmt.Errorf("%s of cluster %s: %w", kind, cluster, err)
 	}
+	pods, err := awsmachine.Pods(ctx, client, machines)
 	var out []any
 	for _, m := range machines {
-		out = append(out, hostArgument(ctx, m))
+		out = append(out, hostArgument(ctx, m, pods[m.Name]))
 	}
-	return out, nil
+	return out, err
 }
 
 // withRole returns the machines that have the same role, by their claims.
@@ -241,9 +248,11 @@ func refTo(ctx context.Context, d *session.Session, r resource.Resource, cluster
 	return argumentOf(ctx, ref), errors.Join(errs...)
 }
 
-// hostArgument returns an EC2 machine as a host in the JSON of an import id.
-func hostArgument(ctx context.Context, m awsmachine.Machine) map[string]any {
-	out, _ := argumentOf(ctx, reference.OfHost.Value(ctx, reference.HostOf(m))).(map[string]any)
+// hostArgument returns an EC2 machine with the network of its pods as a host in the JSON of an import id.
+func hostArgument(ctx context.Context, m awsmachine.Machine, pods netip.Prefix) map[string]any {
+	host := reference.HostOf(m)
+	host.PodCIDR = tf.OptionalPrefix(pods)
+	out, _ := argumentOf(ctx, reference.OfHost.Value(ctx, host)).(map[string]any)
 	return out
 }
 
