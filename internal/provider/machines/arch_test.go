@@ -61,7 +61,7 @@ func TestMixedArchitectures(t *testing.T) {
 		t.Fatal(failure)
 	}
 	files := providertest.FilesOf(providertest.Plain(planned.Planned).(providertest.Values))
-	if got, _ := files["/usr/local/bin/kubelet"].(string); !regexp.MustCompile(`^\[worker-0\] sha256:[0-9a-f]+0000000\n\[worker-1\] sha256:[0-9a-f]+1111111\n$`).MatchString(got) {
+	if got, _ := files["/usr/local/bin/kubelet"].(string); !regexp.MustCompile(`^\[worker-0\] kubelet \S+, sha256:0+\n\[worker-1\] kubelet \S+, sha256:1+0*\n$`).MatchString(got) {
 		t.Errorf("kubelets %s", got)
 	}
 	if files["/etc/systemd/system/kubelet.service"] == nil {
