@@ -80,7 +80,7 @@ func entries(m component.Machine, ref pki.Ref) map[string]entry {
 		if len(f.Text) > 0 && len(f.Text) <= maxText && utf8.Valid(f.Text) {
 			e.text = emptyLines.ReplaceAllString(strings.Trim(string(f.Text), "\n"), "\n")
 			if f.Hides() {
-				e.text += "\nwith what is hidden: " + e.short
+				e.text += "\nwhole file, with its hidden values: " + e.short
 			}
 		}
 		out[f.Path] = e

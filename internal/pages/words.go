@@ -265,7 +265,7 @@ var words = map[string]string{
 	"field kubelet.yaml clusterDNS":                         "The tenth address of the services.",
 	"field kubelet.yaml clusterDomain":                      "Domain of services.",
 	"field kubelet.yaml containerRuntimeEndpoint":           "containerd's socket.",
-	"field kubelet.yaml kubeReserved.cpu":                   "For kubelet and containerd. Hard Way: reserves nothing, so that pods can take all memory of a node. It sets `maxPods` to 16; here the default of 110 applies.",
+	"field kubelet.yaml kubeReserved.cpu":                   "For kubelet and containerd. The default of `maxPods`, 110, applies. Hard Way: reserves nothing, so that pods can take all memory of a node, and sets `maxPods` to 16.",
 	"field kubelet.yaml kubeReserved.memory":                "For kubelet and containerd.",
 	"field kubelet.yaml maxParallelImagePulls":              "At most four images at a time.",
 	"field kubelet.yaml resolvConf":                         "The link that `pod-resolver` makes.",

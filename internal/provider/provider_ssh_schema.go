@@ -22,7 +22,7 @@ import (
 func sshAttribute() schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional:            true,
-		MarkdownDescription: "How the provider reaches machines by SSH. Host keys are pinned from the first connection on; there is no trust on first use.",
+		MarkdownDescription: "How the provider reaches machines by SSH. It knows the host key of every machine before the first connection, and never trusts a key that only the connection shows.",
 		Attributes: map[string]schema.Attribute{
 			"private_key": schema.StringAttribute{
 				Optional: true, Sensitive: true,

@@ -6,8 +6,8 @@ action "k8s_etcd_snapshot" "now" {
 }
 
 # Before every change of the control plane.
-resource "terraform_data" "changes" {
-  input = k8s_control_plane.this.version
+resource "k8s_control_plane" "this" {
+  # ...
 
   lifecycle {
     action_trigger {

@@ -125,7 +125,7 @@ func Find(ctx context.Context, c *aws.Client, cluster string) (Network, Spec, er
 		if len(out.SecurityGroups) == 0 {
 			return Network{}, spec, fmt.Errorf("network of cluster %s: %w", cluster, aws.ErrNotFound)
 		}
-		return Network{}, spec, fmt.Errorf("network of cluster %s is in the adopted VPC %s, which cannot be imported by name alone",
+		return Network{}, spec, fmt.Errorf("network of cluster %s is in the adopted VPC %s, which cannot be imported: set adopt = true for one apply",
 			cluster, sdk.ToString(out.SecurityGroups[0].VpcId))
 	}
 	s.readLayout(&spec)

@@ -16,7 +16,7 @@ import (
 // NewPKIList returns the list of keys in SSM Parameter Store.
 func NewPKIList() list.ListResource {
 	return &owned.List{Lister: owned.Lister{
-		Name: "pki", What: "keys of clusters in SSM Parameter Store", Note: " No private key is read.",
+		Name: "pki", What: "keys in SSM Parameter Store", Note: " It reads no private key.",
 		Each: func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
 			return func(yield func(owned.Found, error) bool) {
 				for at, err := range keystore.List(ctx, c, cluster) {

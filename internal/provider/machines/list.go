@@ -14,7 +14,7 @@ import (
 
 // NewMachineList returns the list of machines.
 func NewMachineList() list.ListResource {
-	return &owned.List{Lister: newMachine().Lister("machines", " A machine whose creation has not ended is not listed.",
+	return &owned.List{Lister: newMachine().Lister("machines", " A machine that is still being created is not listed.",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
 			return owned.Named(awsmachine.List(ctx, c, cluster), func(m awsmachine.Machine) (string, string, string) { return m.Cluster, m.Name, m.ID })
 		})}
@@ -22,7 +22,7 @@ func NewMachineList() list.ListResource {
 
 // NewVolumeList returns the list of volumes.
 func NewVolumeList() list.ListResource {
-	return &owned.List{Lister: newVolume().Lister("volumes for data", "",
+	return &owned.List{Lister: newVolume().Lister("data volumes", "",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
 			return owned.Named(volume.List(ctx, c, cluster), func(v volume.Volume) (string, string, string) { return v.Cluster, v.Name, v.ID })
 		})}

@@ -14,7 +14,7 @@ import (
 
 // NewNetworkList returns the list of networks.
 func NewNetworkList() list.ListResource {
-	return &owned.List{Lister: newNetwork().Lister("networks", " A network in an adopted VPC is not listed: it cannot be imported by its cluster alone.",
+	return &owned.List{Lister: newNetwork().Lister("networks", " A network in an adopted VPC is not listed.",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
 			return owned.OfClusters(awsnetwork.List(ctx, c, cluster))
 		})}
@@ -22,7 +22,7 @@ func NewNetworkList() list.ListResource {
 
 // NewNLBList returns the list of network load balancers.
 func NewNLBList() list.ListResource {
-	return &owned.List{Lister: newNLB().Lister("network load balancers", " Both load balancers of a cluster are one resource.",
+	return &owned.List{Lister: newNLB().Lister("Network Load Balancers", " Both of a cluster are one resource.",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
 			return owned.OfClusters(balancer.List(ctx, c, cluster))
 		})}

@@ -68,9 +68,8 @@ func (l *List) Metadata(_ context.Context, req resource.MetadataRequest, resp *r
 // ListResourceConfigSchema implements list.ListResource.
 func (l *List) ListResourceConfigSchema(_ context.Context, _ list.ListResourceSchemaRequest, resp *list.ListResourceSchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Lists the " + l.What + " in the provider's account and region that this provider has made, in whatever state they are kept. They are found by their tags. " +
-			"Tags are hints: everybody who may write tags can copy them, and what has lost them is not found. An import looks at the object itself, and at its claim." + l.Note +
-			"\n\nLists need Terraform 1.14 or later.",
+		MarkdownDescription: "Lists the " + l.What + " of this provider in its AWS account and region, of every Terraform state. It finds them by their tags, which anybody with the right " +
+			"can copy or remove. An import checks the object and its claim." + l.Note + " Needs Terraform 1.14.",
 		Attributes: map[string]schema.Attribute{
 			"cluster": schema.StringAttribute{
 				Optional: true, MarkdownDescription: "Name of the cluster. Default: every cluster.", Validators: []validator.String{argument.ClusterName()},

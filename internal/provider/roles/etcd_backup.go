@@ -54,7 +54,7 @@ func NewEtcdBackup() resource.Resource {
 			"hosts": reference.HostsAttribute("Machines of the members. The first machine takes the snapshots, and another machine does when the first one does not.",
 				listvalidator.SizeBetween(1, 7)),
 			"trigger":  schema.StringAttribute{Optional: true, MarkdownDescription: "Any text. A change takes a snapshot."},
-			"max_age":  tf.DurationAttribute("Age from which the newest snapshot is drift, such as `6h`. The apply takes one then. Default: two times `interval`, and a tenth of it for each member."),
+			"max_age":  tf.DurationAttribute("Age from which the newest snapshot is drift, such as `6h`. The apply then takes a snapshot. Default: twice `interval`, plus a tenth of `interval` for each member."),
 			"location": schema.StringAttribute{Computed: true, MarkdownDescription: "Where the snapshots are: `s3://<bucket>/<prefix>`."},
 			"newest":   reference.OfSnapshot.Output("The newest snapshot that counts, as of the last refresh."),
 		},

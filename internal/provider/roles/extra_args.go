@@ -29,7 +29,7 @@ func (p programList) attribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{}, Validators: []validator.Object{flagNames(p)},
 		MarkdownDescription: "Additional flags by program: an object from the flag's name, without dashes, to its value. A value replaces the provider's value, a list gives the flag several times, " +
-			"and `null` removes the provider's flag. Some flags are refused, such as `etcd-servers`. Default: none.",
+			"and `null` removes the provider's flag. Flags that connect the parts of the cluster are refused. Default: none.",
 	}
 	for _, program := range p {
 		out.Attributes[argsName(program)] = freeform.Object(fmt.Sprintf("Flags of %s. A change restarts it, one machine at a time. Default: none.", program))

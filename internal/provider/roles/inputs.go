@@ -108,4 +108,4 @@ func pkiAttribute() schema.SingleNestedAttribute {
 }
 
 // carriesKeys is the end of the description of a reference that carries `pki`.
-const carriesKeys = "It carries the keys of the cluster: a change of `pki` in it renews certificates in place, one machine at a time."
+const carriesKeys = "It contains `pki`: a change of `pki` renews certificates in place, one machine at a time."

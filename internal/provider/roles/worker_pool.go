@@ -99,7 +99,7 @@ func NewWorkerPool() resource.Resource {
 				MarkdownDescription: "Name of the pool, for `id`. A change does nothing to the nodes. Default: `workers`.",
 				Validators:          []validator.String{argument.PartName()},
 			},
-			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes. With `cni = \"bridge\"` each needs a `pod_cidr`. Adding or removing hosts leaves the others running. A host may move to another pool in one apply. `[]` is a pool without nodes."),
+			"hosts":         reference.HostsAttribute("Machines of the pool: workers, or controllers that are nodes. With `cni = \"bridge\"` each needs a `pod_cidr`. A host may move to another pool in one apply. `[]` is a pool without nodes."),
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription + " " + carriesKeys),
 		},
 		common:     func(m *workerPoolModel) *roleModel { return &m.roleModel },

@@ -25,7 +25,7 @@ func (d Deadlines) Attribute(ctx context.Context) schema.Attribute {
 		Update: d.Update > 0, UpdateDescription: describe("an update", d.Update),
 		Delete: d.Delete > 0, DeleteDescription: describe("deletion", d.Delete),
 	}).(schema.SingleNestedAttribute)
-	argument.MarkdownDescription = "Time limits of single operations. `patience` of the provider does not change them."
+	argument.MarkdownDescription = "Time limits of single operations. `patience` of the provider lengthens the defaults, and not the limits that you set here."
 	for name, a := range argument.Attributes {
 		limit := a.(schema.StringAttribute)
 		limit.Validators = append(limit.Validators, PositiveDuration())
