@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -143,9 +142,6 @@ func configFile(path, program string, config, user map[string]any) (desired.File
 // hidden stands for a value that is not shown.
 const hidden = "(hidden)"
 
-// plain are switches, numbers, durations and quantities: too short to be a secret.
-var plain = regexp.MustCompile(`^(?i:true|false|-?[0-9]{1,11}(\.[0-9]{1,3})?[a-z%]{0,2}|([0-9]{1,4}[hms]){2,3})$`)
-
 // shownPlugins are admission plugins whose configuration has no place for a secret.
 var shownPlugins = map[string]bool{"EventRateLimit": true, "PodNodeSelector": true, "PodSecurity": true, "PodTolerationRestriction": true, "ResourceQuota": true}
 
@@ -158,7 +154,7 @@ func (a Args) hide(program string, user Args) Args {
 		}
 		out[name] = slices.Clone(given)
 		for i, v := range out[name] {
-			if !plain.MatchString(v) {
+			if !setting.Plain(v) {
 				out[name][i] = hidden
 			}
 		}
@@ -184,7 +180,7 @@ func hideFields(program string, config, user map[string]any) map[string]any {
 			}
 			return out
 		case string:
-			if value == "" || plain.MatchString(value) || setting.Shown(program, setting.Field, path) {
+			if value == "" || setting.Plain(value) || setting.Shown(program, setting.Field, path) {
 				return value
 			}
 			return hidden
@@ -215,6 +211,9 @@ func hideURL(u *url.URL) string {
 	shown := *u
 	if u.User != nil {
 		shown.User = url.User("HIDDEN")
+	}
+	if strings.Trim(u.Path, "/") != "" { // a token may be a part of it
+		shown.Path, shown.RawPath = "/HIDDEN", ""
 	}
 	if u.RawQuery != "" {
 		shown.RawQuery = "HIDDEN"

@@ -10,6 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/lines"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/setting"
 )
 
 const (
@@ -54,7 +55,8 @@ func Explain(ctx context.Context, r Runner, want desired.State, got Observation,
 			continue // it has just changed again
 		}
 		// What looks like a secret is replaced in both, so that it does not differ by that.
-		c.Detail = lines.Differing(foreign.Text(string(text)), foreign.Text(wanted[c.Target]), explainedLines, explainedWidth)
+		differs := foreign.Text(wanted[c.Target])
+		c.Detail = lines.Differing(lines.Mask(foreign.Text(string(text)), differs, setting.Plain), differs, explainedLines, explainedWidth)
 	}
 	return out
 }

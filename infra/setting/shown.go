@@ -1,6 +1,9 @@
 package setting
 
-import "slices"
+import (
+	"regexp"
+	"slices"
+)
 
 // shown are settings whose values have a grammar without room for a secret: names of modes, levels, plugins, features
 // and cipher suites, sizes, networks and addresses. All others may hold a URL with a password, a token, or any text.
@@ -46,3 +49,9 @@ func Shown(program string, kind Kind, name string) bool {
 		return len(name) > len(above) && name[:len(above)] == above && name[len(above)] == '.'
 	})
 }
+
+// plain are switches, numbers, durations and quantities: too short to be a secret.
+var plain = regexp.MustCompile(`^(?i:true|false|-?[0-9]{1,11}(\.[0-9]{1,3})?[a-z%]{0,2}|([0-9]{1,4}[hms]){2,3})$`)
+
+// Plain reports whether a value cannot be a secret: a switch, a number of at most eleven digits, a duration or a quantity.
+func Plain(value string) bool { return plain.MatchString(value) }

@@ -115,7 +115,7 @@ func TestIdentities(t *testing.T) {
 	// A kubeconfig and a copy of keys have an identity that changes with their arguments, and cannot be imported.
 	keys := made["k8s_pki"].Get("ref")
 	for typeName, test := range map[string]struct{ config, change, before, after providertest.Values }{
-		"k8s_kubeconfig": {providertest.Values{"pki": keys, "endpoint": "https://203.0.113.1:6443"}, providertest.Values{"user": "jane"},
+		"k8s_kubeconfig": {providertest.Values{"control_plane": providertest.With(providertest.NewRoles(t).Pool["control_plane"].(providertest.Values), providertest.Values{"pki": keys}), "endpoint": "https://203.0.113.1:6443"}, providertest.Values{"user": "jane"},
 			providertest.Values{"cluster": "demo", "user": "admin"}, providertest.Values{"cluster": "demo", "user": "jane"}},
 		"k8s_pki_copy": {providertest.Values{"pki": keys, "bucket": providertest.Copies, "recipients": []any{recipient}}, providertest.Values{"prefix": "other/"},
 			providertest.Values{"bucket": providertest.Copies, "prefix": "k8s/demo/keys/"}, providertest.Values{"bucket": providertest.Copies, "prefix": "other/"}},

@@ -18,6 +18,8 @@ var (
 
 	clusterInAWS = identity.Identity{Parts: []identity.Part{byCluster}, InAWS: true}
 	clusterRole  = identity.Identity{Parts: []identity.Part{byCluster}}
+	// What is moved to another cluster in place, or renamed, changes its identity.
+	backupIdentity = identity.Identity{Parts: []identity.Part{byCluster}, Mutable: true}
 
 	volumeIdentity = identity.Identity{Parts: []identity.Part{ofNetwork,
 		{Name: "name", Description: "Name of the volume in its cluster.", At: path.Root("name")}}, InAWS: true}
@@ -29,9 +31,9 @@ var (
 		{Name: "bucket", Description: "Bucket of the copy.", At: path.Root("bucket")},
 		{Name: "prefix", Description: "What the key of the object begins with.", At: path.Root("prefix")}}, Mutable: true}
 	poolIdentity = identity.Identity{Parts: []identity.Part{ofCluster,
-		{Name: "name", Description: "Name of the worker pool.", At: idPath, Of: identity.Rest}}}
+		{Name: "name", Description: "Name of the worker pool.", At: idPath, Of: identity.Rest}}, Mutable: true}
 	addonIdentity = identity.Identity{Parts: []identity.Part{ofCluster,
-		{Name: "name", Description: "Name of the addon.", At: idPath, Of: identity.Rest}}}
+		{Name: "name", Description: "Name of the addon.", At: idPath, Of: identity.Rest}}, Mutable: true}
 	kubeconfigIdentity = identity.Identity{Parts: []identity.Part{ofCluster,
 		{Name: "user", Description: "User in the certificate.", At: idPath, Of: identity.Rest}}, Mutable: true}
 )

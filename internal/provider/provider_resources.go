@@ -28,7 +28,7 @@ func resources() []func() resource.Resource {
 		identity.With(roles.NewLB, clusterRole),
 		identity.With(networks.NewNLB, clusterInAWS),
 		identity.With(roles.NewEtcdCluster, clusterRole),
-		identity.With(roles.NewEtcdBackup, clusterRole),
+		identity.With(roles.NewEtcdBackup, backupIdentity),
 		identity.With(roles.NewControlPlane, clusterRole),
 		identity.With(roles.NewWorkerPool, poolIdentity),
 		identity.With(newAddon, addonIdentity),

@@ -40,7 +40,7 @@ func unit(machine, name string) func(*testing.T, *world) string {
 const content = `content differs \(sha256 found [0-9a-f]{12}\.\., wanted [0-9a-f]{12}\.\.\)`
 
 // oneMore is the finding about a text to which a line was added.
-const oneMore = `content differs\n  not wanted: # by hand`
+const oneMore = `content differs\n  not wanted: # \(hidden\) \(hidden\)`
 
 // ofFile damages a file, which is $f in the script. found is the finding in the plan; units are
 // restarted by the repair.

@@ -134,10 +134,10 @@ func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
 	if withCA {
 		pool := harness.Numbered("worker", workers)
 		restarts = slices.Concat(restarts, controlPlaneUnits(), harness.On(pool, "kubelet"), harness.On(pool, "kube-proxy"))
-		trusting = append(trusting, "k8s_pki.this will be updated in-place", `"controller-0:/etc/kubernetes/pki/ca.crt"`)
-		issuing = append(issuing, `"controller-2:/etc/kubernetes/pki/apiserver.crt" = "issued by kubernetes-ca" -> "issued by kubernetes-ca-2"`,
-			`"worker-0:/etc/kubernetes/pki/kubelet.crt" = "issued by kubernetes-ca" -> "issued by kubernetes-ca-2"`,
-			`"controller-0:/etc/kubernetes/pki/ca.key" = "from kubernetes-ca.key" -> "from kubernetes-ca-2.key"`)
+		trusting = append(trusting, "k8s_pki.this will be updated in-place", `"/etc/kubernetes/pki/ca.crt" `)
+		issuing = append(issuing, `~ "/etc/kubernetes/pki/apiserver.crt" `, `~ "issued by kubernetes-ca" -> "issued by kubernetes-ca-2",`,
+			`~ "/etc/kubernetes/pki/kubelet.crt" `,
+			`~ "from kubernetes-ca.key" -> "from kubernetes-ca-2.key",`)
 		dropping = append(dropping, "Generation 1 of kubernetes_ca is dropped")
 		for _, skipped := range [][]int{{2}, {2, 1}} {
 			c.refused(t, ca(skipped...), "generation 2 is not trusted yet: write [1, 2] and apply, then [2, 1]", "k8s_pki.this", "generations.kubernetes_ca = "+pki.FormatGenerations(skipped)+" cannot follow [1]")
@@ -149,9 +149,9 @@ func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
 			restarts = slices.Concat(restarts, harness.On(controllers, "kube-apiserver"))
 		}
 		trusting = append(trusting, "k8s_etcd_cluster.this will be updated in-place")
-		issuing = append(issuing, `"controller-1:/etc/etcd/pki/peer.crt" = "issued by etcd-ca" -> "issued by etcd-ca-2"`,
-			`"controller-1:/etc/kubernetes/pki/front-proxy-client.crt" = "issued by kubernetes-front-proxy-ca" -> "issued by kubernetes-front-proxy-ca-2"`,
-			`"controller-1:/etc/kubernetes/pki/service-account.key" = "from service-account.key" -> "from service-account-2.key"`)
+		issuing = append(issuing, `~ "issued by etcd-ca" -> "issued by etcd-ca-2",`,
+			`~ "issued by kubernetes-front-proxy-ca" -> "issued by kubernetes-front-proxy-ca-2",`,
+			`~ "from service-account.key" -> "from service-account-2.key",`)
 		dropping = append(dropping, "Generation 1 of service_account is dropped", "Tokens it has signed are refused from then on.")
 	}
 	oldToken := c.token(t)

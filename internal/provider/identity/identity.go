@@ -46,9 +46,6 @@ type Identity struct {
 	InAWS bool
 	// Mutable says that a change in place may change the identity.
 	Mutable bool
-	// NotEnough says why the identity does not suffice for an import; empty if it does. Then the parts, with slashes
-	// between them, are an import id as well.
-	NotEnough string
 }
 
 // schema is that of the identity.

@@ -95,9 +95,7 @@ func (r *identified) idOf(ctx context.Context, id *tfsdk.ResourceIdentity, diags
 	if diags.HasError() {
 		return ""
 	}
-	if r.identity.NotEnough != "" {
-		diags.AddError("Cannot import this by its identity", r.identity.NotEnough)
-	} else if err := checkAccount(ctx, r.base.Session, values); err != nil {
+	if err := checkAccount(ctx, r.base.Session, values); err != nil {
 		session.AddError(diags, "Cannot import "+r.identity.importID(values), err)
 	}
 	return r.identity.importID(values)

@@ -15,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
@@ -151,7 +152,7 @@ func (r *machineResource) converge(ctx context.Context, op *owned.Operation, m *
 	if err != nil {
 		restart.Abandon(ctx)
 		// Do this also if the update was interrupted or its time limit was reached.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, finalReadTimeout))
 		defer cancel()
 		now, _, looked := awsmachine.Observe(last, client, m.ID.ValueString(), spec)
 		private.routes = union(private.routes, now.RouteTables)

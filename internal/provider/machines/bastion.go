@@ -11,6 +11,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
@@ -74,7 +75,7 @@ func waitBehind(ctx context.Context, d *session.Session, client *infraaws.Client
 	if moved == nil {
 		return awsmachine.AwaitSSH(ctx, client, made, d.Connect)
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, movedBudget, fmt.Errorf("no answer within %s", movedBudget))
+	limited, cancel := patience.Within(ctx, movedBudget)
 	defer cancel()
 	if err := awsmachine.AwaitSSH(limited, client, made, d.Connect); err != nil {
 		return fmt.Errorf("%w\n%w", moved, err)

@@ -168,7 +168,7 @@ func TestRoutesOfFailedUpdate(t *testing.T) {
 	network.Must(s.Network(s.A, s.B))
 	c.Account.Fault(fault.Fault{Kind: fault.Fail, Action: "StopInstances", Code: "UnsupportedOperation", Message: "Not now."})
 	config := providertest.WorkerConfig(network)
-	config["instance_type"] = "t3.medium"
+	config["instance_type"] = "t3.large"
 	if diags := worker.Apply(worker.Plan(config)); len(diags) == 0 {
 		t.Fatal("the update did not fail")
 	}

@@ -142,7 +142,7 @@ func importArguments(ctx context.Context, d *session.Session, id string, lookUp 
 func findKeys(ctx context.Context, d *session.Session, arguments map[string]any) error {
 	for name, v := range arguments {
 		cluster, byName := v.(string)
-		if below, ok := v.(map[string]any); ok {
+		if below, ok := v.(map[string]any); ok && (name == "etcd" || name == "control_plane") {
 			if err := findKeys(ctx, d, below); err != nil {
 				return err
 			}

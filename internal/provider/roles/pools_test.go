@@ -74,6 +74,11 @@ func TestEmptyPoolForArm(t *testing.T) {
 	r := providertest.NewRoles(t)
 	pool := c.Instance("k8s_worker_pool")
 	pool.Must(providertest.With(r.Pool, providertest.Values{"hosts": []any{}}))
+	pool.Must(providertest.With(r.Pool, providertest.Values{"hosts": []any{}, "name": "blue"})) // its identity changes, too
+	if pool.Get("id") != "demo/blue" {
+		t.Errorf("the renamed pool is %v", pool.Get("id"))
+	}
+	pool.Must(providertest.With(r.Pool, providertest.Values{"hosts": []any{}}))
 	host := providertest.With(r.Pool["hosts"].([]any)[0].(providertest.Values), providertest.Values{"architecture": "arm64"})
 	if ch := pool.Plan(providertest.With(r.Pool, providertest.Values{"hosts": []any{host}})); ch.Failure() != "" {
 		t.Error(ch.Failure())

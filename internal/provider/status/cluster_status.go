@@ -11,6 +11,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/status"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
@@ -215,7 +216,7 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, statusTimeout))
 	defer cancel()
 	seen := status.Cluster{Problems: []string{"The machines of the API servers are stopped on purpose, so nothing was asked."}}
 	if cp.PowerState.ValueString() != reference.Stopped {
