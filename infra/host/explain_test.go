@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 	for i, c := range explained {
 		wanted := ""
 		if c.Target == text.Path && c.Problem == finding.Content {
-			wanted = "found:  x\nwanted: b\nnot wanted: [private key redacted]"
+			wanted = "found:  (hidden)\nwanted: b\nnot wanted: (hidden) (hidden) (hidden)"
 		}
 		if c.Detail != wanted {
 			t.Errorf("%s: %q", c, c.Detail)
