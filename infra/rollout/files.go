@@ -106,7 +106,8 @@ func entries(m component.Machine, ref pki.Ref) map[string]entry {
 // listed returns what is listed of a path, from the entries of all machines.
 func listed(names []string, all []entry) []string {
 	var texts []string // different ones
-	size, machines := 0, map[string][]int{}
+	var size int
+	machines := map[string][]int{}
 	for _, value := range []func(entry) string{func(e entry) string { return e.text }, func(e entry) string { return e.short }} {
 		texts, size = nil, 0
 		clear(machines)

@@ -1,7 +1,6 @@
 package roles
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -27,14 +26,11 @@ type importer[M any, S rollout.Role] struct {
 	// complete adds what the machine does not know, such as what other machines or the API know;
 	// nil if there is nothing to add.
 	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
-	// lookUp takes an id that is not a JSON object, which name describes; empty means the cluster's name.
+	// lookUp takes an id that is not a JSON object.
 	lookUp reference.IDLookup
-	name   string
 	// hold returns who owns the object in AWS; nil for a role that owns none.
 	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
 }
-
-func (i importer[M, S]) byName() string { return cmp.Or(i.name, "the cluster's name") }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
 

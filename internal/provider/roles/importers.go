@@ -72,7 +72,7 @@ func readClusterFromWorker(ctx context.Context, d *session.Session, controllers 
 func workerPoolImporter() importer[workerPoolModel, workerpool.Pool] {
 	return importer[workerPoolModel, workerpool.Pool]{
 		needs: []string{"hosts", "control_plane"}, machine: "worker",
-		complete: readFromNodes, lookUp: lookUpPool, name: "`<cluster>/<name>` of the only pool of a cluster",
+		complete: readFromNodes, lookUp: lookUpPool,
 	}
 }
 
