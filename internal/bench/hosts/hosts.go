@@ -19,7 +19,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,8 +95,34 @@ func (f *Fleet) path(elem ...string) string {
 	return filepath.Join(append([]string{f.dir}, elem...)...)
 }
 
-// Close takes the mounts away. It is not needed before the mount namespace ends.
-func (f *Fleet) Close() error { return unix.Unmount(f.dir, unix.MNT_DETACH) }
+// Close ends the programs of the machines, since another fleet has the same addresses, and takes the mounts away. It is not
+// needed before the namespaces end.
+func (f *Fleet) Close() error {
+	notes, err := filepath.Glob(f.path("machines", "*", "root", "run", "units", "pid.*"))
+	for _, note := range notes {
+		err = errors.Join(err, end(note))
+	}
+	return errors.Join(err, unix.Unmount(f.dir, unix.MNT_DETACH))
+}
+
+// end kills the program whose process id is in a file, and waits until it is gone, for ten seconds at most.
+func end(note string) error {
+	content, err := os.ReadFile(note)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return err
+	}
+	for range 200 {
+		if unix.Kill(pid, unix.SIGKILL) != nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("process %d does not end", pid)
+}
 
 // directories are those of a new machine.
 var directories = []string{
