@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"fmt"
 	"iter"
 )
 
@@ -14,17 +15,22 @@ type Pages[O, P any] interface {
 	NextPage(ctx context.Context, options ...func(*O)) (P, error)
 }
 
-// Each yields what the pages have, and asks for a page only when it is needed. An error is the last that it yields.
-func Each[O, P, T any](ctx context.Context, pages Pages[O, P], items func(P) []T) iter.Seq2[T, error] {
+// Each yields what items makes of the pages, and asks for a page only when it is needed. An error is the last that it
+// yields; it begins with what was to be done, such as "list volumes".
+func Each[O, P, T any](ctx context.Context, what string, pages Pages[O, P], items func(P) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for pages.HasMorePages() {
+			var all []T
 			page, err := pages.NextPage(ctx)
+			if err == nil {
+				all, err = items(page)
+			}
 			if err != nil {
 				var none T
-				yield(none, err)
+				yield(none, fmt.Errorf("%s: %w", what, err))
 				return
 			}
-			for _, item := range items(page) {
+			for _, item := range all {
 				if !yield(item, nil) {
 					return
 				}

@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -19,33 +18,25 @@ const tagsAtOnce = 20
 // or all if that is empty. ELB does not filter by tags.
 func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[string, error] {
 	pages := elb.NewDescribeLoadBalancersPaginator(c.ELB, &elb.DescribeLoadBalancersInput{PageSize: sdk.Int32(tagsAtOnce)})
-	return func(yield func(string, error) bool) {
-		fail := func(err error) { yield("", fmt.Errorf("list load balancers: %w", err)) }
-		for pages.HasMorePages() {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				fail(err)
-				return
-			}
-			var arns []string
-			for _, b := range page.LoadBalancers {
-				arns = append(arns, sdk.ToString(b.LoadBalancerArn))
-			}
-			if len(arns) == 0 {
-				continue
-			}
-			tagged, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns})
-			if err != nil {
-				fail(err)
-				return
-			}
-			for _, d := range tagged.TagDescriptions {
-				tags := aws.ELBTagMap(d.Tags)
-				of := tags[aws.TagCluster]
-				if tags[aws.TagKind] == kind && tags[aws.TagResource] == Internal && of != "" && (cluster == "" || cluster == of) && !yield(of, nil) {
-					return
-				}
+	return aws.Each(ctx, "list load balancers", pages, func(page *elb.DescribeLoadBalancersOutput) (clusters []string, err error) {
+		var arns []string
+		for _, b := range page.LoadBalancers {
+			arns = append(arns, sdk.ToString(b.LoadBalancerArn))
+		}
+		if len(arns) == 0 {
+			return nil, nil
+		}
+		tagged, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns})
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range tagged.TagDescriptions {
+			tags := aws.ELBTagMap(d.Tags)
+			of := tags[aws.TagCluster]
+			if tags[aws.TagKind] == kind && tags[aws.TagResource] == Internal && of != "" && (cluster == "" || cluster == of) {
+				clusters = append(clusters, of)
 			}
 		}
-	}
+		return clusters, nil
+	})
 }

@@ -25,13 +25,16 @@ func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[Config, 
 	}
 	pages := ssm.NewDescribeParametersPaginator(c.SSM, &ssm.DescribeParametersInput{ParameterFilters: filters})
 	return func(yield func(Config, error) bool) {
-		for p, err := range aws.Each(ctx, pages, func(page *ssm.DescribeParametersOutput) []types.ParameterMetadata { return page.Parameters }) {
+		parameters := aws.Each(ctx, "list key stores", pages, func(page *ssm.DescribeParametersOutput) ([]types.ParameterMetadata, error) {
+			return page.Parameters, nil
+		})
+		for p, err := range parameters {
 			var of string
 			if err == nil {
 				of, err = clusterOf(ctx, c, sdk.ToString(p.Name))
 			}
 			if err != nil {
-				yield(Config{}, fmt.Errorf("list key stores: %w", err))
+				yield(Config{}, err)
 				return
 			}
 			prefix, owner := strings.CutSuffix(sdk.ToString(p.Name), pki.NameOwner)
@@ -46,7 +49,7 @@ func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[Config, 
 func clusterOf(ctx context.Context, c *aws.Client, name string) (string, error) {
 	out, err := c.SSM.ListTagsForResource(ctx, &ssm.ListTagsForResourceInput{ResourceType: types.ResourceTypeForTaggingParameter, ResourceId: &name})
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("list key stores: %w", err)
 	}
 	for _, t := range out.TagList {
 		if sdk.ToString(t.Key) == aws.TagCluster {

@@ -2,12 +2,10 @@ package machine
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
@@ -16,20 +14,14 @@ import (
 // creation has not ended is not among them.
 func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[Machine, error] {
 	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: aws.KindFilters(aws.KindMachine, cluster), MaxResults: sdk.Int32(aws.PageSize)})
-	return func(yield func(Machine, error) bool) {
-		for i, err := range aws.Each(ctx, pages, func(page *ec2.DescribeInstancesOutput) (out []types.Instance) {
-			for _, r := range page.Reservations {
-				out = append(out, r.Instances...)
-			}
-			return out
-		}) {
-			if err != nil {
-				yield(Machine{}, fmt.Errorf("list machines: %w", err))
-				return
-			}
-			if m := machineOf(i); !aws.IsGone(i) && m.Name != "" && m.HostKey != "" && !yield(m, nil) {
-				return
+	return aws.Each(ctx, "list machines", pages, func(page *ec2.DescribeInstancesOutput) (machines []Machine, err error) {
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				if m := machineOf(i); !aws.IsGone(i) && m.Name != "" && m.HostKey != "" {
+					machines = append(machines, m)
+				}
 			}
 		}
-	}
+		return machines, nil
+	})
 }

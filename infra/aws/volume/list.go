@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -15,17 +14,14 @@ import (
 // List yields the volumes of a cluster, or of every cluster if that is empty, as their tags say.
 func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[Volume, error] {
 	pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: aws.KindFilters(aws.KindVolume, cluster), MaxResults: sdk.Int32(aws.PageSize)})
-	return func(yield func(Volume, error) bool) {
-		for v, err := range aws.Each(ctx, pages, func(page *ec2.DescribeVolumesOutput) []types.Volume { return page.Volumes }) {
-			if err != nil {
-				yield(Volume{}, fmt.Errorf("list volumes: %w", err))
-				return
-			}
-			if exists(v) && Of(v).Name != "" && !yield(Of(v), nil) {
-				return
+	return aws.Each(ctx, "list volumes", pages, func(page *ec2.DescribeVolumesOutput) (volumes []Volume, err error) {
+		for _, v := range page.Volumes {
+			if of := Of(v); exists(v) && of.Name != "" {
+				volumes = append(volumes, of)
 			}
 		}
-	}
+		return volumes, nil
+	})
 }
 
 func exists(v types.Volume) bool {

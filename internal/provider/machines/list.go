@@ -16,7 +16,7 @@ import (
 func NewMachineList() list.ListResource {
 	return &owned.List{Lister: newMachine().Lister("machines", " A machine that is still being created is not listed.",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
-			return owned.Named(awsmachine.List(ctx, c, cluster), func(m awsmachine.Machine) (string, string, string) { return m.Cluster, m.Name, m.ID })
+			return owned.Each(awsmachine.List(ctx, c, cluster), func(m awsmachine.Machine) owned.Found { return owned.Named(m.Cluster, m.Name, m.ID) })
 		})}
 }
 
@@ -24,6 +24,6 @@ func NewMachineList() list.ListResource {
 func NewVolumeList() list.ListResource {
 	return &owned.List{Lister: newVolume().Lister("data volumes", "",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
-			return owned.Named(volume.List(ctx, c, cluster), func(v volume.Volume) (string, string, string) { return v.Cluster, v.Name, v.ID })
+			return owned.Each(volume.List(ctx, c, cluster), func(v volume.Volume) owned.Found { return owned.Named(v.Cluster, v.Name, v.ID) })
 		})}
 }

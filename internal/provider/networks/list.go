@@ -16,7 +16,7 @@ import (
 func NewNetworkList() list.ListResource {
 	return &owned.List{Lister: newNetwork().Lister("networks", " A network in an adopted VPC is not listed.",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
-			return owned.OfClusters(awsnetwork.List(ctx, c, cluster))
+			return owned.Each(awsnetwork.List(ctx, c, cluster), owned.OfCluster)
 		})}
 }
 
@@ -24,6 +24,6 @@ func NewNetworkList() list.ListResource {
 func NewNLBList() list.ListResource {
 	return &owned.List{Lister: newNLB().Lister("Network Load Balancers", " Both of a cluster are one resource.",
 		func(ctx context.Context, c *infraaws.Client, cluster string) iter.Seq2[owned.Found, error] {
-			return owned.OfClusters(balancer.List(ctx, c, cluster))
+			return owned.Each(balancer.List(ctx, c, cluster), owned.OfCluster)
 		})}
 }

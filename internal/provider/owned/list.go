@@ -146,29 +146,27 @@ func (l *List) result(ctx context.Context, req list.ListRequest, found Found, ac
 	return result
 }
 
-// Named are objects that have a name in their cluster, and an id in EC2.
-func Named[T any](objects iter.Seq2[T, error], of func(T) (cluster, name, id string)) iter.Seq2[Found, error] {
+// Each yields what of makes of objects. An error is the last that it yields.
+func Each[T any](objects iter.Seq2[T, error], of func(T) Found) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		for o, err := range objects {
 			if err != nil {
 				yield(Found{}, err)
 				return
 			}
-			cluster, name, id := of(o)
-			if !yield(Found{Name: cluster + "/" + name, ID: id, Identity: map[string]string{"cluster": cluster, "name": name}}, nil) {
+			if !yield(of(o), nil) {
 				return
 			}
 		}
 	}
 }
 
-// OfClusters are objects of which a cluster has one.
-func OfClusters(clusters iter.Seq2[string, error]) iter.Seq2[Found, error] {
-	return func(yield func(Found, error) bool) {
-		for cluster, err := range clusters {
-			if !yield(Found{Name: cluster, ID: cluster, Identity: map[string]string{"cluster": cluster}}, err) {
-				return
-			}
-		}
-	}
+// Named is an object that has a name in its cluster, and an id in EC2.
+func Named(cluster, name, id string) Found {
+	return Found{Name: cluster + "/" + name, ID: id, Identity: map[string]string{"cluster": cluster, "name": name}}
+}
+
+// OfCluster is an object of which a cluster has one.
+func OfCluster(cluster string) Found {
+	return Found{Name: cluster, ID: cluster, Identity: map[string]string{"cluster": cluster}}
 }
