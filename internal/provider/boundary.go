@@ -11,6 +11,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
@@ -46,8 +47,9 @@ const summaryLimit = 300
 func through[Q, R any](ctx context.Context, b boundary, what string, q *Q, call func(context.Context, *Q) (*R, error), diagnostics func(*R) *[]*tfprotov6.Diagnostic) (*R, error) {
 	defer b.recorder.Start("Terraform " + what)()
 	var answer *R
-	err := parallel.Safely(logPanics(ctx), what, func() (err error) {
-		answer, err = call(b.patient(logPanics(ctx)), q)
+	ctx = b.within(ctx)
+	err := parallel.Safely(ctx, what, func() (err error) {
+		answer, err = call(ctx, q)
 		return err
 	})
 	var panicked *parallel.PanicError
@@ -61,9 +63,10 @@ func through[Q, R any](ctx context.Context, b boundary, what string, q *Q, call 
 	return answer, err
 }
 
-// logPanics writes where a panic was into Terraform's log.
-func logPanics(ctx context.Context) context.Context {
-	return parallel.WithLog(ctx, func(ctx context.Context, message, stack string) {
+// within returns the context of a call. Where a panic was is written into Terraform's log, and waits have the provider's
+// patience.
+func (b boundary) within(ctx context.Context) context.Context {
+	return parallel.WithLog(patience.With(ctx, b.provider.patience()), func(ctx context.Context, message, stack string) {
 		tflog.Debug(ctx, message, map[string]any{"stack": stack})
 	})
 }
@@ -160,7 +163,7 @@ func (b boundary) OpenEphemeralResource(ctx context.Context, q *tfprotov6.OpenEp
 }
 
 func (b boundary) CallFunction(ctx context.Context, q *tfprotov6.CallFunctionRequest) (answer *tfprotov6.CallFunctionResponse, err error) {
-	err = parallel.Safely(logPanics(ctx), "function "+q.Name, func() (err error) {
+	err = parallel.Safely(b.within(ctx), "function "+q.Name, func() (err error) {
 		answer, err = b.full.CallFunction(ctx, q)
 		return err
 	})
@@ -191,7 +194,7 @@ func (b boundary) ValidateListResourceConfig(ctx context.Context, q *tfprotov6.V
 
 // ListResource answers with results, each with diagnostics of its own.
 func (b boundary) ListResource(ctx context.Context, q *tfprotov6.ListResourceRequest) (*tfprotov6.ListResourceServerStream, error) {
-	ctx = logPanics(ctx)
+	ctx = b.within(ctx)
 	answer, err := b.full.ListResource(ctx, q)
 	if answer != nil {
 		results, what := answer.Results, "ListResource "+q.TypeName
@@ -210,7 +213,7 @@ func (b boundary) ListResource(ctx context.Context, q *tfprotov6.ListResourceReq
 
 // InvokeAction answers with events, and the last of them has diagnostics.
 func (b boundary) InvokeAction(ctx context.Context, q *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
-	ctx = b.patient(logPanics(ctx))
+	ctx = b.within(ctx)
 	answer, err := b.full.InvokeAction(ctx, q)
 	if answer != nil {
 		events := fitEvents(ctx, "InvokeAction "+q.ActionType, answer.Events)

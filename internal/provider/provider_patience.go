@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
@@ -68,10 +67,10 @@ func configurePatience(d *session.Session, env environment, m providerModel, dia
 	d.Patience = factor
 }
 
-// patient gives a call the patience with which the provider was configured.
-func (b boundary) patient(ctx context.Context) context.Context {
-	if n := len(b.provider.Sessions); n > 0 {
-		return patience.With(ctx, b.provider.Sessions[n-1].Patience)
+// patience returns the factor with which the provider was configured; 1 before that.
+func (p *Provider) patience() float64 {
+	if n := len(p.Sessions); n > 0 {
+		return p.Sessions[n-1].Patience
 	}
-	return ctx
+	return 1
 }
