@@ -217,12 +217,8 @@ func (m *nlbModel) outputs(ctx context.Context, diags *diag.Diagnostics) {
 	if !m.InternetFacing.IsNull() {
 		public = name(m.InternetFacing)
 	}
-	port := types.Int64Value(component.APIServerPort)
-	m.Endpoint, m.PrivateEndpoint = reference.URLOf(public, port), reference.URLOf(private, port)
-	m.Ref = reference.OfLB.Value(ctx, reference.LB{
-		Cluster: m.ID, Controllers: reference.ControllersValue(ctx, m.Controllers, diags), Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint,
-		Names: reference.NamesValue(public, private), Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(balancer.NoticeDelay.Seconds())),
-	})
+	ref := reference.LBOfAWS(m.ID, reference.ControllersValue(ctx, m.Controllers, diags), public, private)
+	m.Endpoint, m.PrivateEndpoint, m.Ref = ref.Endpoint, ref.PrivateEndpoint, reference.OfLB.Value(ctx, ref)
 }
 
 // wanted are the load balancers as specified, and where the model has each.

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -90,6 +91,15 @@ func addressesByName(m types.Map) map[string]netip.Addr {
 		out[name], _ = netip.ParseAddr(ip.ValueString())
 	}
 	return out
+}
+
+// LBOfAWS returns the reference to Network Load Balancers, by their names. Without a public one both names are the same.
+func LBOfAWS(cluster types.String, controllers types.Map, public, private types.String) LB {
+	port := types.Int64Value(component.APIServerPort)
+	return LB{
+		Cluster: cluster, Controllers: controllers, Endpoint: URLOf(public, port), PrivateEndpoint: URLOf(private, port), Names: NamesValue(public, private),
+		Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(balancer.NoticeDelay.Seconds())),
+	}
 }
 
 // NamesValue returns the different ones of names, unknown if one of them is.

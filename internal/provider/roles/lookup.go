@@ -19,7 +19,6 @@ import (
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/balancer"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
@@ -156,12 +155,7 @@ func lookUpBalancer(ctx context.Context, d *session.Session, cluster string) (an
 	if !faces {
 		public = private
 	}
-	port := types.Int64Value(component.APIServerPort)
-	return argumentOf(ctx, reference.OfLB.Value(ctx, reference.LB{
-		Cluster: types.StringValue(cluster), Controllers: reference.PrivateIPs(controllers),
-		Endpoint: reference.URLOf(public, port), PrivateEndpoint: reference.URLOf(private, port), Names: reference.NamesValue(public, private),
-		Machines: types.MapNull(types.StringType), NoticeSeconds: types.Int64Value(int64(balancer.NoticeDelay.Seconds())),
-	})), nil
+	return argumentOf(ctx, reference.OfLB.Value(ctx, reference.LBOfAWS(types.StringValue(cluster), reference.PrivateIPs(controllers), public, private))), nil
 }
 
 // hostsWith returns the running machines of a cluster on which a role is, by their names. If two resources have such a
