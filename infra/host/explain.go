@@ -55,8 +55,8 @@ func Explain(ctx context.Context, r Runner, want desired.State, got Observation,
 			continue // it has just changed again
 		}
 		// What looks like a secret is replaced in both, so that it does not differ by that.
-		differs := foreign.Text(wanted[c.Target])
-		c.Detail = lines.Differing(lines.Mask(foreign.Text(string(text)), differs, setting.Plain), differs, explainedLines, explainedWidth)
+		ought := foreign.Text(wanted[c.Target])
+		c.Detail = lines.Differing(lines.Mask(foreign.Text(string(text)), ought, setting.Plain), ought, explainedLines, explainedWidth)
 	}
 	return out
 }

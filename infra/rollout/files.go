@@ -72,26 +72,26 @@ func entries(m component.Machine, ref pki.Ref) map[string]entry {
 		}
 		return entry{there: true, short: "sha256:" + hex}
 	}
+	for path, hex := range FileDigests(m.State) {
+		out[path] = digest(hex)
+	}
 	for _, f := range m.State.Files {
-		if f.Secret || f.Once || f.Digest() == "" {
+		e, public := out[f.Path]
+		if !public || len(f.Text) == 0 || len(f.Text) > maxText || !utf8.Valid(f.Text) {
 			continue
 		}
-		e := digest(f.Digest())
-		if len(f.Text) > 0 && len(f.Text) <= maxText && utf8.Valid(f.Text) {
-			e.text = emptyLines.ReplaceAllString(strings.Trim(string(f.Text), "\n"), "\n")
-			if f.Hides() {
-				e.text += "\nwhole file, with its hidden values: " + e.short
-			}
+		e.text = emptyLines.ReplaceAllString(strings.Trim(string(f.Text), "\n"), "\n")
+		if f.Hides() {
+			e.text += "\nwhole file, with its hidden values: " + e.short
 		}
 		out[f.Path] = e
 	}
 	for _, b := range m.State.Binaries {
 		for _, i := range b.Installs {
-			e := digest(b.SHA256)
-			if e.short != "" {
+			if e := out[i.Path]; e.short != "" {
 				e.short = strings.TrimSpace(b.Name+" "+b.Version) + ", " + e.short
+				out[i.Path] = e
 			}
-			out[i.Path] = e
 		}
 	}
 	for _, s := range m.Certificates {
@@ -105,13 +105,9 @@ func entries(m component.Machine, ref pki.Ref) map[string]entry {
 
 // listed returns what is listed of a path, from the entries of all machines.
 func listed(names []string, all []entry) []string {
-	var texts []string // different ones
-	var size int
-	machines := map[string][]int{}
 	for _, value := range []func(entry) string{func(e entry) string { return e.text }, func(e entry) string { return e.short }} {
-		texts, size = nil, 0
-		clear(machines)
-		complete := true
+		var texts []string // different ones
+		size, complete, machines := 0, true, map[string][]int{}
 		for i, e := range all {
 			if !e.there {
 				continue
