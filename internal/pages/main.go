@@ -1,10 +1,10 @@
-// Command pages completes what tfplugindocs has written into docs/: subcategories, the list of all pages in the index, and the
-// tables of the guide "What is where", which come from the pure rendering in infra/component. It also puts blocks of
+// Command pages completes what tfplugindocs has written into docs/: details of resources, subcategories, the list of all pages
+// in the index, and the tables of the guide "What is where", which come from the pure rendering in infra/component. It also puts blocks of
 // examples/ha-cluster into the README. It fails when a page has no subcategory, or an unknown one. It runs in the root
 // of the repository.
 //
 // What may not enter: I/O other than these files, and what a page says in prose, except the words on single items
-// of the tables.
+// of the tables and the folder resources.
 package main
 
 import (
@@ -29,6 +29,9 @@ func run(root string) error {
 		return err
 	}
 	if err := file.Replace(filepath.Join(root, "docs", "guides", "what-is-where.md"), where, 0o644); err != nil {
+		return err
+	}
+	if err := addDetails(root); err != nil {
 		return err
 	}
 	all, err := readPages(filepath.Join(root, "docs"))
