@@ -116,8 +116,10 @@ func end(note string) error {
 		return err
 	}
 	for range 200 {
-		if unix.Kill(pid, unix.SIGKILL) != nil {
+		if err := unix.Kill(pid, unix.SIGKILL); errors.Is(err, unix.ESRCH) {
 			return nil
+		} else if err != nil {
+			return err
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
