@@ -189,7 +189,7 @@ func Find(ctx context.Context, c *aws.Client, id string) (Machine, netip.Prefix,
 
 // FindRunning returns the running machines of a cluster, by role and name: those of the given roles, or
 // all if there are none.
-func FindRunning(ctx context.Context, c *aws.Client, cluster string, roles ...aws.Role) ([]Machine, error) {
+func FindRunning(ctx context.Context, c *aws.Client, cluster string, roles ...aws.MachineRole) ([]Machine, error) {
 	return findIn(ctx, c, cluster, roles, types.InstanceStateNameRunning)
 }
 
@@ -198,7 +198,7 @@ func FindAll(ctx context.Context, c *aws.Client, cluster string) ([]Machine, err
 	return findIn(ctx, c, cluster, nil, types.InstanceStateNamePending, types.InstanceStateNameRunning, types.InstanceStateNameStopping, types.InstanceStateNameStopped)
 }
 
-func findIn(ctx context.Context, c *aws.Client, cluster string, roles []aws.Role, states ...types.InstanceStateName) ([]Machine, error) {
+func findIn(ctx context.Context, c *aws.Client, cluster string, roles []aws.MachineRole, states ...types.InstanceStateName) ([]Machine, error) {
 	var names, wanted []string
 	for _, s := range states {
 		names = append(names, string(s))

@@ -156,7 +156,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		var state pkiModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if req.Private != nil {
-			session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
+			session.ReadOwnership(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
 		}
 		ref, _ := reference.OfPKI.Read(ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
@@ -204,7 +204,7 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	var ref pki.Ref
-	var h session.Holding
+	var h session.Ownership
 	from, err := r.readCopy(ctx, m, identity)
 	if err == nil {
 		ref, h, err = r.bootstrap(ctx, m, from)
@@ -217,17 +217,17 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 	warnOfOtherName(from, m.Cluster.ValueString(), &resp.Diagnostics)
 	m.Ref, m.Drift, m.Claim = reference.PKIValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 // bootstrap makes the keys, or takes them from a copy if there is one. In SSM it claims the key
 // store first, and looks last whether the store is still its own.
-func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.Copy) (ref pki.Ref, h session.Holding, err error) {
+func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.Copy) (ref pki.Ref, h session.Ownership, err error) {
 	if m.KeyStore.ValueString() == pki.StoreSSM {
 		client, err := r.Session.AWS(ctx)
 		if err == nil {
-			h, err = r.Session.NewHolding(ctx, client)
+			h, err = r.Session.NewOwnership(ctx, client)
 		}
 		if err != nil {
 			return ref, h, err
@@ -309,8 +309,8 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if _, ok := r.Session.AWSForRead(ctx, title, &resp.Diagnostics); !ok {
 		return
 	}
-	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	store, err := r.held(ctx, m, h)
+	h := session.ReadOwnership(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	store, err := r.openOwned(ctx, m, h)
 	var drift []finding.Finding
 	if err == nil {
 		err = store.Check(ctx)
@@ -327,7 +327,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		return
 	}
 	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -350,7 +350,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	h := session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics)
+	h := session.ReadOwnership(ctx, req.Private, state.Claim, &resp.Diagnostics)
 	if m.KeyStore.ValueString() == pki.StoreSSM {
 		client, err := r.Session.AWS(ctx)
 		if err == nil {
@@ -370,7 +370,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		return
 	}
 	m.Ref = reference.PKIValue(ctx, ref)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -382,8 +382,8 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
-	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	store, err := r.held(ctx, m, h)
+	h := session.ReadOwnership(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	store, err := r.openOwned(ctx, m, h)
 	if err == nil {
 		err = store.Purge(ctx)
 	}
@@ -406,9 +406,9 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	if err == nil {
 		ref, err = pki.LoadRef(ctx, store, req.ID, opts)
 	}
-	var h session.Holding
+	var h session.Ownership
 	if err == nil {
-		h, err = r.importHolding(ctx, store)
+		h, err = r.importOwnership(ctx, store)
 	}
 	if err != nil {
 		session.AddError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
@@ -418,7 +418,7 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 		m.Generations = reference.GenerationsValue(ctx, ref.Generations)
 	}
 	m.Ref, m.Drift, m.Claim = reference.PKIValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 

@@ -26,16 +26,16 @@ type importer[M any, S rollout.Role] struct {
 	// nil if there is nothing to add.
 	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
 	lookUp   reference.IDLookup // nil: the id must be a JSON object
-	// hold returns who owns the object in AWS; nil for a role that owns none.
-	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
+	// ownership returns who owns the object in AWS; nil for a role that owns none.
+	ownership func(ctx context.Context, d *session.Session, m *M) (session.Ownership, error)
 }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	if err := reference.ReadImportID(ctx, r.Session, req.ID, r.role.importer.needs, r.role.importer.lookUp, &resp.State); err != nil {
-		session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+	if err := reference.ReadImportID(ctx, r.Session, req.ID, r.kind.importer.needs, r.kind.importer.lookUp, &resp.State); err != nil {
+		session.AddError(&resp.Diagnostics, "Cannot import this "+r.kind.title, err)
 		return
 	}
 	var m M
@@ -48,16 +48,16 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.role.importer.hold != nil {
-		h, err := r.role.importer.hold(ctx, r.Session, &m)
+	if r.kind.importer.ownership != nil {
+		h, err := r.kind.importer.ownership(ctx, r.Session, &m)
 		if err != nil {
-			session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+			session.AddError(&resp.Diagnostics, "Cannot import this "+r.kind.title, err)
 			return
 		}
-		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+		r.keepOwnership(ctx, resp.Private, h, &resp.Diagnostics)
 	}
-	r.role.common(&m).Drift = tf.NoDrift()
-	r.role.common(&m).Claim = tf.OptionalString(rec.Record.Claim)
+	r.kind.common(&m).Drift = tf.NoDrift()
+	r.kind.common(&m).Claim = tf.OptionalString(rec.Record.Claim)
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -71,10 +71,10 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	node, files, err := r.Session.Engine(ctx).Inspect(ctx, given)
 	switch {
 	case errors.Is(err, rollout.ErrNoMachines):
-		diags.AddError("Cannot import this "+r.role.title, "The import id names no machines, so there is nothing to read. A worker pool without nodes needs no import: an apply makes it, and changes nothing.")
+		diags.AddError("Cannot import this "+r.kind.title, "The import id names no machines, so there is nothing to read. A worker pool without nodes needs no import: an apply makes it, and changes nothing.")
 		return
 	case err != nil:
-		session.AddError(diags, "Cannot import this "+r.role.title, err)
+		session.AddError(diags, "Cannot import this "+r.kind.title, err)
 		return
 	}
 	found, err := rollout.ReadRole(given, node, files)
@@ -83,15 +83,15 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	case errors.As(err, &nothing):
 		diags.AddError("Nothing to import", nothing.Reason)
 	case err != nil:
-		session.AddError(diags, "Cannot read the configuration of this "+r.role.importer.machine, err)
-	case r.role.importer.complete != nil:
-		r.role.importer.complete(ctx, r.Session, m, &found, diags)
+		session.AddError(diags, "Cannot read the configuration of this "+r.kind.importer.machine, err)
+	case r.kind.importer.complete != nil:
+		r.kind.importer.complete(ctx, r.Session, m, &found, diags)
 	}
 	if diags.HasError() {
 		return
 	}
-	r.role.settings.fromSpec(ctx, &found, m)
-	r.role.outputs(ctx, m, diags)
+	r.kind.settings.fromSpec(ctx, &found, m)
+	r.kind.outputs(ctx, m, diags)
 	spec := r.spec(ctx, m, diags)
 	if diags.HasError() {
 		return
@@ -103,8 +103,8 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 		rec.Record.Claim, err = r.Session.ClaimID(rec.Record.Claim)
 	}
 	if err != nil {
-		session.AddError(diags, "Cannot import this "+r.role.title, err)
+		session.AddError(diags, "Cannot import this "+r.kind.title, err)
 	}
 	r.setFiles(m, spec, diags)
-	r.role.outputs(ctx, m, diags)
+	r.kind.outputs(ctx, m, diags)
 }
