@@ -36,7 +36,7 @@ func TestRetry(t *testing.T) {
 	if !p.IsErrorRetryable(code("RequestLimitExceeded")) || p.IsErrorRetryable(code("InsufficientInstanceCapacity")) || p.IsErrorRetryable(errors.New("x")) {
 		t.Error("the SDK's own judgement is gone")
 	}
-	p = &codeRetryer{Retryer: p.Retryer, codes: p.codes, limit: SettleAttempts}
+	p = &codeRetryer{Retryer: p.Retryer, codes: p.codes, limit: ConsistencyAttempts}
 	var first, total time.Duration
 	for i := 1; p.IsErrorRetryable(code("InvalidVpcID.NotFound")); i++ {
 		d, err := p.RetryDelay(i, code("InvalidVpcID.NotFound"))

@@ -28,8 +28,8 @@ func NewClaim(id, by string, at time.Time) Claim {
 	return Claim{ID: id, By: tagText(by), At: at.UTC().Truncate(time.Second)}
 }
 
-// Held returns the claim that tags carry, the zero Claim if there is none.
-func Held(tags map[string]string) Claim { return HolderOf(tags).Claim }
+// ClaimIn returns the claim that tags carry, the zero Claim if there is none.
+func ClaimIn(tags map[string]string) Claim { return OwnerOf(tags).Claim }
 
 func (c Claim) run() string {
 	run, _, _ := strings.Cut(c.ID, "-")
@@ -58,17 +58,17 @@ func (c Claim) settledTag(at time.Time) map[string]string {
 	return map[string]string{TagSettled: c.run() + " " + at.UTC().Format(time.RFC3339)}
 }
 
-// Holder is the owner of an object, as its tags say.
-type Holder struct {
+// Owner is the owner of an object, as its tags say.
+type Owner struct {
 	Claim
 	// Settled says that a state is known to hold the claim. A create that was interrupted never
 	// settles.
 	Settled bool
 }
 
-// HolderOf returns the owner of an object with these tags.
-func HolderOf(tags map[string]string) Holder {
-	h := Holder{Claim: Claim{ID: tags[TagClaim], By: tags[tagClaimedBy]}}
+// OwnerOf returns the owner of an object with these tags.
+func OwnerOf(tags map[string]string) Owner {
+	h := Owner{Claim: Claim{ID: tags[TagClaim], By: tags[tagClaimedBy]}}
 	h.At, _ = time.Parse(time.RFC3339, tags[tagClaimedAt])
 	run, _, _ := strings.Cut(tags[TagSettled], " ")
 	h.Settled = run != "" && run == h.run()
@@ -76,13 +76,13 @@ func HolderOf(tags map[string]string) Holder {
 }
 
 // Unsettled reports whether there is a claim that no state is known to hold.
-func (h Holder) Unsettled() bool { return h.ID != "" && !h.Settled }
+func (h Owner) Unsettled() bool { return h.ID != "" && !h.Settled }
 
 // ClaimedError says that an object belongs to another owner, or that it has no claim.
 type ClaimedError struct {
 	What string // "VPC vpc-0abc"
-	// Holder is the owner. Its ID is empty if the object has no claim.
-	Holder Claim
+	// Owner is the owner. Its ID is empty if the object has no claim.
+	Owner Claim
 	// Known says that the caller owned the object once: the caller looked for it by its id, not by
 	// its name.
 	Known bool
@@ -91,20 +91,20 @@ type ClaimedError struct {
 }
 
 func (e *ClaimedError) Error() string {
-	if e.Holder.ID == "" {
+	if e.Owner.ID == "" {
 		return fmt.Sprintf("%s exists already and has no claim: it belongs to another state, or to nobody", e.What)
 	}
 	since := ""
-	if !e.Holder.At.IsZero() {
-		since = " since " + e.Holder.At.Format(time.RFC3339)
+	if !e.Owner.At.IsZero() {
+		since = " since " + e.Owner.At.Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s belongs to another state: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
+	return fmt.Sprintf("%s belongs to another state: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Owner.By, "an unknown caller"), since, e.Owner.ID)
 }
 
 // Judge decides about an object that h owns. known says that the caller knows it by its id, and not
 // only by the name of its cluster. take is set if the claim must be written first: on an object
 // that an interrupted create has left, or on one to adopt. The error is a ClaimedError.
-func (c Claim) Judge(what string, h Holder, known bool) (take bool, err error) {
+func (c Claim) Judge(what string, h Owner, known bool) (take bool, err error) {
 	switch {
 	case h.ID == c.ID:
 		return false, nil
@@ -116,7 +116,7 @@ func (c Claim) Judge(what string, h Holder, known bool) (take bool, err error) {
 	case c.ID != "" && h.Unsettled() && !known:
 		return true, nil
 	}
-	return false, &ClaimedError{What: what, Holder: h.Claim, Known: known}
+	return false, &ClaimedError{What: what, Owner: h.Claim, Known: known}
 }
 
 // tagText returns s with only the characters that every AWS service takes in a tag's value, and not

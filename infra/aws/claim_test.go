@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 		{"without claims on both sides", Claim{}, nil, false, "own"},
 		{"claimed, for somebody without claims", Claim{}, other.Tags(), false, "refuse"},
 	} {
-		take, err := tt.claim.Judge("VPC vpc-1", HolderOf(tt.tags), tt.known)
+		take, err := tt.claim.Judge("VPC vpc-1", OwnerOf(tt.tags), tt.known)
 		got := map[bool]string{true: "take", false: "own"}[take]
 		if err != nil {
 			got = "refuse"
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %s (%v), wanted %s", tt.name, got, err, tt.want)
 		}
 	}
-	_, err := mine.Judge("VPC vpc-1", HolderOf(settled(other)), false)
+	_, err := mine.Judge("VPC vpc-1", OwnerOf(settled(other)), false)
 	if want := "VPC vpc-1 belongs to another state: claimed by you since 2026-11-22T10:00:00Z (claim b-1)"; err.Error() != want {
 		t.Errorf("%q, wanted %q", err, want)
 	}

@@ -22,11 +22,11 @@ func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time
 	return nil
 }
 
-// SettleHeld settles claims after their objects were made, perhaps long ago. claims are the ids of
+// SettleMade settles claims after their objects were made, perhaps long ago. claims are the ids of
 // the objects, by claim. If another owner has taken an object over meanwhile, it writes nothing: the
 // settled tag has one value, the new owner's.
-func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now time.Time) error {
-	held, err := c.StillHeld(ctx, claims)
+func (c *Client) SettleMade(ctx context.Context, claims map[string][]string, now time.Time) error {
+	held, err := c.StillClaimed(ctx, claims)
 	if err != nil {
 		return err
 	}
@@ -45,8 +45,8 @@ func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now
 	return nil
 }
 
-// StillHeld returns, of the given ids by claim, the objects that still have their claim.
-func (c *Client) StillHeld(ctx context.Context, claims map[string][]string) (map[string][]string, error) {
+// StillClaimed returns, of the given ids by claim, the objects that still have their claim.
+func (c *Client) StillClaimed(ctx context.Context, claims map[string][]string) (map[string][]string, error) {
 	claimOf := map[string]string{}
 	for id, things := range claims {
 		for _, t := range things {

@@ -13,6 +13,6 @@ func FuzzDenied(f *testing.F) {
 		err := &smithy.GenericAPIError{Code: code, Message: message}
 		_ = readDenied(err).Error()
 		_, _ = UnknownProfile(err), Advice(err)
-		_ = HolderOf(map[string]string{TagResource: message, code: message})
+		_ = OwnerOf(map[string]string{TagResource: message, code: message})
 	})
 }

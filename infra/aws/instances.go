@@ -143,7 +143,7 @@ func (c *Client) AwaitState(ctx context.Context, id string, wanted types.Instanc
 func (c *Client) AwaitInstance(ctx context.Context, id, what string, reached func(types.InstanceStateName) bool) (types.Instance, error) {
 	var found types.Instance
 	err := Poll(ctx, fmt.Sprintf("wait until instance %s %s", id, what), func(ctx context.Context) (bool, string, error) {
-		i, err := c.WatchInstance(ctx, id, SettleAttempts)
+		i, err := c.WatchInstance(ctx, id, ConsistencyAttempts)
 		if err != nil {
 			return false, "", err
 		}

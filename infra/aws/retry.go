@@ -30,14 +30,14 @@ var notYet = []string{
 func IsUnknown(err error) bool { return IsCode(err, notYet...) }
 
 const (
-	// SettleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
+	// ConsistencyAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
 	// enough if something is really missing.
-	SettleAttempts = 20
+	ConsistencyAttempts = 20
 	// DoubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
 	DoubtAttempts = 7
-	// HeldAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
+	// AddressAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
 	// machine for a while.
-	HeldAttempts = 50
+	AddressAttempts = 50
 	// vanishAttempts lasts about four minutes, in which the interfaces of terminated machines
 	// disappear.
 	vanishAttempts = 120
@@ -48,7 +48,7 @@ const (
 // DoubtAttempts times.
 func (c *Client) RetryUntilKnown() func(*ec2.Options) {
 	return func(o *ec2.Options) {
-		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: SettleAttempts, fresh: true}
+		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: ConsistencyAttempts, fresh: true}
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *Client) RetryInDoubt() func(*ec2.Options) { return c.RetryOn(DoubtAttem
 
 // RetryUntilFree makes a launch retry while EC2 holds its private address, and as RetryInDoubt does.
 func (c *Client) RetryUntilFree() func(*ec2.Options) {
-	return c.RetryOn(HeldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...)
+	return c.RetryOn(AddressAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...)
 }
 
 // RetryOn adds error codes to those the SDK retries, for one call.

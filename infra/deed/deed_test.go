@@ -29,7 +29,7 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 // it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
 	deeds := []deed{stop, start, restart, restartRunning, kill, noteStop, forgetStop, hold, release, wipe, endPods, askPodsToEnd, rehearse, prepareHostKey, switchHostKey, growRoot,
-		snapshot, findSnapshot, stageSnapshot, stageMember, useRestored, endRestore, setAside, dataVolume, inspectDataVolume, growDataVolume, startDataVolume}
+		snapshot, findSnapshot, makeFromSnapshot, makeFromMember, useRestored, endRestore, setAside, dataVolume, inspectDataVolume, growDataVolume, startDataVolume}
 	files, err := filepath.Glob("*.sh")
 	if err != nil {
 		t.Fatal(err)

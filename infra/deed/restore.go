@@ -47,13 +47,13 @@ func (d deed) restores(ctx context.Context, r Runner, functions, dataDir, mark, 
 	return err
 }
 
-// Where StageSnapshot puts an object, and a database that is made, below the data directory.
+// Where MakeFromSnapshot puts an object, and a database that is made, below the data directory.
 const (
 	StagedDownload = "/restore/work/db"
 	StagedDatabase = "/restore/member/snap/db"
 )
 
-// RoomForSnapshot is how many bytes StageSnapshot needs for an object of that size: it is on the disk
+// RoomForSnapshot is how many bytes MakeFromSnapshot needs for an object of that size: it is on the disk
 // beside the database that is made from it, and a log is written.
 func RoomForSnapshot(size int64) int64 { return 2*size + 128<<20 }
 
@@ -63,18 +63,18 @@ func FindSnapshot(ctx context.Context, r Runner, from Location, name string) (de
 	return findSnapshot.run(ctx, r, findSnapshot.scriptWith(from.Functions, from.Endpoint, from.Region, from.Bucket, from.Prefix, name), nil)
 }
 
-// StageSnapshot makes the data of a member from a snapshot, beside the data in use. The object must
+// MakeFromSnapshot makes the data of a member from a snapshot, beside the data in use. The object must
 // have this size and SHA-256.
-func StageSnapshot(ctx context.Context, r Runner, from Location, name string, size int64, sha256 string, m NewMember) error {
-	return stageSnapshot.restores(ctx, r, from.Functions, m.DataDir, m.Mark, name,
+func MakeFromSnapshot(ctx context.Context, r Runner, from Location, name string, size int64, sha256 string, m NewMember) error {
+	return makeFromSnapshot.restores(ctx, r, from.Functions, m.DataDir, m.Mark, name,
 		from.Endpoint, from.Region, from.Bucket, from.Prefix, strconv.FormatInt(size, 10), sha256,
 		m.Name, m.PeerURL, m.InitialCluster, m.Token, strconv.FormatInt(m.AddRevisions, 10))
 }
 
-// StageMember makes the data of the only member of a new cluster from the data of that member,
+// MakeFromMember makes the data of the only member of a new cluster from the data of that member,
 // beside them. It stops the unit. m.InitialCluster is not used.
-func StageMember(ctx context.Context, r Runner, unit, ca, cert, key string, m NewMember) error {
-	return stageMember.restores(ctx, r, "", m.DataDir, m.Mark, m.Name, m.PeerURL, m.Token, strconv.FormatInt(m.AddRevisions, 10), unit, ca, cert, key)
+func MakeFromMember(ctx context.Context, r Runner, unit, ca, cert, key string, m NewMember) error {
+	return makeFromMember.restores(ctx, r, "", m.DataDir, m.Mark, m.Name, m.PeerURL, m.Token, strconv.FormatInt(m.AddRevisions, 10), unit, ca, cert, key)
 }
 
 // UseRestored stops a unit and puts the data that were made in place of those in use. snapshot is

@@ -49,7 +49,7 @@ func TestRestoreDeeds(t *testing.T) {
 	const sum = "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7" // of "data"
 	token := "t"
 	stage := func(size int64, sum string) error {
-		return StageSnapshot(t.Context(), r, Location{Endpoint: "https://s3", Region: "r", Bucket: "b", Prefix: "p/"}, "snap", size, sum,
+		return MakeFromSnapshot(t.Context(), r, Location{Endpoint: "https://s3", Region: "r", Bucket: "b", Prefix: "p/"}, "snap", size, sum,
 			NewMember{DataDir: dir, Mark: "m", Name: "a", PeerURL: "https://a:2380", InitialCluster: "a=https://a:2380", Token: token, AddRevisions: 1})
 	}
 	for want, try := range map[string]func() error{

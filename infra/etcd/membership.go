@@ -43,7 +43,7 @@ func (c *Client) AddLearner(ctx context.Context, peerURL string) (Member, error)
 // Promote makes a learner a voter as soon as it has caught up with the leader. A member that is a
 // voter already is no error. abort is as for WaitHealthy.
 func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context) error) error {
-	return c.settle(ctx, "promote learner "+id.String(), abort, rpctypes.ErrMemberNotLearner, func(ctx context.Context) error {
+	return c.retryUntil(ctx, "promote learner "+id.String(), abort, rpctypes.ErrMemberNotLearner, func(ctx context.Context) error {
 		_, err := c.cli.MemberPromote(ctx, uint64(id))
 		return err
 	})
@@ -63,15 +63,15 @@ func (c *Client) Move(ctx context.Context, id ID, peerURL string) error {
 // Remove removes a member from the cluster; one that is not in it is no error. etcd itself refuses
 // if the remaining members would have no quorum.
 func (c *Client) Remove(ctx context.Context, id ID) error {
-	return c.settle(ctx, "remove member "+id.String(), nil, rpctypes.ErrMemberNotFound, func(ctx context.Context) error {
+	return c.retryUntil(ctx, "remove member "+id.String(), nil, rpctypes.ErrMemberNotFound, func(ctx context.Context) error {
 		_, err := c.cli.MemberRemove(ctx, uint64(id))
 		return err
 	})
 }
 
-// settle repeats a request until it succeeds. The error done means that an earlier request, whose
+// retryUntil repeats a request until it succeeds. The error done means that an earlier request, whose
 // response was lost, has succeeded.
-func (c *Client) settle(ctx context.Context, what string, abort func(context.Context) error, done error, request func(context.Context) error) error {
+func (c *Client) retryUntil(ctx context.Context, what string, abort func(context.Context) error, done error, request func(context.Context) error) error {
 	return c.until(ctx, what, abort, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 		defer cancel()

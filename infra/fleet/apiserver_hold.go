@@ -18,8 +18,8 @@ import (
 type Writers struct {
 	// Machines returns the machines that may run an API server.
 	Machines func(context.Context) []*Machine
-	// Settled returns once requests already sent to etcd have reached its leader.
-	Settled func(context.Context) error
+	// Flushed returns once requests already sent to etcd have reached its leader.
+	Flushed func(context.Context) error
 }
 
 // withoutWrites runs move while no API server has a request to etcd in progress.
@@ -35,7 +35,7 @@ func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move f
 	servers := apiServers(ctx, w.Machines(ctx))
 	var err error
 	for range holdAttempts {
-		if err = f.whileHeld(ctx, who, servers, w.Settled, move); err == nil || ctx.Err() != nil {
+		if err = f.whileHeld(ctx, who, servers, w.Flushed, move); err == nil || ctx.Err() != nil {
 			return err
 		}
 		select {
@@ -75,7 +75,7 @@ func apiServers(ctx context.Context, machines []*Machine) []*Machine {
 
 // whileHeld holds the API servers, waits for settled, and calls move, all within holdLimit: after
 // that the API servers continue by themselves.
-func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, settled, move func(context.Context) error) error {
+func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, flushed, move func(context.Context) error) error {
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))
 	defer cancel()
@@ -90,7 +90,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 	case <-held.Done():
 	case <-time.After(holdGrace):
 	}
-	if err := settled(held); err != nil {
+	if err := flushed(held); err != nil {
 		return err
 	}
 	if took := time.Since(began); took > holdLimit-moveBudget {

@@ -23,9 +23,9 @@ func MoveLeader(ctx context.Context, m *Machine, c *etcd.Client, to etcd.Member,
 	return err
 }
 
-// Settled returns a function that has all serving members read from the leader. A member forwards
+// Flushed returns a function that has all serving members read from the leader. A member forwards
 // requests in order, so the earlier ones have reached the leader too.
-func Settled(members []etcd.Member, serving map[etcd.ID]bool,
+func Flushed(members []etcd.Member, serving map[etcd.ID]bool,
 	serve func(context.Context, []etcd.Member) map[etcd.ID]bool,
 ) func(context.Context) error {
 	return func(ctx context.Context) error {

@@ -57,7 +57,7 @@ func TestSettled(t *testing.T) {
 		{[]string{"a", "b-", "c"}, "etcd member b does not answer"},
 	} {
 		_, now := clusterOf(tt.now...)
-		err := Settled(members, before, func(context.Context, []etcd.Member) map[etcd.ID]bool { return now })(t.Context())
+		err := Flushed(members, before, func(context.Context, []etcd.Member) map[etcd.ID]bool { return now })(t.Context())
 		if got := ""; err != nil && err.Error() != tt.want || err == nil && tt.want != got {
 			t.Errorf("%q: %v, wanted %q", tt.now, err, tt.want)
 		}

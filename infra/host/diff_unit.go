@@ -113,7 +113,7 @@ func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 // activity returns the unit's state, its cause, and whether it is wrong. The state of an unsettled
 // unit is never wrong.
 func activity(want desired.Unit, got Unit) (found, cause string, wrong bool) {
-	if want.Active && got.Unsettled {
+	if want.Active && got.Undecided {
 		return finding.Starting, "", false
 	}
 	if want.Active && got.crashes() {

@@ -81,8 +81,8 @@ type Unit struct {
 	MainPID          int
 	// Said is the last error of a unit that fails, in one line, redacted.
 	Said string
-	// Unsettled is set when Observe ended before it was clear whether the unit keeps running.
-	Unsettled bool
+	// Undecided is set when Observe ended before it was clear whether the unit keeps running.
+	Undecided bool
 	// ActiveEnter is when the unit last became active, in microseconds since boot.
 	ActiveEnter uint64
 	// RestartPending and ReloadPending are set by an Apply that changed what the unit uses and was

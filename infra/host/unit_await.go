@@ -14,10 +14,10 @@ import (
 // running: a program that exited once because a dependency was slow looks like one that exits at
 // every start. So such units are observed again.
 const (
-	// settleBudget bounds how long units are observed before their state counts.
-	settleBudget = 10 * time.Second
-	// settlePoll is the pause between two observations.
-	settlePoll = time.Second
+	// decideBudget bounds how long units are observed before their state counts.
+	decideBudget = 10 * time.Second
+	// decidePoll is the pause between two observations.
+	decidePoll = time.Second
 	// steadyAfter is how long a unit that systemd restarted must be up to count as running: bad
 	// arguments end a program within a second.
 	steadyAfter = 3 * time.Second
@@ -33,8 +33,8 @@ func (u Unit) waits() bool {
 	return u.SubState == "auto-restart" || u.SubState == "auto-restart-queued"
 }
 
-// unsettled returns the units that should run, if it is not clear yet whether they keep running.
-func (o Observation) unsettled(want desired.State) []string {
+// undecided returns the units that should run, if it is not clear yet whether they keep running.
+func (o Observation) undecided(want desired.State) []string {
 	var out []string
 	for _, w := range want.Units {
 		u := o.Units[w.Name]
@@ -63,38 +63,38 @@ func (o Observation) with(later Observation) Observation {
 	return o
 }
 
-// await observes the units again while some of them are unsettled, for at most settleBudget. If
+// await observes the units again while some of them are unsettled, for at most decideBudget. If
 // none is, it does not ask the machine. If ctx ends or a later observation fails, the last
 // successful one counts, with those units marked as Unsettled.
 func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
 	units := desired.State{Units: want.Units, Retired: unitsOnly(want.Retired)}
 	names := observedUnits(units)
 	script := l.preamble() + observeScript(units, Record{})
-	for end := time.Now().Add(patience.Of(ctx, settleBudget)); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(patience.Of(ctx, decideBudget)); len(obs.undecided(want)) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
-			return obs.markUnsettled(want)
-		case <-time.After(settlePoll):
+			return obs.markUndecided(want)
+		case <-time.After(decidePoll):
 		}
 		out, err := r.Run(ctx, remote.Command{Script: script, Sudo: true})
 		if err != nil {
-			return obs.markUnsettled(want)
+			return obs.markUndecided(want)
 		}
 		later, err := parseObservation(out.Stdout, names, Record{})
 		if err != nil {
-			return obs.markUnsettled(want)
+			return obs.markUndecided(want)
 		}
 		obs = obs.with(later)
 	}
 	return obs
 }
 
-// markUnsettled returns the observation with its unsettled units marked as such.
-func (o Observation) markUnsettled(want desired.State) Observation {
+// markUndecided returns the observation with its unsettled units marked as such.
+func (o Observation) markUndecided(want desired.State) Observation {
 	o.Units = maps.Clone(o.Units)
-	for _, name := range o.unsettled(want) {
+	for _, name := range o.undecided(want) {
 		u := o.Units[name]
-		u.Unsettled = true
+		u.Undecided = true
 		o.Units[name] = u
 	}
 	return o

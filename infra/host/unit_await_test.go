@@ -101,7 +101,7 @@ func TestAwait(t *testing.T) {
 			return up(6*time.Second, 0)
 		}, "", 7 * time.Second},
 		{"does not come up", func(time.Duration) Unit { return Unit{ActiveState: "activating", SubState: "start"} },
-			"starting, wanted running", settleBudget + settlePoll},
+			"starting, wanted running", decideBudget + decidePoll},
 		{"is restarted by somebody", func(now time.Duration) Unit {
 			if now < 1500*time.Millisecond {
 				return Unit{ActiveState: "deactivating", SubState: "stop-sigterm"}
@@ -225,7 +225,7 @@ func TestAwaitIsBounded(t *testing.T) {
 	judge := func(t *testing.T, ctx context.Context, m *watched) {
 		t.Helper()
 		obs, err := Observe(ctx, m, want, Record{})
-		if err != nil || !obs.Units["a.service"].Unsettled {
+		if err != nil || !obs.Units["a.service"].Undecided {
 			t.Errorf("unit = %+v, error = %v", obs.Units["a.service"], err)
 		}
 		if got := Words(Diff(want, obs, Record{})); got != "" {

@@ -179,7 +179,7 @@ func (d *Duty) moveLeader(ctx context.Context, c *etcd.Client, p place, serving 
 }
 
 func (d *Duty) writers(members []etcd.Member, serving map[etcd.ID]bool) fleet.Writers {
-	return fleet.Writers{Machines: d.allMachines, Settled: fleet.Settled(members, serving, d.serving)}
+	return fleet.Writers{Machines: d.allMachines, Flushed: fleet.Flushed(members, serving, d.serving)}
 }
 
 // stopEtcd stops the machine's member, which hands over the leadership first.

@@ -44,8 +44,8 @@ func Pause(ctx context.Context, targets []fleet.Target, find func(context.Contex
 	for _, name := range slices.Sorted(maps.Keys(duties)) {
 		machines = append(machines, pausing{name: name, units: duties[name].units, leads: duties[name].leads(ctx)})
 	}
-	for _, stage := range planPause(machines) {
-		if err := fleet.Each(ctx, stage, func(ctx context.Context, s pauseStep) error { return duties[s.machine].pause(ctx, s.units) }); err != nil {
+	for _, batch := range planPause(machines) {
+		if err := fleet.Each(ctx, batch, func(ctx context.Context, s pauseStep) error { return duties[s.machine].pause(ctx, s.units) }); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ type pauseStep struct {
 // pure.
 func planPause(machines []pausing) [][]pauseStep {
 	var out [][]pauseStep
-	stage := func(of []pausing, units ...string) {
+	batch := func(of []pausing, units ...string) {
 		var steps []pauseStep
 		for _, m := range of {
 			active := slices.DeleteFunc(slices.Clone(units), func(u string) bool { return !slices.Contains(m.units, u) })
@@ -81,13 +81,13 @@ func planPause(machines []pausing) [][]pauseStep {
 			out = append(out, steps)
 		}
 	}
-	stage(machines, component.KubeletUnit)
-	stage(machines, component.SchedulerUnit, component.ControllerManagerUnit)
-	stage(machines, component.APIServerUnit)
+	batch(machines, component.KubeletUnit)
+	batch(machines, component.SchedulerUnit, component.ControllerManagerUnit)
+	batch(machines, component.APIServerUnit)
 	for _, leads := range []bool{false, true} {
 		for _, m := range machines {
 			if m.leads == leads {
-				stage([]pausing{m}, component.EtcdUnit)
+				batch([]pausing{m}, component.EtcdUnit)
 			}
 		}
 	}

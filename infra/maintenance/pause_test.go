@@ -33,15 +33,15 @@ func TestPauseOrder(t *testing.T) {
 			"m kubelet | m kube-scheduler kube-controller-manager | m kube-apiserver | m etcd"},
 		{"nothing runs", []pausing{{"c-0", nil, false}}, ""},
 	} {
-		var stages []string
-		for _, stage := range planPause(tt.machines) {
+		var batches []string
+		for _, batch := range planPause(tt.machines) {
 			var steps []string
-			for _, s := range stage {
+			for _, s := range batch {
 				steps = append(steps, s.machine+" "+strings.ReplaceAll(strings.Join(s.units, " "), ".service", ""))
 			}
-			stages = append(stages, strings.Join(steps, ", "))
+			batches = append(batches, strings.Join(steps, ", "))
 		}
-		if got := strings.Join(stages, " | "); got != tt.want {
+		if got := strings.Join(batches, " | "); got != tt.want {
 			t.Errorf("%s: %s\nwanted %s", tt.name, got, tt.want)
 		}
 	}

@@ -71,13 +71,13 @@ func (k AgentKey) is(name string) bool {
 // never helps.
 type AgentKeyError struct {
 	Wanted   string     // [Agent.Key]
-	Held     []AgentKey // all keys of the agent
+	Keys     []AgentKey // all keys of the agent
 	Matching []AgentKey // those that Wanted names; without Wanted, those that could be used
 }
 
 func (e *AgentKeyError) Error() string {
 	switch {
-	case len(e.Held) == 0:
+	case len(e.Keys) == 0:
 		return "the SSH agent holds no key"
 	case len(e.Matching) > 1 && e.Wanted == "":
 		return fmt.Sprintf("the SSH agent holds %d keys, and none is chosen:%s", len(e.Matching), listKeys(e.Matching))
@@ -88,9 +88,9 @@ func (e *AgentKeyError) Error() string {
 	case len(e.Matching) == 1:
 		return fmt.Sprintf("%s of the SSH agent is of a type that sshd does not accept", e.Matching[0])
 	case e.Wanted == "":
-		return "the SSH agent holds no key of a type that sshd accepts:" + listKeys(e.Held)
+		return "the SSH agent holds no key of a type that sshd accepts:" + listKeys(e.Keys)
 	default:
-		return fmt.Sprintf("the SSH agent holds no key with the name %q:%s", e.Wanted, listKeys(e.Held))
+		return fmt.Sprintf("the SSH agent holds no key with the name %q:%s", e.Wanted, listKeys(e.Keys))
 	}
 }
 
@@ -158,9 +158,9 @@ func (a Agent) choose(client agent.ExtendedAgent) (AgentKey, error) {
 	}
 	bad := &AgentKeyError{Wanted: a.Key}
 	for _, k := range list {
-		bad.Held = append(bad.Held, AgentKey{Type: k.Format, Fingerprint: ssh.FingerprintSHA256(k), Comment: k.Comment, blob: k.Blob})
+		bad.Keys = append(bad.Keys, AgentKey{Type: k.Format, Fingerprint: ssh.FingerprintSHA256(k), Comment: k.Comment, blob: k.Blob})
 	}
-	matching := bad.Held
+	matching := bad.Keys
 	if a.Key != "" {
 		matching = keep(matching, func(k AgentKey) bool { return k.is(a.Key) })
 	}

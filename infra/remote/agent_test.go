@@ -91,7 +91,7 @@ func TestAgentOneKey(t *testing.T) {
 	bastion, inner := s.host("bastion"), s.host("m-0")
 	inner.Bastion = &bastion
 	var choice *AgentKeyError
-	if err := newPool(t, Config{Agent: Agent{Socket: socket}}).Machine(inner).WaitReady(t.Context(), 0); !errors.As(err, &choice) || len(choice.Held) != 9 {
+	if err := newPool(t, Config{Agent: Agent{Socket: socket}}).Machine(inner).WaitReady(t.Context(), 0); !errors.As(err, &choice) || len(choice.Keys) != 9 {
 		t.Errorf("no key is chosen: %v", err)
 	}
 	if err := newPool(t, Config{Agent: Agent{Socket: socket + "-gone"}}).Machine(s.host("m-0")).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "SSH agent") {

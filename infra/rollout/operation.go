@@ -156,11 +156,11 @@ func (o *Operation) Skipped() error {
 	return &fleet.SkippedError{Machines: gone}
 }
 
-// SaveSettled records the machines without changes: they are as wanted.
-func (o *Operation) SaveSettled() {
+// SaveUnchanged records the machines without changes: they are as wanted.
+func (o *Operation) SaveUnchanged() {
 	for _, m := range o.Reachable() {
 		if len(m.Changes) == 0 {
-			m.settle(nil)
+			m.recordWritten(nil)
 			m.Record.Host = host.Adopt(m.State, m.Seen, m.Record.Host)
 			o.save(m)
 		}

@@ -22,17 +22,17 @@ func (o *Operation) Apply(ctx context.Context, m *Machine, changes []host.Change
 	if len(changes) > 0 {
 		m.Say("%s: applying %d changes", o.role.Name, len(changes))
 	}
-	held := slices.DeleteFunc(slices.Clone(m.Changes), func(c host.Change) bool {
+	postponed := slices.DeleteFunc(slices.Clone(m.Changes), func(c host.Change) bool {
 		return slices.ContainsFunc(changes, func(x host.Change) bool { return x.Kind == c.Kind && x.Target == c.Target })
 	})
-	state := without(m.State, held)
+	state := without(m.State, postponed)
 	state.Units = slices.DeleteFunc(state.Units, func(u desired.Unit) bool { return slices.Contains(bystanders, u.Name) })
 	rec, err := host.Apply(ctx, m.Remote, state, changes, m.Record.Host, host.Options{
 		Progress: func(s string) { m.Say("%s", s) }})
-	m.Record.Host = keepRecords(rec, m.Record.Host, held)
+	m.Record.Host = keepRecords(rec, m.Record.Host, postponed)
 	if err == nil {
-		m.settle(changes)
-		m.Changes = held
+		m.recordWritten(changes)
+		m.Changes = postponed
 	}
 	o.save(m)
 	return withAdvice(m.Target, err)
@@ -74,9 +74,9 @@ func (o *Operation) InstallPackages(ctx context.Context, m *Machine, bystanders 
 
 // without returns the state without everything that held changes concern, because a change that is
 // not applied yet must not be verified.
-func without(s desired.State, held []host.Change) desired.State {
+func without(s desired.State, postponed []host.Change) desired.State {
 	targets, units := map[string]bool{}, map[string]bool{}
-	for _, c := range held {
+	for _, c := range postponed {
 		targets[c.Target] = true
 		for _, u := range c.Restarts {
 			units[u] = true
@@ -97,8 +97,8 @@ func without(s desired.State, held []host.Change) desired.State {
 }
 
 // keepRecords restores the records of what was held back.
-func keepRecords(rec, old host.Record, held []host.Change) host.Record {
-	for _, c := range held {
+func keepRecords(rec, old host.Record, postponed []host.Change) host.Record {
+	for _, c := range postponed {
 		if f, ok := old.Files[c.Target]; ok {
 			if rec.Files == nil {
 				rec.Files = map[string]host.FileRecord{}
@@ -125,13 +125,13 @@ func (o *Operation) ApplyWithin(ctx context.Context, m *Machine, changes []host.
 	return m.UnitError(ctx, "apply", unit, err)
 }
 
-// Stages takes the steps of a plan stage by stage, the steps of a stage in parallel. step gets nil
+// Batches takes the steps of a plan stage by stage, the steps of a stage in parallel. step gets nil
 // for a machine that is not in the role.
-func (o *Operation) Stages(ctx context.Context, plan Plan, step func(context.Context, *Machine, Step) error) error {
-	for i, stage := range plan {
+func (o *Operation) Batches(ctx context.Context, plan Plan, step func(context.Context, *Machine, Step) error) error {
+	for i, batch := range plan {
 		group, ctx := parallel.WithContext(ctx)
 		group.SetLimit(fleet.ParallelMachines)
-		for _, s := range stage {
+		for _, s := range batch {
 			o.Fleet.Say(s.Machine, "%s: %s", o.role.Name, s.Action)
 			group.GoFor("machine "+s.Machine, func() error { return step(ctx, o.ByName(s.Machine), s) })
 		}

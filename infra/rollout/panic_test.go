@@ -41,11 +41,11 @@ func (x buggyRole) Apply(ctx context.Context, o *Operation, _ Role) error {
 	if !x.stages {
 		return fleet.Each(ctx, o.Machines, func(_ context.Context, m *Machine) error { return x.bug(o, &others, m) })
 	}
-	var stage []Step
+	var batch []Step
 	for _, m := range o.Machines {
-		stage = append(stage, Step{Machine: m.Name()})
+		batch = append(batch, Step{Machine: m.Name()})
 	}
-	return o.Stages(ctx, Plan{stage}, func(_ context.Context, m *Machine, _ Step) error { return x.bug(o, &others, m) })
+	return o.Batches(ctx, Plan{batch}, func(_ context.Context, m *Machine, _ Step) error { return x.bug(o, &others, m) })
 }
 
 func (x buggyRole) Observe(ctx context.Context, o *Operation) Report {
@@ -71,8 +71,8 @@ func TestPanicOnOneMachine(t *testing.T) {
 		defer mu.Unlock()
 		stacks = append(stacks, stack)
 	})
-	for _, stages := range []bool{false, true} {
-		rec, err := engine.Apply(ctx, buggyRole{claimedRole{targets: targets}, stages}, nil, Record{})
+	for _, batches := range []bool{false, true} {
+		rec, err := engine.Apply(ctx, buggyRole{claimedRole{targets: targets}, batches}, nil, Record{})
 		var panicked *parallel.PanicError
 		if !errors.As(err, &panicked) || !strings.Contains(err.Error(), "machine worker-1: a bug of this program") {
 			t.Errorf("%v", err)

@@ -10,10 +10,10 @@ import (
 
 // Plan is the order of a roll-out: one stage after the other, the steps of a stage in parallel.
 // Pure functions compute it from what was observed, before anything is changed.
-type Plan []Stage
+type Plan []Batch
 
-// Stage is a set of steps taken at the same time.
-type Stage []Step
+// Batch is a set of steps taken at the same time.
+type Batch []Step
 
 // Step is what happens to one machine.
 type Step struct {
@@ -48,8 +48,8 @@ func (a Action) String() string { return a.Name }
 // String returns the plan for people, one line per step.
 func (p Plan) String() string {
 	var b strings.Builder
-	for i, stage := range p {
-		for _, s := range stage {
+	for i, batch := range p {
+		for _, s := range batch {
 			fmt.Fprintf(&b, "%d. %s\n", i+1, s)
 		}
 	}
@@ -81,7 +81,7 @@ func (p Plan) Parallel(steps ...Step) Plan {
 // Serial adds every step as a stage of its own.
 func (p Plan) Serial(steps ...Step) Plan {
 	for _, s := range steps {
-		p = append(p, Stage{s})
+		p = append(p, Batch{s})
 	}
 	return p
 }
@@ -96,13 +96,13 @@ func (p Plan) Disturbs() bool {
 func (p Plan) Starts() bool { return p.has(Step.starts) }
 
 func (p Plan) has(is func(Step) bool) bool {
-	return slices.ContainsFunc(p, func(stage Stage) bool { return slices.ContainsFunc(stage, is) })
+	return slices.ContainsFunc(p, func(batch Batch) bool { return slices.ContainsFunc(batch, is) })
 }
 
 func (s Step) starts() bool { return s.Action.Disturbs || s.Action == ActionInstall }
 
 // Machines returns the machine of each step.
-func (s Stage) Machines() []string {
+func (s Batch) Machines() []string {
 	var out []string
 	for _, step := range s {
 		out = append(out, step.Machine)
@@ -117,7 +117,7 @@ func Stopped(err error, taken, left []Step) error {
 	}
 	var spared []string
 	for _, s := range left {
-		if s.Action.Disturbs && !slices.Contains(Stage(taken).Machines(), s.Machine) && !slices.Contains(spared, s.Machine) {
+		if s.Action.Disturbs && !slices.Contains(Batch(taken).Machines(), s.Machine) && !slices.Contains(spared, s.Machine) {
 			spared = append(spared, s.Machine)
 		}
 	}

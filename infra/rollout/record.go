@@ -34,9 +34,9 @@ type Record struct {
 type Restored struct {
 	Mark string `json:"mark"` // that of the restore that was wanted
 	From string `json:"from"` // the name of the snapshot, or of the member
-	// Settled is set once all members are those of the restored cluster. From then on ReplaceData of
+	// Ended is set once all members are those of the restored cluster. From then on ReplaceData of
 	// the restore allows nothing more.
-	Settled bool `json:"settled,omitempty"`
+	Ended bool `json:"ended,omitempty"`
 }
 
 // Leftover is what is left of a role on a machine that has left it.

@@ -49,8 +49,8 @@ func unitsOf(trials []deed.Trial) []string {
 // starts or restarts it with another program, unit file or configuration.
 func (o *Operation) trials(plan Plan) (map[string][]deed.Trial, error) {
 	out, taken := map[string][]deed.Trial{}, map[string]bool{}
-	for _, stage := range plan {
-		for _, s := range stage {
+	for _, batch := range plan {
+		for _, s := range batch {
 			m := o.ByName(s.Machine)
 			if m == nil || !s.starts() {
 				continue

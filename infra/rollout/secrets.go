@@ -172,9 +172,9 @@ func (m *Machine) adopt(ctx context.Context) error {
 	return nil
 }
 
-// settle records the certificates and secrets that are now on the machine: those just written and
+// recordWritten records the certificates and secrets that are now on the machine: those just written and
 // those found as wanted.
-func (m *Machine) settle(changes []host.Change) {
+func (m *Machine) recordWritten(changes []host.Change) {
 	digest := func(path string) string {
 		for _, f := range m.State.Files {
 			if f.Path == path && f.Content != nil && (Touches(changes, path) || !Touches(m.Changes, path)) {

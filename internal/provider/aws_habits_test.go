@@ -100,7 +100,7 @@ func TestTypeRefused(t *testing.T) {
 	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "m5.xlarge"})), "InsufficientInstanceCapacity", "m5.xlarge is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d.", "no capacity")
 	runs("m5.large")
 	worker.Refresh()
-	worker.Settled(config)
+	worker.Converged(config)
 	other := c.Instance("k8s_machine")
 	providertest.Mention(t, other.Attempt(providertest.With(providertest.WorkerConfig(network), providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "instance_type": "t3.small"})),
 		"Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d.")
@@ -136,7 +136,7 @@ func TestZoneChosen(t *testing.T) {
 			imported := c.Instance("k8s_network")
 			imported.Imports("demo")
 			if tc.more["instance_types"] == nil {
-				imported.Settled(providertest.With(providertest.NetworkConfig(), tc.more))
+				imported.Converged(providertest.With(providertest.NetworkConfig(), tc.more))
 			}
 		})
 	}

@@ -43,11 +43,11 @@ func TestLifecycle(t *testing.T) {
 	}
 
 	network.Must(providertest.NetworkConfig())
-	network.Settled(providertest.NetworkConfig())
+	network.Converged(providertest.NetworkConfig())
 	worker.Must(providertest.WorkerConfig(network))
-	worker.Settled(providertest.WorkerConfig(network))
+	worker.Converged(providertest.WorkerConfig(network))
 	keys.Must(providertest.Values{"cluster": "demo"})
-	keys.Settled(providertest.Values{"cluster": "demo"})
+	keys.Converged(providertest.Values{"cluster": "demo"})
 	for _, i := range []*providertest.Instance{network, worker, keys} {
 		i.Leaks()
 	}
@@ -58,13 +58,13 @@ func TestLifecycle(t *testing.T) {
 	t.Run("import", func(t *testing.T) {
 		imported := c.Instance("k8s_network")
 		imported.Imports("demo")
-		imported.Settled(providertest.NetworkConfig())
+		imported.Converged(providertest.NetworkConfig())
 		machine := c.Instance("k8s_machine")
 		machine.Imports(worker.Get("id").(string))
-		machine.Settled(providertest.WorkerConfig(network))
+		machine.Converged(providertest.WorkerConfig(network))
 		pki := c.Instance("k8s_pki")
 		pki.Imports("demo")
-		pki.Settled(providertest.Values{"cluster": "demo"})
+		pki.Converged(providertest.Values{"cluster": "demo"})
 	})
 
 	for _, i := range []*providertest.Instance{worker, network, keys} {
@@ -129,7 +129,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 				t.Errorf("plan:\n%s\nwanted:\n%s", got, test.changes)
 			}
 			c.Fatal(test.resource.Apply(ch))
-			test.resource.Settled(test.config)
+			test.resource.Converged(test.config)
 		})
 	}
 
@@ -158,7 +158,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 			t.Errorf("plan:\n%s", got)
 		}
 		c.Fatal(worker.Apply(ch))
-		worker.Settled(providertest.WorkerConfig(network))
+		worker.Converged(providertest.WorkerConfig(network))
 	})
 
 	t.Run("a stopped machine", func(t *testing.T) {
@@ -171,7 +171,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 			t.Errorf("planned %v", planned)
 		}
 		c.Fatal(worker.Apply(ch))
-		worker.Settled(providertest.WorkerConfig(network))
+		worker.Converged(providertest.WorkerConfig(network))
 	})
 
 	t.Run("a private key lost from the key store", func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestInPlace(t *testing.T) {
 				t.Fatalf("would replace the machine because of %v", ch.Replace)
 			}
 			c.Fatal(worker.Apply(ch))
-			worker.Settled(with(changes))
+			worker.Converged(with(changes))
 			if worker.Get("id") != id || worker.Get("host_key") != key {
 				t.Error("it is another machine")
 			}
@@ -255,7 +255,7 @@ func TestStateKeyStore(t *testing.T) {
 	keys := c.Instance("k8s_pki")
 	config := providertest.Values{"cluster": "demo", "key_store": "state"}
 	keys.Must(config)
-	keys.Settled(config)
+	keys.Converged(config)
 	ref := keys.Get("ref").(providertest.Values)
 	if got := ref["keys"].(providertest.Values); len(got) != 5 || !strings.Contains(got[pki.KeyKubernetesCA].(string), "PRIVATE KEY") {
 		t.Errorf("%d keys", len(got))
@@ -311,7 +311,7 @@ func TestCreateBeforeDestroy(t *testing.T) {
 	other := providertest.WorkerConfig(network)
 	other["private_ip"] = "10.240.0.30"
 	providertest.Mention(t, replacement.Attempt(other), "belongs to another state")
-	if old.Settled(providertest.WorkerConfig(network)); old.Get("id") != id {
+	if old.Converged(providertest.WorkerConfig(network)); old.Get("id") != id {
 		t.Errorf("the machine is %v, and was %v", old.Get("id"), id)
 	}
 
@@ -346,7 +346,7 @@ func TestMostTags(t *testing.T) {
 		t.Errorf("the provider sets %d tags itself, and allows %d others: EC2 takes 50 together", own, argument.MaxTags)
 	}
 	worker = c.Taken(worker)
-	worker.Settled(providertest.With(providertest.WorkerConfig(network), providertest.Values{"tags": tags}))
+	worker.Converged(providertest.With(providertest.WorkerConfig(network), providertest.Values{"tags": tags}))
 
 	tags["one-more"] = "x"
 	for name, config := range map[string]providertest.Values{"k8s_machine": providertest.WorkerConfig(network), "k8s_network": providertest.NetworkConfig(), "k8s_pki": {"cluster": "demo"}} {

@@ -45,13 +45,13 @@ func TestDeletionProtection(t *testing.T) {
 				t.Errorf("%s: %s: %q", tt.name, what, got)
 			}
 		}
-		tt.object.Settled(protected)
+		tt.object.Converged(protected)
 		calls := len(c.Calls())
 		tt.object.Must(tt.config)
 		if now := c.Calls(); len(now) != calls {
 			t.Errorf("%s: turning the protection off made %v", tt.name, now[calls:])
 		}
-		tt.object.Settled(tt.config)
+		tt.object.Converged(tt.config)
 	}
 	for _, i := range []*providertest.Instance{worker, network, keys} {
 		c.Fatal(i.Apply(i.Plan(nil)))
@@ -164,7 +164,7 @@ func TestKeysAreNotReplacedByRequest(t *testing.T) {
 		keys.Must(config)
 		for range 2 {
 			providertest.Mention(t, keys.ByRequest(config).Failure(), `"cluster")`, "replaces the keys of a cluster", "-replace", "generations", "destroy")
-			keys.Settled(config)
+			keys.Converged(config)
 			keys.Must(providertest.With(config, providertest.Values{"ca_validity": "20000h"})) // keeps what the plan has written in private state
 			keys.Must(config)
 		}

@@ -63,7 +63,7 @@ func TestUnreadable(t *testing.T) {
 		c.Account.Calm()
 	}
 	for _, i := range mine.All() {
-		c.Taken(i).Settled(mine.Config(i, mine.Network))
+		c.Taken(i).Converged(mine.Config(i, mine.Network))
 	}
 }
 
@@ -82,7 +82,7 @@ func TestSettleRefused(t *testing.T) {
 		if seen := here.Look(); len(seen.Warnings) > 0 {
 			t.Errorf("%s: %v", i.TypeName, seen.Warnings)
 		}
-		here.Settled(mine.Config(i, mine.Network))
+		here.Converged(mine.Config(i, mine.Network))
 	}
 	c.Account.Calm()
 	for _, i := range mine.All() { // the next refresh settles
@@ -141,7 +141,7 @@ func TestImportOfAnotherCluster(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	imported.Imports("demo/" + id)
-	imported.Settled(providertest.WorkerConfig(network))
+	imported.Converged(providertest.WorkerConfig(network))
 	imported = c.Instance("k8s_machine")
 	imported.Imports(id)
 	imported.Refresh()
@@ -161,7 +161,7 @@ func TestImportOfAnotherClustersKeys(t *testing.T) {
 		other := providertest.With(config, providertest.Values{"cluster": "demo"})
 		providertest.Mention(t, imported.Plan(other).Failure(), "cluster", "of another cluster", "cluster prod", "terraform state rm", `set cluster = "prod"`)
 		c.Fatal(made.Plan(other).Errors)
-		imported.Settled(config)
+		imported.Converged(config)
 		imported.Must(providertest.With(config, providertest.Values{"tags": providertest.Values{"a": "b"}}))
 		c.Fatal(imported.Plan(other).Errors)
 	}

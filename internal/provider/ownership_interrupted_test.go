@@ -69,7 +69,7 @@ func interrupted(t *testing.T, kind, at int) int {
 	c = c.Process(t)
 	providertest.Mention(t, c.NewCluster().All()[kind].Attempt(config), "belongs to another state")
 	victim = c.Taken(victim)
-	victim.Settled(config)
+	victim.Converged(config)
 	if said := victim.Dismiss(); len(said.Errors)+len(said.Warnings) > 0 {
 		t.Fatalf("%v %v", said.Errors, said.Warnings)
 	}
@@ -207,7 +207,7 @@ func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*provider
 			// What the loser took at the last moment shows as drift, and the next apply mends it.
 			both[n].Refresh()
 			both[n].Must(config)
-			both[n].Settled(config)
+			both[n].Converged(config)
 			owner = n
 		}
 	}
@@ -270,7 +270,7 @@ func TestLateSettle(t *testing.T) {
 	for _, i := range second.All()[1:] {
 		config := second.Config(i, network)
 		i = after.Taken(i)
-		i.Settled(config)
+		i.Converged(config)
 		c.Fatal(i.Dismiss().Errors)
 	}
 	c.Fatal(after.Taken(network).Dismiss().Errors)

@@ -25,20 +25,20 @@ func TestTainted(t *testing.T) {
 	// The provider died during an update, and the CLI stored the object without its private state.
 	adopted = c.Taken(adopted)
 	adopted.Private = nil
-	adopted.Settled(adopting)
+	adopted.Converged(adopting)
 	adopted.Private = nil
 	adopting["tags"] = providertest.Values{"room": "12"}
 	adopted.Must(adopting)
-	adopted.Settled(adopting)
+	adopted.Converged(adopting)
 
 	adopted.Taint()
 	adopted.Must(adopting)
-	adopted.Settled(adopting)
+	adopted.Converged(adopting)
 	for _, object := range []*providertest.Instance{mine.Keys, mine.Worker} {
 		i, config := c.Taken(object), mine.Config(object, mine.Network)
 		i.Taint()
 		i.Must(config)
-		i.Settled(config)
+		i.Converged(config)
 
 		other, adopt := c.Process(t).Instance(i.TypeName), mine.Config(object, mine.Network)
 		adopt["adopt"] = true
@@ -52,7 +52,7 @@ func TestTainted(t *testing.T) {
 	network := c.Taken(mine.Network)
 	network.Taint()
 	network.Must(providertest.NetworkConfig())
-	network.Settled(providertest.NetworkConfig())
+	network.Converged(providertest.NetworkConfig())
 	c.Fatal(network.Dismiss().Errors)
 	c.Fatal(adopted.Dismiss().Errors)
 	if after := c.Account.Cloud.Overview().Total; after != before {

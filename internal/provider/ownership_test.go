@@ -38,7 +38,7 @@ func TestColleague(t *testing.T) {
 	c = c.Ends(t)
 	clone := c.TakenCluster(mine)
 	for _, i := range clone.All() {
-		i.Settled(clone.Config(i, clone.Network))
+		i.Converged(clone.Config(i, clone.Network))
 	}
 	for _, i := range []*providertest.Instance{clone.Worker, clone.Network, clone.Keys} {
 		if said := i.Dismiss(); len(said.Errors)+len(said.Warnings) > 0 {
@@ -79,7 +79,7 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("%s: adopt was left in: %v", i.TypeName, ch.Warnings)
 		}
 		i.Must(with(i, nil))
-		i.Settled(with(i, nil))
+		i.Converged(with(i, nil))
 	}
 
 	first := c.TakenCluster(mine)
@@ -94,7 +94,7 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 	for _, i := range theirs.All() {
-		i.Settled(with(i, nil))
+		i.Converged(with(i, nil))
 	}
 
 	// The first owner takes it back, and then the second one is told so.
@@ -102,7 +102,7 @@ func TestAdopt(t *testing.T) {
 		config := first.Config(i, mine.Network)
 		config["adopt"] = true
 		i.Must(config)
-		i.Settled(config)
+		i.Converged(config)
 	}
 	for _, i := range theirs.All() {
 		providertest.Mention(t, i.Refreshed(), "belongs to another state")

@@ -45,8 +45,8 @@ func TestBastionOfTheCluster(t *testing.T) {
 	config := providertest.NetworkConfig()
 	config["bastion_role"] = "lb"
 	network.Must(config)
-	network.Settled(config)
-	lb.Settled(bastion)
+	network.Converged(config)
+	lb.Converged(bastion)
 	for role := range groups {
 		if got := from(role); len(got) != 1 || got[0] != groups["lb"] {
 			t.Errorf("SSH to %s is open from %v", role, got)

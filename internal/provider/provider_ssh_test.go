@@ -86,8 +86,8 @@ func TestOneKeyOfTheAgent(t *testing.T) {
 	c.SSH = providertest.Values{"agent": true, "agent_key": ssh.FingerprintSHA256(keys[2])}
 	c = c.Process(t)
 	network, worker = c.Taken(network), c.Taken(worker)
-	network.Settled(providertest.NetworkConfig())
-	worker.Settled(providertest.WorkerConfig(network))
+	network.Converged(providertest.NetworkConfig())
+	worker.Converged(providertest.WorkerConfig(network))
 	if got := c.Provider.Sessions[0].SSH.Agent; got.Key != ssh.FingerprintSHA256(keys[2]) {
 		t.Errorf("logs in with %s", got.Key)
 	}

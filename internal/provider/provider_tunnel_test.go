@@ -44,7 +44,7 @@ func TestTunnelledHosts(t *testing.T) {
 	if h := reached["worker-0"]; h.Bastion != nil || h.Address != "10.240.0.20" || h.Instance != worker.Get("id") {
 		t.Errorf("the worker is reached at %+v", h)
 	}
-	worker.Settled(config)
+	worker.Converged(config)
 	var model reference.Host
 	model.Name, model.Address = basetypes.NewStringValue("own"), basetypes.NewStringValue("192.0.2.7")
 	model.PrivateIP = iptypes.NewIPv4AddressValue("10.0.0.7")
@@ -116,9 +116,9 @@ func TestNetworkEndpoint(t *testing.T) {
 	network := c.Instance("k8s_network")
 	config := providertest.With(providertest.NetworkConfig(), providertest.Values{"instance_connect_endpoint": true})
 	network.Must(config)
-	network.Settled(config)
+	network.Converged(config)
 	id, _ := network.Get("instance_connect_endpoint_id").(string)
-	if groups, _ := network.Get("security_group_ids").(providertest.Values); id == "" || len(groups) != len(infraaws.Roles()) {
+	if groups, _ := network.Get("security_group_ids").(providertest.Values); id == "" || len(groups) != len(infraaws.MachineRoles()) {
 		t.Errorf("endpoint %q, groups %v", id, groups)
 	}
 	imported := c.Instance("k8s_network")
@@ -126,7 +126,7 @@ func TestNetworkEndpoint(t *testing.T) {
 	if imported.Get("instance_connect_endpoint") != true || imported.Get("instance_connect_endpoint_id") != id {
 		t.Errorf("imported: %v", imported.State)
 	}
-	imported.Settled(config)
+	imported.Converged(config)
 
 	providertest.Answer[*ec2.DeleteInstanceConnectEndpointOutput](t)(c.Client.EC2.DeleteInstanceConnectEndpoint(t.Context(), &ec2.DeleteInstanceConnectEndpointInput{InstanceConnectEndpointId: &id}))
 	network.Look()
@@ -134,12 +134,12 @@ func TestNetworkEndpoint(t *testing.T) {
 		t.Error("its deletion is no drift")
 	}
 	network.Must(config)
-	network.Settled(config)
+	network.Converged(config)
 	if now := network.Get("instance_connect_endpoint_id"); now == id || now == nil {
 		t.Errorf("repaired: %v", now)
 	}
 	network.Must(providertest.NetworkConfig())
-	network.Settled(providertest.NetworkConfig())
+	network.Converged(providertest.NetworkConfig())
 	if now := network.Get("instance_connect_endpoint_id"); now != nil {
 		t.Errorf("not wanted any more: %v", now)
 	}

@@ -73,7 +73,7 @@ func TestUnknownDefaultTags(t *testing.T) {
 				here := c.Taken(i)
 				here.Refresh()
 				here.Must(config)
-				here.Settled(config)
+				here.Converged(config)
 			}
 			found := c.Found(t, c.Taken(worker))
 			var text []string

@@ -214,7 +214,7 @@ func list(ctx context.Context, c *aws.Client, allocated string, spec Spec) ([]Ad
 	for _, found := range out.Addresses {
 		a := Address{
 			AllocationID: sdk.ToString(found.AllocationId), AssociationID: sdk.ToString(found.AssociationId),
-			InstanceID: sdk.ToString(found.InstanceId), Tags: aws.TagMap(found.Tags), Claim: aws.Held(aws.TagMap(found.Tags)),
+			InstanceID: sdk.ToString(found.InstanceId), Tags: aws.TagMap(found.Tags), Claim: aws.ClaimIn(aws.TagMap(found.Tags)),
 		}
 		a.unsettle()
 		a.PublicIP, _ = netip.ParseAddr(sdk.ToString(found.PublicIp))
@@ -232,7 +232,7 @@ func list(ctx context.Context, c *aws.Client, allocated string, spec Spec) ([]Ad
 
 // unsettle sets Unsettled.
 func (a *Address) unsettle() {
-	if aws.HolderOf(a.Tags).Unsettled() {
+	if aws.OwnerOf(a.Tags).Unsettled() {
 		a.Unsettled = []string{a.AllocationID}
 	}
 }
@@ -245,7 +245,7 @@ func tagsOf(c *aws.Client, spec Spec) map[string]string {
 
 // judge decides about an Elastic IP. known says that the caller knows its id.
 func (s Spec) judge(a Address, known bool) (take bool, err error) {
-	return s.Claim.Judge("elastic IP "+a.PublicIP.String()+" ("+a.AllocationID+")", aws.HolderOf(a.Tags), known)
+	return s.Claim.Judge("elastic IP "+a.PublicIP.String()+" ("+a.AllocationID+")", aws.OwnerOf(a.Tags), known)
 }
 
 // claim returns the Elastic IP of an allocation id, or the one that an interrupted create

@@ -183,7 +183,7 @@ func Delete(ctx context.Context, c *aws.Client, arn string, spec Spec) error {
 	}
 	if err == nil && p.group != nil {
 		// Listeners of a load balancer that has just been deleted may still use it.
-		_, err = c.ELB.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: p.group.TargetGroupArn}, c.RetryELB(aws.SettleAttempts, "ResourceInUse"))
+		_, err = c.ELB.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: p.group.TargetGroupArn}, c.RetryELB(aws.ConsistencyAttempts, "ResourceInUse"))
 		err = aws.Ignore(err, "TargetGroupNotFound")
 	}
 	return spec.about(err)
@@ -200,7 +200,7 @@ func tagsOf(c *aws.Client, spec Spec) map[string]string {
 func (s Spec) judge(p parts, arn string) (take []string, err error) {
 	known := arn != "" && (p.balancer == nil || sdk.ToString(p.balancer.LoadBalancerArn) == arn)
 	for _, part := range p.arns() {
-		left, err := s.Claim.Judge("network load balancer "+s.awsName(), aws.HolderOf(p.tags[part]), known)
+		left, err := s.Claim.Judge("network load balancer "+s.awsName(), aws.OwnerOf(p.tags[part]), known)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +216,7 @@ func (s Spec) owns(p parts, arn string) error {
 	s.Claim.Adopt = false
 	take, err := s.judge(p, arn)
 	if err == nil && len(take) > 0 {
-		err = &aws.ClaimedError{What: "network load balancer " + s.awsName(), Holder: aws.Held(p.tags[take[0]]), Known: arn != ""}
+		err = &aws.ClaimedError{What: "network load balancer " + s.awsName(), Owner: aws.ClaimIn(p.tags[take[0]]), Known: arn != ""}
 	}
 	return err
 }

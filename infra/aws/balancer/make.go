@@ -320,7 +320,7 @@ func groupRepairs(c *aws.Client, spec Spec, p parts) (out []aws.Repair) {
 	if len(missing) > 0 {
 		out = append(out, aws.Repair{Findings: absent, Fix: func(ctx context.Context) error {
 			// An instance that is starting cannot be a target yet.
-			_, err := c.ELB.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: missing}, c.RetryELB(aws.HeldAttempts, "InvalidTarget", "TargetGroupNotFound"))
+			_, err := c.ELB.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: missing}, c.RetryELB(aws.AddressAttempts, "InvalidTarget", "TargetGroupNotFound"))
 			return err
 		}})
 	}

@@ -49,10 +49,10 @@ func (p parts) found() Balancer {
 	arn := sdk.ToString(b.LoadBalancerArn)
 	out := Balancer{
 		ARN: arn, DNSName: sdk.ToString(b.DNSName), ZoneID: sdk.ToString(b.CanonicalHostedZoneId), VPCID: sdk.ToString(b.VpcId),
-		Public: b.Scheme == types.LoadBalancerSchemeEnumInternetFacing, Cluster: p.tags[arn][aws.TagCluster], Tags: p.tags[arn], Claim: aws.Held(p.tags[arn]),
+		Public: b.Scheme == types.LoadBalancerSchemeEnumInternetFacing, Cluster: p.tags[arn][aws.TagCluster], Tags: p.tags[arn], Claim: aws.ClaimIn(p.tags[arn]),
 	}
 	for _, part := range p.arns() {
-		if aws.HolderOf(p.tags[part]).Unsettled() {
+		if aws.OwnerOf(p.tags[part]).Unsettled() {
 			out.Unsettled = append(out.Unsettled, part)
 		}
 	}

@@ -26,19 +26,19 @@ type storedOwner struct {
 func (s *Store) what() string { return "key store " + s.cfg.Prefix }
 
 // owner returns the owner of the store. present is false if it has none.
-func (s *Store) owner(ctx context.Context) (h aws.Holder, present bool, err error) {
+func (s *Store) owner(ctx context.Context) (h aws.Owner, present bool, err error) {
 	raw, err := s.Get(ctx, pki.NameOwner)
 	if errors.Is(err, pki.ErrNotFound) {
-		return aws.Holder{}, false, nil
+		return aws.Owner{}, false, nil
 	}
 	if err != nil {
-		return aws.Holder{}, false, err
+		return aws.Owner{}, false, err
 	}
 	var o storedOwner
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return aws.Holder{}, false, fmt.Errorf("parameter %s%s does not say who owns the keys: %w", s.cfg.Prefix, pki.NameOwner, err)
+		return aws.Owner{}, false, fmt.Errorf("parameter %s%s does not say who owns the keys: %w", s.cfg.Prefix, pki.NameOwner, err)
 	}
-	return aws.Holder{Claim: o.Claim, Settled: !o.Settled.IsZero()}, true, nil
+	return aws.Owner{Claim: o.Claim, Settled: !o.Settled.IsZero()}, true, nil
 }
 
 // Claim makes the store the claim's own before anything is written into it. A store without owner

@@ -72,7 +72,7 @@ func alive(ctx context.Context, c *aws.Client, id string, grace time.Duration, w
 			return err
 		case <-time.After(untilAsked(time.Now())):
 		}
-		i, err := c.WatchInstance(asking, id, aws.SettleAttempts)
+		i, err := c.WatchInstance(asking, id, aws.ConsistencyAttempts)
 		switch {
 		case errors.Is(err, aws.ErrNotFound):
 			cancel(err)

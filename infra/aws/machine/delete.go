@@ -50,7 +50,7 @@ func CheckClaim(ctx context.Context, c *aws.Client, id string, spec Spec) error 
 
 // judge decides about an instance. known says that the caller knows its id.
 func (s Spec) judge(i types.Instance, known bool) (take bool, err error) {
-	if take, err = s.Claim.Judge("instance "+sdk.ToString(i.InstanceId), aws.HolderOf(aws.TagMap(i.Tags)), known); err != nil {
+	if take, err = s.Claim.Judge("instance "+sdk.ToString(i.InstanceId), aws.OwnerOf(aws.TagMap(i.Tags)), known); err != nil {
 		err = fmt.Errorf("machine %s of cluster %s: %w", s.Name, s.Cluster, err)
 	}
 	return take, err

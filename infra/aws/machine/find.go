@@ -225,7 +225,7 @@ func Named(ctx context.Context, c *aws.Client, cluster, name string) (string, er
 
 // FindRunning returns the running machines of a cluster, by role and name: those of the given roles, or
 // all if there are none.
-func FindRunning(ctx context.Context, c *aws.Client, cluster string, roles ...aws.Role) ([]Machine, error) {
+func FindRunning(ctx context.Context, c *aws.Client, cluster string, roles ...aws.MachineRole) ([]Machine, error) {
 	return findIn(ctx, c, cluster, roles, types.InstanceStateNameRunning)
 }
 
@@ -234,7 +234,7 @@ func FindAll(ctx context.Context, c *aws.Client, cluster string) ([]Machine, err
 	return findIn(ctx, c, cluster, nil, types.InstanceStateNamePending, types.InstanceStateNameRunning, types.InstanceStateNameStopping, types.InstanceStateNameStopped)
 }
 
-func findIn(ctx context.Context, c *aws.Client, cluster string, roles []aws.Role, states ...types.InstanceStateName) ([]Machine, error) {
+func findIn(ctx context.Context, c *aws.Client, cluster string, roles []aws.MachineRole, states ...types.InstanceStateName) ([]Machine, error) {
 	var names, wanted []string
 	for _, s := range states {
 		names = append(names, string(s))

@@ -232,7 +232,7 @@ func byToken(ctx context.Context, c *aws.Client, spec Spec, token string) (*Laun
 			}
 		}
 		seen++
-		return seen >= aws.SettleAttempts, "nothing yet", nil
+		return seen >= aws.ConsistencyAttempts, "nothing yet", nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
@@ -249,7 +249,7 @@ type Launching struct {
 	spec      Spec
 	instance  types.Instance
 	launchKey string // first host key, public; empty if an earlier run made it
-	settled   bool
+	completed bool
 	tables    []string // the tables that got the route to its pods
 }
 
@@ -272,7 +272,7 @@ func (l *Launching) Bring(ctx context.Context, connect Connect) (Machine, error)
 	first := primary(l.instance)
 	var key string
 	g, gctx := parallel.WithContext(ctx)
-	g.Go(func() error { return l.settle(gctx, id, first) })
+	g.Go(func() error { return l.completeLaunch(gctx, id, first) })
 	g.Go(func() error {
 		if err := l.start(gctx, id); err != nil {
 			return err
@@ -307,25 +307,25 @@ func (l *Launching) adopt(ctx context.Context, id string) error {
 		return err
 	}
 	l.tables = m.RouteTables
-	i, err := l.client.WatchInstance(ctx, id, aws.SettleAttempts)
+	i, err := l.client.WatchInstance(ctx, id, aws.ConsistencyAttempts)
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.spec.describe(id), err)
 	}
 	l.instance = i
-	l.settled = true
+	l.completed = true
 	return nil
 }
 
-// settle sets what RunInstances cannot set: the routing of pod traffic.
-func (l *Launching) settle(ctx context.Context, instance string, n *types.InstanceNetworkInterface) error {
-	if n == nil || l.settled || !l.spec.PodCIDR.IsValid() {
+// completeLaunch sets what RunInstances cannot set: the routing of pod traffic.
+func (l *Launching) completeLaunch(ctx context.Context, instance string, n *types.InstanceNetworkInterface) error {
+	if n == nil || l.completed || !l.spec.PodCIDR.IsValid() {
 		return nil
 	}
 	id := sdk.ToString(n.NetworkInterfaceId)
 	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error { return setSourceDestCheck(gctx, l.client, id, false) })
 	g.Go(func() error {
-		tables, err := route.SettledTables(gctx, l.client, l.spec.toPods())
+		tables, err := route.ConsistentTables(gctx, l.client, l.spec.toPods())
 		if err != nil {
 			return err
 		}
@@ -360,7 +360,7 @@ func (l *Launching) route(ctx context.Context, tables []types.RouteTable, instan
 // start waits until the instance runs and has its addresses.
 func (l *Launching) start(ctx context.Context, id string) error {
 	return aws.Poll(ctx, "wait until it runs", func(ctx context.Context) (bool, string, error) {
-		i, err := l.client.WatchInstance(ctx, id, aws.SettleAttempts)
+		i, err := l.client.WatchInstance(ctx, id, aws.ConsistencyAttempts)
 		if err != nil {
 			return false, "", aboutRootKey(l.spec, i, err)
 		}

@@ -27,7 +27,7 @@ const (
 // Spec is the wanted state of one machine.
 type Spec struct {
 	Cluster, Name string
-	Role          aws.Role
+	Role          aws.MachineRole
 
 	SubnetID, SecurityGroupID string
 	// SecurityGroupIDs are the machine's further security groups, beside SecurityGroupID.
@@ -112,7 +112,7 @@ func (s Spec) toPods() route.ToPods {
 type Machine struct {
 	ID                  string
 	Cluster, Name, User string // from its tags
-	Role                aws.Role
+	Role                aws.MachineRole
 	State               string    // as EC2 calls it: "running", "stopped", ...
 	Started             time.Time // when it was last launched or started
 	PrivateIP, PublicIP netip.Addr
@@ -165,11 +165,11 @@ func machineOf(i types.Instance) Machine {
 	tags := aws.TagMap(i.Tags)
 	m := Machine{
 		ID:      sdk.ToString(i.InstanceId),
-		Cluster: tags[aws.TagCluster], Name: tags[aws.TagResource], Role: aws.Role(tags[aws.TagRole]), User: tags[aws.TagUser],
+		Cluster: tags[aws.TagCluster], Name: tags[aws.TagResource], Role: aws.MachineRole(tags[aws.TagRole]), User: tags[aws.TagUser],
 		State: string(aws.StateOf(i)), Started: sdk.ToTime(i.LaunchTime),
 		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType), InstanceProfile: profileIn(i), Spot: isSpot(i),
 		AvailabilityZone: zoneOfInstance(i), SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
-		HostKey: tags[aws.TagHostKey], Claim: aws.Held(tags), Tags: tags,
+		HostKey: tags[aws.TagHostKey], Claim: aws.ClaimIn(tags), Tags: tags,
 	}
 	m.PrivateIP, _ = netip.ParseAddr(sdk.ToString(i.PrivateIpAddress))
 	m.PublicIP, _ = netip.ParseAddr(sdk.ToString(i.PublicIpAddress))
@@ -184,7 +184,7 @@ func machineOf(i types.Instance) Machine {
 			m.VolumeID = sdk.ToString(d.Ebs.VolumeId)
 		}
 	}
-	if aws.HolderOf(tags).Unsettled() {
+	if aws.OwnerOf(tags).Unsettled() {
 		m.Unsettled = m.tagged()
 	}
 	return m

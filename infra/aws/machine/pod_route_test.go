@@ -87,7 +87,7 @@ func settleRoutes(e *routingEC2, subnets ...string) (*Launching, error) {
 	}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	return l, l.settle(ctx, "i-1", &types.InstanceNetworkInterface{NetworkInterfaceId: sdk.String("eni-1")})
+	return l, l.completeLaunch(ctx, "i-1", &types.InstanceNetworkInterface{NetworkInterfaceId: sdk.String("eni-1")})
 }
 
 // TestSettleWaitsForTables checks that no other table gets the route if EC2 does not list a route
@@ -166,7 +166,7 @@ func TestSettleWaitsForTheOther(t *testing.T) {
 				l := &Launching{client: e.client(), spec: Spec{
 					Cluster: "demo", VPCID: "vpc-1", NetworkSubnets: []string{"subnet-a"}, PodCIDR: netip.MustParsePrefix("10.200.0.0/24"),
 				}}
-				err := l.settle(t.Context(), "i-1", &types.InstanceNetworkInterface{NetworkInterfaceId: sdk.String("eni-1")})
+				err := l.completeLaunch(t.Context(), "i-1", &types.InstanceNetworkInterface{NetworkInterfaceId: sdk.String("eni-1")})
 				if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
 					t.Errorf("ended with %v, wanted %q", err, tt.fails)
 				}

@@ -52,10 +52,10 @@ func TestUnknownProfile(t *testing.T) {
 		c.RetryUntilKnown()(&o)
 		want := 1
 		if unknown {
-			want = aws.SettleAttempts
+			want = aws.ConsistencyAttempts
 		}
 		attempts := 1
-		for attempts < 2*aws.SettleAttempts && o.Retryer.IsErrorRetryable(err) {
+		for attempts < 2*aws.ConsistencyAttempts && o.Retryer.IsErrorRetryable(err) {
 			attempts++
 		}
 		var field *invalid.Field

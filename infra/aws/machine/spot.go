@@ -22,7 +22,7 @@ const (
 
 // CheckSpot reports a machine that is unfit for being a Spot instance, and a price that is none. An empty role stands for one that is
 // not known.
-func CheckSpot(role aws.Role, maxPrice string) (errs invalid.Fields) {
+func CheckSpot(role aws.MachineRole, maxPrice string) (errs invalid.Fields) {
 	if role != "" && role != aws.RoleWorker {
 		errs.Say(fieldSpot, "Not a Spot instance",
 			"The machine has the role %s, and EC2 ends Spot instances with a notice of two minutes, several at once if it needs their capacity: data of etcd, the API or the load balancer would be lost. Remove spot, which is for workers.", role)

@@ -30,7 +30,7 @@ func (b *builder) judge(known func(id string) bool) (take []taggedThing, err err
 	}
 	ours := b.hasOurVPC()
 	for _, t := range things {
-		h := aws.HolderOf(t.tags)
+		h := aws.OwnerOf(t.tags)
 		lost := ours && h.Unsettled() // by whoever has not got the VPC
 		mine, err := b.spec.Claim.Judge(t.subject+" "+t.id, h, known(t.id) && !lost)
 		if err != nil {
@@ -46,7 +46,7 @@ func (b *builder) judge(known func(id string) bool) (take []taggedThing, err err
 // hasOurVPC reports whether we have made the VPC and it has our claim. Then it decides about its
 // parts: of two creates at the same time, each may have claimed parts of the other.
 func (b *builder) hasOurVPC() bool {
-	return !b.spec.adopts() && b.vpc != nil && b.spec.Claim.ID != "" && aws.HolderOf(aws.TagMap(b.vpc.Tags)).ID == b.spec.Claim.ID
+	return !b.spec.adopts() && b.vpc != nil && b.spec.Claim.ID != "" && aws.OwnerOf(aws.TagMap(b.vpc.Tags)).ID == b.spec.Claim.ID
 }
 
 // claim makes sure that everything found is ours before anything is changed.
@@ -91,13 +91,13 @@ func (b *builder) giveBack(ctx context.Context, taken []taggedThing, err error) 
 	if !aws.IsClaimed(err) || b.spec.Claim.Adopt {
 		return err
 	}
-	held, failed := b.StillHeld(ctx, map[string][]string{b.spec.Claim.ID: idsOf(taken)})
+	held, failed := b.StillClaimed(ctx, map[string][]string{b.spec.Claim.ID: idsOf(taken)})
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
 	former := map[aws.Claim][]string{}
 	for _, t := range taken {
-		if h := aws.HolderOf(t.tags); h.ID != "" && slices.Contains(held[b.spec.Claim.ID], t.id) {
+		if h := aws.OwnerOf(t.tags); h.ID != "" && slices.Contains(held[b.spec.Claim.ID], t.id) {
 			former[h.Claim] = append(former[h.Claim], t.id)
 		}
 	}
@@ -119,8 +119,8 @@ func (b *builder) keepsVPC(ctx context.Context) error {
 		return aws.Ignore(err, "InvalidVpcID.NotFound")
 	}
 	for _, v := range out.Vpcs {
-		if h := aws.HolderOf(aws.TagMap(v.Tags)); h.ID != "" && h.ID != b.spec.Claim.ID {
-			return &aws.ClaimedError{What: subjectVPC + " " + id, Holder: h.Claim, Known: true}
+		if h := aws.OwnerOf(aws.TagMap(v.Tags)); h.ID != "" && h.ID != b.spec.Claim.ID {
+			return &aws.ClaimedError{What: subjectVPC + " " + id, Owner: h.Claim, Known: true}
 		}
 	}
 	return nil
@@ -140,14 +140,14 @@ func (b *builder) allOurs() (late []taggedThing, err error) {
 func (b *builder) unclaimed() func(id string) bool {
 	claimed := map[string]bool{}
 	for _, t := range b.owned() {
-		claimed[t.id] = aws.HolderOf(t.tags).ID != ""
+		claimed[t.id] = aws.OwnerOf(t.tags).ID != ""
 	}
 	return func(id string) bool { return !claimed[id] }
 }
 
 // claimLate claims what was found only when it could not be made.
 func (b *builder) claimLate(ctx context.Context, t taggedThing) error {
-	take, err := b.spec.Claim.Judge(t.subject+" "+t.id, aws.HolderOf(t.tags), b.spec.knows()(t.id))
+	take, err := b.spec.Claim.Judge(t.subject+" "+t.id, aws.OwnerOf(t.tags), b.spec.knows()(t.id))
 	if err != nil || !take {
 		return err
 	}
@@ -205,7 +205,7 @@ func concede(ctx context.Context, c *aws.Client, spec Spec, made Network) error 
 func (b *builder) network() Network {
 	n := b.snapshot.network(b.spec)
 	for _, t := range b.owned() {
-		if h := aws.HolderOf(t.tags); h.Unsettled() && h.ID == b.spec.Claim.ID {
+		if h := aws.OwnerOf(t.tags); h.Unsettled() && h.ID == b.spec.Claim.ID {
 			n.Unsettled = append(n.Unsettled, t.id)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 // The network's own EC2 Instance Connect Endpoint, and its security group.
 
 // roleConnect is the name of both in tags. It is no role of machines.
-const roleConnect aws.Role = "connect"
+const roleConnect aws.MachineRole = "connect"
 
 const subjectConnect = "instance connect endpoint"
 
@@ -42,11 +42,11 @@ func (s Spec) mayConnect() bool {
 }
 
 // groupRoles returns the names of the security groups that the network wants.
-func (s Spec) groupRoles() []aws.Role {
+func (s Spec) groupRoles() []aws.MachineRole {
 	if s.InstanceConnect {
-		return append(aws.Roles(), roleConnect)
+		return append(aws.MachineRoles(), roleConnect)
 	}
-	return aws.Roles()
+	return aws.MachineRoles()
 }
 
 // connectParts returns the network's endpoints, also those that are being deleted.
@@ -81,8 +81,8 @@ func (s *snapshot) endpoint() *types.Ec2InstanceConnectEndpoint {
 }
 
 // groupIDs returns the ids of the network's security groups, also that of its endpoint.
-func (s *snapshot) groupIDs() map[aws.Role]string {
-	out := map[aws.Role]string{}
+func (s *snapshot) groupIDs() map[aws.MachineRole]string {
+	out := map[aws.MachineRole]string{}
 	for role, g := range s.groups {
 		out[role] = sdk.ToString(g.GroupId)
 	}
@@ -111,7 +111,7 @@ func (b *builder) ownedConnectParts() []taggedThing {
 
 // wantedEgressOf returns the outgoing rules of a security group: everything for machines, and SSH within the
 // VPC for the endpoint.
-func (b *builder) wantedEgressOf(role aws.Role) []rule {
+func (b *builder) wantedEgressOf(role aws.MachineRole) []rule {
 	if role != roleConnect {
 		return wantedEgress
 	}

@@ -158,7 +158,7 @@ func (b *builder) putAssociation(ctx context.Context, table, subnet string) erro
 	return nil
 }
 
-var roleDescriptions = map[aws.Role]string{
+var roleDescriptions = map[aws.MachineRole]string{
 	aws.RoleLoadBalancer: "Kubernetes cluster %s: load balancers of the API",
 	aws.RoleController:   "Kubernetes cluster %s: controllers",
 	aws.RoleEtcd:         "Kubernetes cluster %s: members of etcd",
@@ -166,7 +166,7 @@ var roleDescriptions = map[aws.Role]string{
 	roleConnect:          "Kubernetes cluster %s: EC2 Instance Connect Endpoint",
 }
 
-func (b *builder) createGroup(ctx context.Context, role aws.Role) error {
+func (b *builder) createGroup(ctx context.Context, role aws.MachineRole) error {
 	tags := b.want(string(role))
 	name := b.spec.Cluster + "-" + string(role)
 	out, err := b.EC2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
@@ -191,7 +191,7 @@ func (b *builder) createGroup(ctx context.Context, role aws.Role) error {
 }
 
 // adoptGroup adopts the group that an earlier attempt made, whose response was lost.
-func (b *builder) adoptGroup(ctx context.Context, role aws.Role, name string) error {
+func (b *builder) adoptGroup(ctx context.Context, role aws.MachineRole, name string) error {
 	out, err := b.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
 		Filters: []types.Filter{aws.Filter("vpc-id", b.vpcID()), aws.Filter("group-name", name)},
 	})

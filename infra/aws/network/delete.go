@@ -57,7 +57,7 @@ func Delete(ctx context.Context, c *aws.Client, spec Spec) error {
 func deletable(c *aws.Client, spec Spec, s snapshot) error {
 	b := &builder{Client: c, spec: spec, snapshot: s}
 	b.extra, b.spare = nil, nil // looked at when it is their turn
-	if spec.adopts() || s.vpc == nil || aws.HolderOf(aws.TagMap(s.vpc.Tags)).ID != spec.Claim.ID {
+	if spec.adopts() || s.vpc == nil || aws.OwnerOf(aws.TagMap(s.vpc.Tags)).ID != spec.Claim.ID {
 		_, err := b.allOurs()
 		return err
 	}
@@ -102,7 +102,7 @@ func deleteGroups(ctx context.Context, c *aws.Client, s snapshot) error {
 }
 
 // deleteGroup deletes a security group once nothing uses it any more.
-func deleteGroup(ctx context.Context, c *aws.Client, role aws.Role, group types.SecurityGroup) error {
+func deleteGroup(ctx context.Context, c *aws.Client, role aws.MachineRole, group types.SecurityGroup) error {
 	_, err := c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.RetryUntilUnused())
 	if err = aws.Ignore(err, "InvalidGroup.NotFound"); err != nil {
 		return fmt.Errorf("delete security group %s (%s): %w", role, sdk.ToString(group.GroupId), err)
@@ -177,7 +177,7 @@ func deleteSpareGateways(ctx context.Context, c *aws.Client, spec Spec) error {
 		return fmt.Errorf("look for internet gateways: %w", err)
 	}
 	for _, w := range out.InternetGateways {
-		if len(w.Attachments) == 0 && aws.HolderOf(aws.TagMap(w.Tags)).ID == spec.Claim.ID {
+		if len(w.Attachments) == 0 && aws.OwnerOf(aws.TagMap(w.Tags)).ID == spec.Claim.ID {
 			if err := deleteGateway(ctx, c, w); err != nil {
 				return err
 			}

@@ -25,9 +25,9 @@ type builder struct {
 	choice zoneChoice
 }
 
-// stages returns the functions that find differences, in the order in which they must be repaired:
+// passes returns the functions that find differences, in the order in which they must be repaired:
 // each stage needs the results of the one before. The repairs within a stage are independent.
-func (b *builder) stages() []func() []aws.Repair {
+func (b *builder) passes() []func() []aws.Repair {
 	return []func() []aws.Repair{b.findVPC, b.findParts, func() []aws.Repair { return append(b.findNATGateways(), b.findConnect()...) }, b.findSettings, b.findExcessConnect, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
 }
 
@@ -65,7 +65,7 @@ func Ensure(ctx context.Context, c *aws.Client, spec Spec) (Network, error) {
 // ensure carries out the repairs, stage by stage.
 func (b *builder) ensure(ctx context.Context) (Network, error) {
 	spec := b.spec
-	for _, find := range b.stages() {
+	for _, find := range b.passes() {
 		g, gctx := parallel.WithContext(ctx)
 		for _, r := range find() {
 			g.Go(func() error {
@@ -100,7 +100,7 @@ func Observe(ctx context.Context, c *aws.Client, spec Spec) (Network, []finding.
 		return Network{}, nil, fmt.Errorf("network of cluster %s: %w", spec.Cluster, err)
 	}
 	var out []finding.Finding
-	for _, find := range b.stages() {
+	for _, find := range b.passes() {
 		out = append(out, aws.FindingsOf(find())...)
 	}
 	return b.network(), out, nil
@@ -130,7 +130,7 @@ func Find(ctx context.Context, c *aws.Client, cluster string) (Network, Spec, er
 	}
 	s.readLayout(&spec)
 	n := s.network(spec)
-	n.Claim = aws.Held(aws.TagMap(s.vpc.Tags))
+	n.Claim = aws.ClaimIn(aws.TagMap(s.vpc.Tags))
 	spec.VPCCIDR, spec.InstanceConnect = n.VPCCIDR, n.Connect.EndpointID != ""
 	for _, r := range rulesOf(s.groups[aws.RoleLoadBalancer].IpPermissions) {
 		if r.from != portSSH || r.protocol != "tcp" {
@@ -203,7 +203,7 @@ const (
 
 func (b *builder) subjectSubnet(p place) string { return subjectSubnet + " " + b.spec.name(p) }
 
-func subjectGroup(role aws.Role) string { return "security group " + string(role) }
+func subjectGroup(role aws.MachineRole) string { return "security group " + string(role) }
 
 func (b *builder) findParts() []aws.Repair {
 	var out []aws.Repair

@@ -35,7 +35,7 @@ type Spec struct {
 	// ControllerPods says that controllers may be nodes, on which pods run.
 	ControllerPods bool
 	// BastionRole is the role whose machines may reach SSH on every machine; none if it is empty.
-	BastionRole aws.Role
+	BastionRole aws.MachineRole
 	// InstanceConnect wants an EC2 Instance Connect Endpoint, from which SSH on every machine is reached.
 	InstanceConnect bool
 	// IgnoreRules selects rules of others in the security groups, which are left alone.
@@ -73,7 +73,7 @@ type Network struct {
 	// NATGateways are our own, by name, see natName.
 	NATGateways map[string]NATGateway
 	// SecurityGroups holds the group of each role.
-	SecurityGroups map[aws.Role]string
+	SecurityGroups map[aws.MachineRole]string
 	// Connect identifies our own EC2 Instance Connect Endpoint, if there is one.
 	Connect ConnectParts
 	// Claim says who owns the VPC; in an adopted VPC, who owns its groups.

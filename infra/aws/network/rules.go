@@ -48,7 +48,7 @@ func (r rule) traffic() string {
 }
 
 // in describes the rule of a group, with roles instead of group ids.
-func (r rule) in(groups map[aws.Role]string, egress bool) string {
+func (r rule) in(groups map[aws.MachineRole]string, egress bool) string {
 	for role, id := range groups {
 		if id == r.source {
 			r.source = "group " + string(role)
@@ -62,9 +62,9 @@ func (r rule) in(groups map[aws.Role]string, egress bool) string {
 
 // wantedRules returns the ingress rules of each role: only what is needed, with groups referring to
 // each other. The ids of all groups must be known.
-func wantedRules(spec Spec, groups map[aws.Role]string) map[aws.Role][]rule {
-	out := map[aws.Role][]rule{}
-	allow := func(role aws.Role, protocol string, from, to int32, sources ...string) {
+func wantedRules(spec Spec, groups map[aws.MachineRole]string) map[aws.MachineRole][]rule {
+	out := map[aws.MachineRole][]rule{}
+	allow := func(role aws.MachineRole, protocol string, from, to int32, sources ...string) {
 		for _, s := range sources {
 			out[role] = append(out[role], rule{protocol, from, to, s})
 		}
@@ -73,7 +73,7 @@ func wantedRules(spec Spec, groups map[aws.Role]string) map[aws.Role][]rule {
 	admins := cidrStrings(spec.AdminCIDRs)
 
 	bastions := groups[spec.BastionRole]
-	for _, role := range aws.Roles() {
+	for _, role := range aws.MachineRoles() {
 		allow(role, "tcp", portSSH, portSSH, admins...)
 		if bastions != "" {
 			allow(role, "tcp", portSSH, portSSH, bastions)

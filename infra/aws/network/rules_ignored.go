@@ -36,7 +36,7 @@ type groupRule struct {
 
 // ignoredRules returns the groups' rules that the filter selects. It is the only call that returns
 // the rules' tags.
-func ignoredRules(ctx context.Context, c *aws.Client, f RuleFilter, groups map[aws.Role]types.SecurityGroup) (map[groupRule]bool, error) {
+func ignoredRules(ctx context.Context, c *aws.Client, f RuleFilter, groups map[aws.MachineRole]types.SecurityGroup) (map[groupRule]bool, error) {
 	if f.empty() || len(groups) == 0 {
 		return nil, nil
 	}

@@ -30,7 +30,7 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%q, wanted %q", got, tt.want)
 		}
 	}
-	groups := map[aws.Role]string{aws.RoleWorker: "sg-w"}
+	groups := map[aws.MachineRole]string{aws.RoleWorker: "sg-w"}
 	for r, want := range map[rule][2]string{
 		{"tcp", 22, 22, "0.0.0.0/0"}:     {"tcp 22 from 0.0.0.0/0", "outgoing tcp 22 to 0.0.0.0/0"},
 		{"udp", 30000, 32767, "sg-w"}:    {"udp 30000-32767 from group worker", "outgoing udp 30000-32767 to group worker"},
@@ -43,7 +43,7 @@ func TestFindings(t *testing.T) {
 }
 
 func TestPermissionsRoundTrip(t *testing.T) {
-	groups := map[aws.Role]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w"}
+	groups := map[aws.MachineRole]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w"}
 	spec := Spec{AdminCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.0.2.0/24")}}
 	for role, rules := range wantedRules(spec, groups) {
 		missing, unexpected := diffRules(rules, rulesOf(permissions(rules)))
@@ -66,10 +66,10 @@ func TestPermissionsRoundTrip(t *testing.T) {
 // TestSSHFromBastions checks that machines reach each other's SSH only from the role of bastions, and
 // that bastions reach the API servers.
 func TestSSHFromBastions(t *testing.T) {
-	groups := map[aws.Role]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w"}
-	for _, bastions := range []aws.Role{aws.RoleLoadBalancer, aws.RoleController, aws.RoleWorker, ""} {
+	groups := map[aws.MachineRole]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w"}
+	for _, bastions := range []aws.MachineRole{aws.RoleLoadBalancer, aws.RoleController, aws.RoleWorker, ""} {
 		rules := wantedRules(Spec{BastionRole: bastions}, groups)
-		for _, role := range aws.Roles() {
+		for _, role := range aws.MachineRoles() {
 			var from []string
 			for _, r := range rules[role] {
 				if r.protocol == "tcp" && r.from <= portSSH && portSSH <= r.to {

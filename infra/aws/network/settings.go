@@ -97,7 +97,7 @@ func (b *builder) findDefaultRoute(name string, natZone int) []aws.Repair {
 
 func (b *builder) findRules() []aws.Repair {
 	ids := b.groupIDs()
-	if slices.ContainsFunc(b.spec.groupRoles(), func(role aws.Role) bool { return ids[role] == "" }) {
+	if slices.ContainsFunc(b.spec.groupRoles(), func(role aws.MachineRole) bool { return ids[role] == "" }) {
 		return nil // the missing group is a finding of its own, and rules need its id
 	}
 	var out []aws.Repair
@@ -117,7 +117,7 @@ func (b *builder) findRules() []aws.Repair {
 
 // ruleRepairs makes one repair, with one call, for all missing rules, and one for all unexpected
 // ones.
-func (b *builder) ruleRepairs(role aws.Role, ids map[aws.Role]string, missing, unexpected []rule, egress bool) []aws.Repair {
+func (b *builder) ruleRepairs(role aws.MachineRole, ids map[aws.MachineRole]string, missing, unexpected []rule, egress bool) []aws.Repair {
 	var out []aws.Repair
 	add := func(rules []rule, problem finding.Problem, fix func(context.Context, string, []types.IpPermission, bool) error) {
 		if len(rules) == 0 {

@@ -34,7 +34,7 @@ type snapshot struct {
 	gateway      *types.InternetGateway
 	// spare are further gateways of ours, left by calls whose response was lost.
 	spare  []types.InternetGateway
-	groups map[aws.Role]types.SecurityGroup
+	groups map[aws.MachineRole]types.SecurityGroup
 	// ignored are the groups' rules that belong to others.
 	ignored map[groupRule]bool
 }
@@ -55,7 +55,7 @@ func takeSnapshot(ctx context.Context, c *aws.Client, spec Spec) (snapshot, erro
 	}
 
 	var (
-		s        = snapshot{adopted: spec.adopts(), claim: spec.Claim, known: spec.Known, mine: spec.mine(), groups: map[aws.Role]types.SecurityGroup{}}
+		s        = snapshot{adopted: spec.adopts(), claim: spec.Claim, known: spec.Known, mine: spec.mine(), groups: map[aws.MachineRole]types.SecurityGroup{}}
 		found    []types.Vpc
 		gateways []types.InternetGateway
 		groups   []types.SecurityGroup
@@ -241,7 +241,7 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 		if sdk.ToString(g.VpcId) != id || !s.mine(g.GroupId, g.Tags) {
 			continue
 		}
-		role := aws.Role(aws.TagMap(g.Tags)[aws.TagResource])
+		role := aws.MachineRole(aws.TagMap(g.Tags)[aws.TagResource])
 		if known.Connect.SecurityGroupID == sdk.ToString(g.GroupId) {
 			role = roleConnect
 		}
@@ -295,7 +295,7 @@ func (s *snapshot) subnet(cidr netip.Prefix) *types.Subnet {
 // network returns what there is of the network. Its subnets are in the order of places; in an adopted
 // VPC, in that of the specification.
 func (s *snapshot) network(spec Spec) Network {
-	n := Network{Cluster: spec.Cluster, VPCID: s.vpcID(), SecurityGroups: map[aws.Role]string{}, RouteTables: map[string]string{}, NATGateways: s.natGateways()}
+	n := Network{Cluster: spec.Cluster, VPCID: s.vpcID(), SecurityGroups: map[aws.MachineRole]string{}, RouteTables: map[string]string{}, NATGateways: s.natGateways()}
 	if s.vpc != nil {
 		n.VPCCIDR, _ = netip.ParsePrefix(sdk.ToString(s.vpc.CidrBlock))
 	}

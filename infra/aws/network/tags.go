@@ -30,7 +30,7 @@ func (b *builder) ownedNATParts() []taggedThing {
 // owned returns our resources with the tags they have.
 func (b *builder) owned() []taggedThing {
 	var out []taggedThing
-	for _, role := range aws.Roles() {
+	for _, role := range aws.MachineRoles() {
 		if g, ok := b.groups[role]; ok {
 			out = append(out, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), aws.TagMap(g.Tags)})
 		}

@@ -176,7 +176,7 @@ func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 		return "", nil
 	}
 	if !r.turn {
-		if held, err = heldBy(ctx, c, r, *found); err != nil || held != "" {
+		if held, err = leadsTo(ctx, c, r, *found); err != nil || held != "" {
 			return held, err
 		}
 	}
@@ -198,9 +198,9 @@ func podRouteIn(ctx context.Context, c *aws.Client, r podRoute) (*types.Route, e
 	return nil, nil
 }
 
-// heldBy returns the other machine of the cluster to which the route leads; empty if its target
+// leadsTo returns the other machine of the cluster to which the route leads; empty if its target
 // does not exist any more. A route to anything else is an error.
-func heldBy(ctx context.Context, c *aws.Client, r podRoute, found types.Route) (string, error) {
+func leadsTo(ctx context.Context, c *aws.Client, r podRoute, found types.Route) (string, error) {
 	if dead, err := dead(ctx, c, found); err != nil || dead {
 		return "", err
 	}

@@ -63,11 +63,11 @@ func existingSubnets(ctx context.Context, c *aws.Client, ids []string) (map[stri
 	return out, nil
 }
 
-// SettledTables returns the VPC's route tables once every subnet of the network has one. It waits
+// ConsistentTables returns the VPC's route tables once every subnet of the network has one. It waits
 // as long as EC2 may take to be consistent after a change. Tables of the last seconds are without their
 // routes.
-func SettledTables(ctx context.Context, c *aws.Client, spec ToPods) ([]types.RouteTable, error) {
-	if known := memoryOf(c).settled.recent(spec.VPCID, time.Now()); len(known) > 0 && len(unassociatedSubnets(known, spec)) == 0 {
+func ConsistentTables(ctx context.Context, c *aws.Client, spec ToPods) ([]types.RouteTable, error) {
+	if known := memoryOf(c).consistent.recent(spec.VPCID, time.Now()); len(known) > 0 && len(unassociatedSubnets(known, spec)) == 0 {
 		return known, nil
 	}
 	var tables []types.RouteTable
@@ -78,13 +78,13 @@ func SettledTables(ctx context.Context, c *aws.Client, spec ToPods) ([]types.Rou
 			return false, "", err
 		}
 		missing, err := missingTable(ctx, c, spec, tables)
-		if attempts++; err == nil && missing != "" && attempts >= aws.SettleAttempts {
+		if attempts++; err == nil && missing != "" && attempts >= aws.ConsistencyAttempts {
 			err = fmt.Errorf("%s; run apply again, without -target, so that the network is brought in order first", missing)
 		}
 		return missing == "", missing, err
 	})
 	if err == nil {
-		memoryOf(c).settled.keep(spec.VPCID, tables, time.Now())
+		memoryOf(c).consistent.keep(spec.VPCID, tables, time.Now())
 	}
 	return tables, err
 }
@@ -162,9 +162,9 @@ func Associated(t types.RouteTable, subnet string) bool {
 
 // memory is what the client keeps about route tables.
 type memory struct {
-	tables   *aws.Lookup[string, []types.RouteTable] // all of a VPC, by its id
-	together aws.Shared[[]types.RouteTable]          // the same for a refresh, by VPC
-	settled  tableCache
+	tables     *aws.Lookup[string, []types.RouteTable] // all of a VPC, by its id
+	together   aws.Shared[[]types.RouteTable]          // the same for a refresh, by VPC
+	consistent tableCache
 }
 
 func memoryOf(c *aws.Client) *memory {

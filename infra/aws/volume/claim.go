@@ -11,7 +11,7 @@ import (
 
 // judge decides about a volume. known says that the caller knows its id.
 func (s Spec) judge(v Volume, known bool) (take bool, err error) {
-	return s.Claim.Judge("volume "+v.Name+" ("+v.ID+")", aws.HolderOf(v.Tags), known)
+	return s.Claim.Judge("volume "+v.Name+" ("+v.ID+")", aws.OwnerOf(v.Tags), known)
 }
 
 // claim returns the volume of an id, or the one that an interrupted create has left. It is

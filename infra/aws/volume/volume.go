@@ -77,7 +77,7 @@ func Of(v types.Volume) Volume {
 		ID: sdk.ToString(v.VolumeId), Cluster: tags[aws.TagCluster], Name: tags[aws.TagResource],
 		AvailabilityZone: sdk.ToString(v.AvailabilityZone), State: string(v.State),
 		SizeGiB: sdk.ToInt32(v.Size), Performance: PerformanceOf(v),
-		KMSKeyID: sdk.ToString(v.KmsKeyId), FileSystem: tags[aws.TagFileSystem], Tags: tags, Claim: aws.Held(tags),
+		KMSKeyID: sdk.ToString(v.KmsKeyId), FileSystem: tags[aws.TagFileSystem], Tags: tags, Claim: aws.ClaimIn(tags),
 	}
 	for _, a := range v.Attachments {
 		if a.State != types.VolumeAttachmentStateDetached {
@@ -85,7 +85,7 @@ func Of(v types.Volume) Volume {
 			out.DeletedWithInstance = sdk.ToBool(a.DeleteOnTermination)
 		}
 	}
-	if aws.HolderOf(tags).Unsettled() {
+	if aws.OwnerOf(tags).Unsettled() {
 		out.Unsettled = []string{out.ID}
 	}
 	return out
@@ -343,7 +343,7 @@ func Delete(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 		err = free(ctx, c, v)
 	}
 	if err == nil {
-		_, err = c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id}, c.RetryOn(aws.SettleAttempts, "VolumeInUse", "IncorrectState"))
+		_, err = c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id}, c.RetryOn(aws.ConsistencyAttempts, "VolumeInUse", "IncorrectState"))
 		err = aws.Ignore(err, "InvalidVolume.NotFound")
 	}
 	if err != nil && !errors.Is(err, aws.ErrNotFound) {

@@ -23,9 +23,9 @@ import (
 const (
 	// balancerPoll is the pause between two connections to the load balancer.
 	balancerPoll = 500 * time.Millisecond
-	// heldConnections is how many connections to other API servers stay open meanwhile. So a load
+	// openConnections is how many connections to other API servers stay open meanwhile. So a load
 	// balancer that prefers the server with the fewest connections chooses the changed API server.
-	heldConnections = 32
+	openConnections = 32
 )
 
 // balanced waits until the load balancer, if there is one, sends clients to the API server of a machine. Until
@@ -63,7 +63,7 @@ type balancing struct {
 	unreachable bool // it has not, for long enough to say so
 	healthy     bool // the API server answers as health checks want
 	last        error
-	held        []kube.Answer
+	open        []kube.Answer
 }
 
 // ask asks the API server and the load balancer once. Its error is final. A round cut short by the deadline does
@@ -93,10 +93,10 @@ func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 	behind, failed := q.Access.AskBehind(ctx, q.want.Balancer)
 	q.connected = q.connected || behind.Connected
 	there := behind.Certificate == own.Certificate
-	if failed != nil || there || len(q.held) >= heldConnections {
+	if failed != nil || there || len(q.open) >= openConnections {
 		behind.Close()
 	} else {
-		q.held = append(q.held, behind)
+		q.open = append(q.open, behind)
 	}
 	if over(ctx) || there && behind.Status == http.StatusOK {
 		return !over(ctx), nil
@@ -119,7 +119,7 @@ func refusal(a kube.Answer) error {
 }
 
 func (q *balancing) close() {
-	for _, a := range q.held {
+	for _, a := range q.open {
 		a.Close()
 	}
 }

@@ -140,7 +140,7 @@ func (o *operation) converge(ctx context.Context) error {
 	if err := o.carryOut(ctx, plan); err != nil {
 		return err
 	}
-	o.SaveSettled()
+	o.SaveUnchanged()
 	err := o.systemObjects(ctx)
 	if err == nil {
 		err = o.seal(ctx)
@@ -216,7 +216,7 @@ func (o *operation) guardRelease(ctx context.Context) error {
 }
 
 func (o *operation) carryOut(ctx context.Context, plan rollout.Plan) error {
-	return o.Stages(ctx, plan, func(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
+	return o.Batches(ctx, plan, func(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
 		if err := o.gate(ctx, m.Machine, s.Gate); err != nil {
 			return err
 		}

@@ -16,8 +16,8 @@ import (
 // etcdServes makes sure that etcd answers before API servers start or restart: without it they do
 // not come up and say so only minutes later.
 func (o *operation) etcdServes(ctx context.Context, plan rollout.Plan, endpoints []string) error {
-	for _, stage := range plan {
-		for _, s := range stage {
+	for _, batch := range plan {
+		for _, s := range batch {
 			if s.Action == rollout.ActionInstall || s.Action == rollout.ActionRoll {
 				return o.askEtcd(ctx, o.ByName(s.Machine).Machine, endpoints)
 			}

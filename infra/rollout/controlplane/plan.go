@@ -96,14 +96,14 @@ func planControlPlane(controllers []controllerFacts) (rollout.Plan, error) {
 		}
 	}
 	rolls = slices.Concat(repairs, rolls)
-	var held error
+	var refused error
 	if len(gone) > 0 && len(rolls) > 0 && serving < 2 {
-		held = &fleet.GuardError{Refused: "restart the API server on " + fleet.List(rollout.Stage(rolls).Machines()),
+		refused = &fleet.GuardError{Refused: "restart the API server on " + fleet.List(rollout.Batch(rolls).Machines()),
 			Reason: "it is the only one that serves, and " + fleet.List(gone) + " cannot be reached",
 			Advice: "apply again when they answer"}
 		rolls, managers = nil, nil
 	}
-	return rollout.Plan{}.Parallel(first...).Parallel(quiet...).Parallel(prove...).Serial(rolls...).Serial(managers...), held
+	return rollout.Plan{}.Parallel(first...).Parallel(quiet...).Parallel(prove...).Serial(rolls...).Serial(managers...), refused
 }
 
 func roll(machine string) rollout.Step {

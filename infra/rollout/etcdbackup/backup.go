@@ -140,7 +140,7 @@ func (x Backup) Apply(ctx context.Context, o *rollout.Operation, _ rollout.Role)
 	}); err != nil {
 		return err
 	}
-	o.SaveSettled()
+	o.SaveUnchanged()
 	_, err := TakeSnapshot(ctx, o.Reached())
 	if err == nil {
 		err = runAll(ctx, o.Reached())

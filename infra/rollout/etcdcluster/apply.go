@@ -27,7 +27,7 @@ func (x Cluster) Apply(ctx context.Context, base *rollout.Operation, _ rollout.R
 	}
 	o.Note(func(r *rollout.Record) {
 		if r.Restored != nil {
-			r.Restored.Settled = true
+			r.Restored.Ended = true
 		}
 	})
 	if o.Prior == nil {
@@ -126,7 +126,7 @@ func (o *operation) converge(ctx context.Context) error {
 		if err := o.carryOut(ctx, plan); err != nil {
 			return err
 		}
-		o.SaveSettled()
+		o.SaveUnchanged()
 		if repaired = f.members != nil && len(f.alarms) > 0; repaired {
 			continue
 		}

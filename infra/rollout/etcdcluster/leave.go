@@ -45,7 +45,7 @@ func (o *operation) leave(ctx context.Context, s rollout.Step) error {
 func (o *operation) writers(members []etcd.Member, serving map[etcd.ID]bool) fleet.Writers {
 	return fleet.Writers{
 		Machines: o.apiMachines,
-		Settled:  fleet.Settled(members, serving, o.serving),
+		Flushed:  fleet.Flushed(members, serving, o.serving),
 	}
 }
 

@@ -27,8 +27,8 @@ var (
 	actionCompact    = rollout.Action{Name: "compact"}
 	actionDefragment = rollout.Action{Name: "defragment"}
 	actionDisarm     = rollout.Action{Name: "disarm"}
-	// actionStageRestore makes the data of a restored member beside those in use.
-	actionStageRestore = rollout.Action{Name: "make restored data"}
+	// actionMakeRestored makes the data of a restored member beside those in use.
+	actionMakeRestored = rollout.Action{Name: "make restored data"}
 	// actionUseRestored stops a member and puts the restored data in place of its own.
 	actionUseRestored = rollout.Action{Name: "use restored data"}
 )
@@ -206,9 +206,9 @@ func planChange(f clusterFacts) (rollout.Plan, error) {
 	if err := guardRemovals(f, deadOut, joining(repairs)+len(joins), livingOut); err != nil {
 		return nil, err
 	}
-	var held error
+	var refused error
 	if len(rolls) > 0 && len(unreachable) > 0 {
-		held = &fleet.GuardError{Refused: "restart etcd on " + fleet.List(rollout.Stage(rolls).Machines()),
+		refused = &fleet.GuardError{Refused: "restart etcd on " + fleet.List(rollout.Batch(rolls).Machines()),
 			Reason: fmt.Sprintf("%s cannot be reached, and no second member may be down at the same time", fleet.List(unreachable)),
 			Advice: "apply again when it answers"}
 		rolls = nil
@@ -221,7 +221,7 @@ func planChange(f clusterFacts) (rollout.Plan, error) {
 		Serial(rolls...).
 		Serial(joins...).
 		Serial(tidies...).
-		Serial(removals(livingOut)...), held
+		Serial(removals(livingOut)...), refused
 }
 
 func removals(list []removal) []rollout.Step {

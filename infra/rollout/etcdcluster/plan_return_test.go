@@ -15,8 +15,8 @@ func TestLeaderRestartsLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got string
-		for _, stage := range plan {
-			for _, s := range stage {
+		for _, batch := range plan {
+			for _, s := range batch {
 				got += s.Machine
 			}
 		}

@@ -312,8 +312,8 @@ func follow(t *testing.T, f clusterFacts, p rollout.Plan) {
 			t.Fatalf("%d of %d voters are up at %q of the plan\n%sfor %+v", healthy, len(voters), step, p, f)
 		}
 	}
-	for _, stage := range p {
-		for _, s := range stage {
+	for _, batch := range p {
+		for _, s := range batch {
 			switch s.Action {
 			case rollout.ActionQuiet:
 			case rollout.ActionInstall, actionMove:

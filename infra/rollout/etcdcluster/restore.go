@@ -158,7 +158,7 @@ func (o *operation) carryOutRestore(ctx context.Context, r Restore, plan rollout
 		return "", err
 	}
 	token = cmp.Or(token, o.restoreToken())
-	if len(plan) == 0 || plan[0][0].Action != actionStageRestore {
+	if len(plan) == 0 || plan[0][0].Action != actionMakeRestored {
 		return name, o.takeRestored(ctx, plan, name, nil) // all data are made
 	}
 	from := deed.Location{Functions: snapshot.S3Functions, Endpoint: r.Endpoint, Region: r.Region, Bucket: r.Bucket, Prefix: r.Prefix}
@@ -172,14 +172,14 @@ func (o *operation) carryOutRestore(ctx context.Context, r Restore, plan rollout
 	members := fleet.Nodes(o.want.Targets)
 	return d.Name, o.takeRestored(ctx, plan, d.Name, func(ctx context.Context, m *rollout.Machine) error {
 		m.Say("etcd: making its data from snapshot %s of %s", d.Name, d.Time.Format("2006-01-02 15:04:05"))
-		return deed.StageSnapshot(ctx, m.Remote, from, d.Name, d.Size, d.SHA256, o.newMember(m, r, component.InitialCluster(members), token))
+		return deed.MakeFromSnapshot(ctx, m.Remote, from, d.Name, d.Size, d.SHA256, o.newMember(m, r, component.InitialCluster(members), token))
 	})
 }
 
 // checkRestoreRoom refuses a snapshot for which a machine has no room. Nothing has been changed on any
 // machine then.
-func (o *operation) checkRestoreRoom(ctx context.Context, stage []rollout.Step, d snapshot.Description) error {
-	return fleet.Each(ctx, stage, func(ctx context.Context, s rollout.Step) error {
+func (o *operation) checkRestoreRoom(ctx context.Context, batch []rollout.Step, d snapshot.Description) error {
+	return fleet.Each(ctx, batch, func(ctx context.Context, s rollout.Step) error {
 		m := o.ByName(s.Machine)
 		made, err := host.ReadRoom(ctx, m.Remote, component.EtcdDataDir+deed.StagedDatabase)
 		if err != nil || made.Used > 0 { // an attempt that was interrupted has made the data
@@ -198,7 +198,7 @@ func (o *operation) checkRestoreRoom(ctx context.Context, stage []rollout.Step, 
 func (o *operation) makeFromMember(ctx context.Context, r Restore, plan rollout.Plan) error {
 	return o.takeRestored(ctx, plan, r.Member, func(ctx context.Context, m *rollout.Machine) error {
 		m.Say("etcd: making the data of a new cluster from its data")
-		return deed.StageMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, "", o.restoreToken()))
+		return deed.MakeFromMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, "", o.restoreToken()))
 	})
 }
 
@@ -262,15 +262,15 @@ func (o *operation) findSnapshot(ctx context.Context, r Restore, from deed.Locat
 // takeRestored takes the steps of a plan of a restore. make makes data beside those in use.
 func (o *operation) takeRestored(ctx context.Context, plan rollout.Plan, name string, make func(context.Context, *rollout.Machine) error) error {
 	mark := o.want.restore().mark()
-	for _, stage := range plan {
-		if stage[0].Action == rollout.ActionInstall {
+	for _, batch := range plan {
+		if batch[0].Action == rollout.ActionInstall {
 			if err := o.look(ctx); err != nil { // the data are there now, and nothing runs
 				return err
 			}
 		}
-		err := o.Stages(ctx, rollout.Plan{stage}, func(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
+		err := o.Batches(ctx, rollout.Plan{batch}, func(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
 			switch s.Action {
-			case actionStageRestore:
+			case actionMakeRestored:
 				if err := o.installIdle(ctx, m); err != nil {
 					return err
 				}

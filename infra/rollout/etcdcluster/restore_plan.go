@@ -57,7 +57,7 @@ func (r Restore) complete(cluster string) Restore {
 // mayReplace reports whether data of others on a member may be replaced: until the restore that allows it is
 // done on all of them. done is the last restore, if any; r is complete.
 func mayReplace(done *rollout.Restored, r Restore) bool {
-	return r.Wanted() && r.ReplaceData && (done == nil || !done.Settled || done.Mark != r.mark())
+	return r.Wanted() && r.ReplaceData && (done == nil || !done.Ended || done.Mark != r.mark())
 }
 
 // Source says for people from what a cluster is restored.
@@ -169,9 +169,9 @@ func planRestore(f restoreFacts) (rollout.Plan, error) {
 // planRestored makes the data of some members, puts those of others aside, and starts those that have
 // restored data then.
 func planRestored(r Restore, made, aside, started []string) rollout.Plan {
-	var stage, use, start []rollout.Step
+	var batch, use, start []rollout.Step
 	for _, name := range made {
-		stage = append(stage, rollout.Step{Machine: name, Action: actionStageRestore, Why: "from " + r.source()})
+		batch = append(batch, rollout.Step{Machine: name, Action: actionMakeRestored, Why: "from " + r.source()})
 		use = append(use, rollout.Step{Machine: name, Action: actionUseRestored})
 	}
 	for _, name := range aside {
@@ -180,7 +180,7 @@ func planRestored(r Restore, made, aside, started []string) rollout.Plan {
 	for _, name := range started {
 		start = append(start, rollout.Step{Machine: name, Action: rollout.ActionInstall, Why: "restored", Then: fleet.GateSelf})
 	}
-	return rollout.Plan{}.Parallel(stage...).Parallel(use...).Parallel(start...)
+	return rollout.Plan{}.Parallel(batch...).Parallel(use...).Parallel(start...)
 }
 
 // guardReplaced refuses to replace data of members unless that is allowed. theirs are the machines

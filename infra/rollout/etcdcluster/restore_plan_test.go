@@ -71,11 +71,11 @@ func TestPlanRestore(t *testing.T) {
 		"one that leaves came back meanwhile":   {restoreFacts{restore: force(named), formed: true, answers: true, begun: true, members: with(three, restored, "a", "b", "c"), leaving: []string{"d"}}, "set aside d", ""},
 	} {
 		plan, err := planRestore(tt.facts)
-		var stages []string
-		for _, stage := range plan {
-			stages = append(stages, stage[0].Action.Name+" "+strings.Join(stage.Machines(), ","))
+		var batches []string
+		for _, batch := range plan {
+			batches = append(batches, batch[0].Action.Name+" "+strings.Join(batch.Machines(), ","))
 		}
-		if got := strings.Join(stages, "; "); got != tt.want {
+		if got := strings.Join(batches, "; "); got != tt.want {
 			t.Errorf("%s: %q, wanted %q", name, got, tt.want)
 		}
 		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
@@ -195,8 +195,8 @@ func TestMayReplace(t *testing.T) {
 	}{
 		{"not restored yet", nil, r, true},
 		{"members still join", &rollout.Restored{Mark: r.mark()}, r, true},
-		{"done", &rollout.Restored{Mark: r.mark(), Settled: true}, r, false},
-		{"another one", &rollout.Restored{Mark: r.mark(), Settled: true}, other, true},
+		{"done", &rollout.Restored{Mark: r.mark(), Ended: true}, r, false},
+		{"another one", &rollout.Restored{Mark: r.mark(), Ended: true}, other, true},
 		{"not allowed", nil, Restore{Bucket: "b"}.complete("demo"), false},
 		{"none wanted", nil, Restore{ReplaceData: true}.complete("demo"), false},
 	} {

@@ -12,7 +12,7 @@ import (
 
 // carryOut takes the steps of a plan.
 func (o *operation) carryOut(ctx context.Context, plan rollout.Plan) error {
-	return o.Stages(ctx, plan, func(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
+	return o.Batches(ctx, plan, func(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
 		switch s.Action {
 		case actionLeave:
 			return o.leave(ctx, s)

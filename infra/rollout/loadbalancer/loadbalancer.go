@@ -75,7 +75,7 @@ func (x LoadBalancer) balance(ctx context.Context, o *rollout.Operation, prior r
 	if err := eachInTurn(ctx, o.Reachable(), one); err != nil {
 		return err
 	}
-	o.SaveSettled()
+	o.SaveUnchanged()
 	return o.Skipped()
 }
 

@@ -164,12 +164,12 @@ func (o *operation) converge(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, stage := range plan {
-		if err := o.carryOut(ctx, stage); err != nil {
+	for _, batch := range plan {
+		if err := o.carryOut(ctx, batch); err != nil {
 			return err
 		}
 	}
-	o.SaveSettled()
+	o.SaveUnchanged()
 	if err := o.restartExpired(ctx); err != nil {
 		return err
 	}

@@ -100,9 +100,9 @@ func (o *operation) findOutgrown(ctx context.Context) error {
 // carryOut takes the steps of a stage: all at once if they interrupt nothing, otherwise
 // MaxUnavailable at a time. The next step begins as soon as one is done. After a failure no step
 // begins, and those in progress are finished.
-func (o *operation) carryOut(ctx context.Context, stage rollout.Stage) error {
-	if !stage[0].Action.Disturbs {
-		return o.Stages(ctx, rollout.Plan{stage}, o.step)
+func (o *operation) carryOut(ctx context.Context, batch rollout.Batch) error {
+	if !batch[0].Action.Disturbs {
+		return o.Batches(ctx, rollout.Plan{batch}, o.step)
 	}
 	var (
 		group  parallel.Group
@@ -112,7 +112,7 @@ func (o *operation) carryOut(ctx context.Context, stage rollout.Stage) error {
 		inHand = map[string]bool{}
 	)
 	group.SetLimit(max(o.want.MaxUnavailable, 1))
-	for _, s := range stage {
+	for _, s := range batch {
 		group.Go(func() error {
 			mu.Lock()
 			if len(errs) > 0 {
@@ -134,7 +134,7 @@ func (o *operation) carryOut(ctx context.Context, stage rollout.Stage) error {
 		})
 	}
 	_ = group.Wait() // the errors are collected above
-	return rollout.Stopped(errors.Join(errs...), begun, stage)
+	return rollout.Stopped(errors.Join(errs...), begun, batch)
 }
 
 // roll takes one node down and up again, once all other nodes not taken down are healthy.

@@ -28,7 +28,7 @@ func (w world) knownManifests() {
 	} {
 		i := w.Instance("k8s_addon")
 		i.Must(config)
-		i.Settled(config)
+		i.Converged(config)
 		w.t.Logf("%s: %d objects", name, len(i.Get("objects").(values)))
 	}
 }
@@ -43,12 +43,12 @@ func (w world) controllers() {
 	w.as("ca-injector", webhook, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: shop}, webhooks: [{name: shop.example.com, clientConfig: {caBundle: `+w.bundle+`}}]}`)
 	w.writes("ca-injector", orders, `{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.bundle+`"}}}}}`)
 	w.writes("order-controller", order+"/status", `{"status":{"phase":"Paid"}}`)
-	i.Settled(config)
+	i.Converged(config)
 
 	// An apply of something else leaves it as well.
 	config["manifests"] = []any{strings.Replace(w.read("controllers.yaml"), "shop:1", "shop:2", 1)}
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	for _, x := range []struct{ what, got, want string }{
 		{"rules", w.value(role, "rules", 0, "resources", 0), `"pods"`},
 		{"replicas", w.value(shop, "spec", "replicas"), "3"},
@@ -76,7 +76,7 @@ func (w world) controllers() {
 		}
 	}
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 }
 
 const migrate = `{apiVersion: batch/v1, kind: Job, metadata: {name: NAME, namespace: default}, spec: {ttlSecondsAfterFinished: 0, backoffLimit: 0,
@@ -121,21 +121,21 @@ func (w world) jobs() {
 		i := w.Instance("k8s_addon")
 		i.Must(config)
 		w.eventually("the Job is gone", func() bool { return w.value(path+name) == "" })
-		i.Settled(config)
+		i.Converged(config)
 		if got := fmt.Sprint(i.Get("finished_jobs")); got != "[Job default/"+name+"]" {
 			w.t.Errorf("finished_jobs is %s", got)
 		}
 		// An apply of something else does not run it again.
 		config["manifests"] = []any{job(name), `{apiVersion: v1, kind: ConfigMap, metadata: {name: ` + name + `}}`}
 		i.Must(config)
-		i.Settled(config)
+		i.Converged(config)
 		if n := w.runs(name); n > 1 {
 			w.t.Errorf("%s has run %d times", name, n)
 		}
 		config["manifests"] = []any{strings.Replace(job(name), "migrate:1", "migrate:2", 1)}
 		i.Must(config)
 		w.eventually("the changed Job has run", func() bool { return w.runs(name) == 2 && w.value(path+name) == "" })
-		i.Settled(config)
+		i.Converged(config)
 	}
 }
 
@@ -158,7 +158,7 @@ func (w world) ignoredFields() {
 	config["ignore_fields"] = values{"ConfigMap default/settings": []any{"data.colour", `data["a.b"]`}}
 	i := w.Instance("k8s_addon")
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	// Nobody else owns them yet: an apply keeps them.
 	config["manifests"] = []any{`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {colour: blue, size: "2", "a.b": x}}`}
 	i.Must(config)
@@ -166,17 +166,17 @@ func (w world) ignoredFields() {
 		w.t.Errorf("data is %s", got)
 	}
 	w.writes("painter", settings, `{"data":{"colour":"red","a.b":null}}`)
-	i.Settled(config)
+	i.Converged(config)
 	config["manifests"] = []any{`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {colour: blue, size: "3", "a.b": x}}`}
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	if got := w.value(settings, "data"); got != `{"colour":"red","size":"3"}` {
 		w.t.Errorf("data is %s", got)
 	}
 	// Without the argument it is drift again.
 	delete(config, "ignore_fields")
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	if got := w.value(settings, "data", "colour"); got != `"blue"` {
 		w.t.Errorf("colour is %s", got)
 	}
@@ -202,10 +202,10 @@ func (w world) conflicts() {
 	}
 	ignoring := providertest.With(config, values{"ignore_fields": values{"ConfigMap": []any{".data.colour"}}})
 	i.Must(ignoring)
-	i.Settled(ignoring)
+	i.Converged(ignoring)
 	config["force_conflicts"] = true
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	if got := w.value(path, "data", "colour"); got != `"blue"` {
 		w.t.Errorf("colour is %s", got)
 	}
@@ -220,7 +220,7 @@ func (w world) replaced() {
 	config := w.addon("replaced", strings.ReplaceAll(manifest, "A", "a"), view)
 	i := w.Instance("k8s_addon")
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	before, kept := w.value(path, "metadata", "uid"), w.value(bindingPath, "metadata", "uid")
 
 	// In a manifest.
@@ -230,7 +230,7 @@ func (w world) replaced() {
 		w.t.Errorf("the plan says %s", got)
 	}
 	w.Fatal(i.Apply(plan))
-	i.Settled(config)
+	i.Converged(config)
 	if now := w.value(path, "metadata", "uid"); now == before || now == "" || w.value(bindingPath, "metadata", "uid") != kept {
 		w.t.Errorf("the Deployment was %s and is %s; the binding is %s", before, now, w.value(bindingPath, "metadata", "uid"))
 	}
@@ -245,7 +245,7 @@ func (w world) replaced() {
 		w.t.Errorf("the plan says %s", got)
 	}
 	w.Fatal(i.Apply(plan))
-	i.Settled(config)
+	i.Converged(config)
 	if got := w.value(bindingPath, "roleRef", "name"); got != `"view"` {
 		w.t.Errorf("the role is %s", got)
 	}
@@ -267,7 +267,7 @@ template: {metadata: {labels: {app: data}}, spec: {containers: [{name: c, image:
 	config := w.addon("data", claim, set)
 	i := w.Instance("k8s_addon")
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	config["manifests"] = []any{strings.Replace(claim, "storageClassName: a", "storageClassName: b", 1), set}
 	if got := i.Plan(config).Failure(); !strings.HasPrefix(got, `"manifests"`) || !strings.Contains(got, "spec.storageClassName of PersistentVolumeClaim default/data cannot be changed") || !strings.Contains(got, "the volume and its data") {
 		w.t.Errorf("the plan says %q", got)
@@ -285,7 +285,7 @@ template: {metadata: {labels: {app: data}}, spec: {containers: [{name: c, image:
 	pod := uid()
 	config["manifests"] = []any{claim, strings.Replace(set, "serviceName: a", "serviceName: b", 1)}
 	i.Must(config)
-	i.Settled(config)
+	i.Converged(config)
 	if got := uid(); got != pod || w.value("/apis/apps/v1/namespaces/default/statefulsets/data", "spec", "serviceName") != `"b"` {
 		w.t.Errorf("the pod was %s and is %s", pod, got)
 	}

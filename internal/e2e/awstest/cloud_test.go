@@ -174,7 +174,7 @@ func networkSpec() network.Spec {
 // machineSpecs describes the demo cluster: three controllers, two workers, a load balancer.
 func machineSpecs(n network.Network) []machine.Spec {
 	var out []machine.Spec
-	add := func(role infraaws.Role, name string, ip string, pods string) {
+	add := func(role infraaws.MachineRole, name string, ip string, pods string) {
 		s := machine.Spec{
 			Cluster: "demo", Name: name, Role: role,
 			SubnetID: n.Subnets[0].ID, VPCID: n.VPCID, NetworkSubnets: []string{n.Subnets[0].ID}, SecurityGroupID: n.SecurityGroups[role],

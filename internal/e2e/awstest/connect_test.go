@@ -42,7 +42,7 @@ func TestConnectEndpoint(t *testing.T) {
 	a := newAccount(t)
 	c, ctx := a.client(&wire{}), deadline(t)
 	n := ensured(ctx, t, c, connectSpec())
-	if n.Connect.EndpointID == "" || n.Connect.SecurityGroupID == "" || len(n.SecurityGroups) != len(infraaws.Roles()) {
+	if n.Connect.EndpointID == "" || n.Connect.SecurityGroupID == "" || len(n.SecurityGroups) != len(infraaws.MachineRoles()) {
 		t.Fatalf("made: %+v", n)
 	}
 	for role, group := range n.SecurityGroups {

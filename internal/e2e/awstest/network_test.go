@@ -47,7 +47,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
-	if n.VPCID == "" || len(n.Subnets) != 1 || n.Subnets[0].RouteTableID == "" || len(n.SecurityGroups) != len(infraaws.Roles()) {
+	if n.VPCID == "" || len(n.Subnets) != 1 || n.Subnets[0].RouteTableID == "" || len(n.SecurityGroups) != len(infraaws.MachineRoles()) {
 		t.Fatalf("incomplete: %+v", n)
 	}
 	t.Logf("made with %d calls", len(w.calls))
@@ -274,7 +274,7 @@ func TestAdoptedVPC(t *testing.T) {
 	if n.Subnets[0].RouteTableID != foreign.Subnets[0].RouteTableID || n.SecurityGroups[infraaws.RoleWorker] == foreign.SecurityGroups[infraaws.RoleWorker] {
 		t.Errorf("adopted %+v of %+v", n, foreign)
 	}
-	if got := a.Cloud.Overview().Total; got != total+len(infraaws.Roles()) {
+	if got := a.Cloud.Overview().Total; got != total+len(infraaws.MachineRoles()) {
 		t.Errorf("%d things, wanted one for each role more than %d", got, total)
 	}
 	if err := network.Delete(ctx, c, spec); err != nil {

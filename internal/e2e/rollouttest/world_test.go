@@ -211,14 +211,14 @@ func (w *world) say(machine, message string) {
 	w.progress = append(w.progress, fmt.Sprintf("%6.2fs %s: %s", time.Since(w.began).Seconds(), machine, message))
 }
 
-func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods netip.Prefix) machine.Spec {
+func (w *world) machineSpec(name string, role aws.MachineRole, ip netip.Addr, pods netip.Prefix) machine.Spec {
 	return machine.Spec{Cluster: clusterName, Name: name, Role: role, Image: w.image, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
 		SubnetID: w.network.Subnets[0].ID, VPCID: w.network.VPCID, NetworkSubnets: []string{w.network.Subnets[0].ID}, SecurityGroupID: w.network.SecurityGroups[role],
 		User: machine.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
 }
 
 // launch launches a machine and returns it as a target.
-func (w *world) launch(ctx context.Context, name string, role aws.Role, ip string, pods string) (fleet.Target, error) {
+func (w *world) launch(ctx context.Context, name string, role aws.MachineRole, ip string, pods string) (fleet.Target, error) {
 	var prefix netip.Prefix
 	if pods != "" {
 		prefix = netip.MustParsePrefix(pods)
@@ -243,7 +243,7 @@ func (w *world) launch(ctx context.Context, name string, role aws.Role, ip strin
 // machineWanted is one machine for launchAll.
 type machineWanted struct {
 	name string
-	role aws.Role
+	role aws.MachineRole
 	ip   string
 	pods string
 }

@@ -107,7 +107,7 @@ func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.P
 	}
 	a := state.addon(ctx, diags)
 	a.Claim, a.Runs = cmp.Or(rec.Claim, state.Claim.ValueString()), rec.runs(a.Objects)
-	if rec.Objects == nil { // the private state was lost, see ReadHolding
+	if rec.Objects == nil { // the private state was lost, see ReadOwnership
 		rec.Objects = kube.RefsOf(a.Objects)
 	}
 	return state, a, rec

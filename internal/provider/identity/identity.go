@@ -83,7 +83,7 @@ func (i Identity) follow(ctx context.Context, id *tfsdk.ResourceIdentity, state 
 		}
 		set(p.Name, v)
 	}
-	if h := tf.ReadPrivate[session.Holding](ctx, private, session.HoldingKey, diags); i.InAWS && h.Account != "" {
+	if h := tf.ReadPrivate[session.Ownership](ctx, private, session.OwnershipKey, diags); i.InAWS && h.Account != "" {
 		set(Account, types.StringValue(h.Account))
 		set(Region, types.StringValue(h.Region))
 	}

@@ -22,7 +22,7 @@ import (
 // observe returns what differs in the key store. It reads no private key. An empty store is drift
 // as well, and no reason to remove the resource from the state: with other keys it would be another
 // cluster.
-func (r *pkiResource) observe(ctx context.Context, store *keystore.Store, m pkiModel, h session.Holding) ([]finding.Finding, error) {
+func (r *pkiResource) observe(ctx context.Context, store *keystore.Store, m pkiModel, h session.Ownership) ([]finding.Finding, error) {
 	found, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (m pkiModel) ref(ctx context.Context) pki.Ref {
 }
 
 // rotate creates the generations that are new and deletes those that are no longer wanted.
-func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h session.Holding) (pki.Ref, error) {
+func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h session.Ownership) (pki.Ref, error) {
 	before := state.ref(ctx)
 	kept := m
 	kept.Ref = state.Ref // the planned reference may be unknown
@@ -85,7 +85,7 @@ func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h session.H
 
 // repair restores public parts from the state, and changes tags and the KMS key. A lost private key
 // cannot be restored from the state; one whose generation is dropped need not be.
-func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h session.Holding) error {
+func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h session.Ownership) error {
 	store, err := r.keyStore(ctx, m, h.Claim)
 	if err != nil {
 		return err
@@ -129,8 +129,8 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h session.H
 	return nil
 }
 
-// held opens the key store of a holding, in the account and region that it is of.
-func (r *pkiResource) held(ctx context.Context, m pkiModel, h session.Holding) (*keystore.Store, error) {
+// openOwned opens the key store of an ownership, in the account and region that it is of.
+func (r *pkiResource) openOwned(ctx context.Context, m pkiModel, h session.Ownership) (*keystore.Store, error) {
 	client, err := r.Session.AWS(ctx)
 	if err != nil {
 		return nil, err
@@ -141,12 +141,12 @@ func (r *pkiResource) held(ctx context.Context, m pkiModel, h session.Holding) (
 	return r.keyStore(ctx, m, h.Claim)
 }
 
-// recovered returns a lost holding as the key store has it.
-func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h session.Holding) (session.Holding, error) {
+// recovered returns a lost ownership as the key store has it.
+func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h session.Ownership) (session.Ownership, error) {
 	if !h.Lost() {
 		return h, nil
 	}
-	found, err := r.importHolding(ctx, store)
+	found, err := r.importOwnership(ctx, store)
 	found.Imported = false
 	return found, err
 }
@@ -158,19 +158,19 @@ func (r *pkiResource) settle(ctx context.Context, store *keystore.Store) {
 	_ = store.Settle(ctx, r.Session.Now())
 }
 
-// importHolding returns the holding of a key store that exists.
-func (r *pkiResource) importHolding(ctx context.Context, store pki.Store) (session.Holding, error) {
+// importOwnership returns the ownership of a key store that exists.
+func (r *pkiResource) importOwnership(ctx context.Context, store pki.Store) (session.Ownership, error) {
 	ssm, ok := store.(*keystore.Store)
 	if !ok {
-		return session.Holding{}, nil
+		return session.Ownership{}, nil
 	}
 	client, err := r.Session.AWS(ctx)
 	if err != nil {
-		return session.Holding{}, err
+		return session.Ownership{}, err
 	}
 	owner, err := ssm.Owner(ctx)
 	if err != nil {
-		return session.Holding{}, err
+		return session.Ownership{}, err
 	}
 	return r.Session.Imported(ctx, client, owner)
 }

@@ -157,7 +157,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		var state pkiModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if req.Private != nil {
-			session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
+			session.ReadOwnership(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
 		}
 		ref, _ := reference.OfPKI.Read(ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
@@ -205,7 +205,7 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Create, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	var ref pki.Ref
-	var h session.Holding
+	var h session.Ownership
 	from, err := r.readCopy(ctx, m, identity)
 	if err == nil {
 		ref, h, err = r.bootstrap(ctx, m, from)
@@ -218,17 +218,17 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 	warnOfOtherName(from, m.Cluster.ValueString(), &resp.Diagnostics)
 	m.Ref, m.Drift, m.Claim = reference.PKIValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 // bootstrap makes the keys, or takes them from a copy if there is one. In SSM it claims the key
 // store first, and looks last whether the store is still its own.
-func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.Copy) (ref pki.Ref, h session.Holding, err error) {
+func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.Copy) (ref pki.Ref, h session.Ownership, err error) {
 	if m.KeyStore.ValueString() == pki.StoreSSM {
 		client, err := r.Session.AWS(ctx)
 		if err == nil {
-			h, err = r.Session.NewHolding(ctx, client)
+			h, err = r.Session.NewOwnership(ctx, client)
 		}
 		if err != nil {
 			return ref, h, err
@@ -310,8 +310,8 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if _, ok := r.Session.AWSForRead(ctx, title, &resp.Diagnostics); !ok {
 		return
 	}
-	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	store, err := r.held(ctx, m, h)
+	h := session.ReadOwnership(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	store, err := r.openOwned(ctx, m, h)
 	var drift []finding.Finding
 	if err == nil {
 		err = store.Check(ctx)
@@ -328,7 +328,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		return
 	}
 	m.Claim, m.Drift = tf.OptionalString(h.ID), argument.DriftValue(drift)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -351,7 +351,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	h := session.ReadHolding(ctx, req.Private, state.Claim, &resp.Diagnostics)
+	h := session.ReadOwnership(ctx, req.Private, state.Claim, &resp.Diagnostics)
 	if m.KeyStore.ValueString() == pki.StoreSSM {
 		client, err := r.Session.AWS(ctx)
 		if err == nil {
@@ -371,7 +371,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		return
 	}
 	m.Ref = reference.PKIValue(ctx, ref)
-	tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -383,8 +383,8 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	}
 	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Delete, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
-	h := session.ReadHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
-	store, err := r.held(ctx, m, h)
+	h := session.ReadOwnership(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	store, err := r.openOwned(ctx, m, h)
 	if err == nil {
 		err = store.Purge(ctx)
 	}
@@ -399,12 +399,12 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	h := r.find(ctx, req.ID, &resp.State, &resp.Diagnostics)
 	if !resp.Diagnostics.HasError() {
-		tf.WritePrivate(ctx, resp.Private, session.HoldingKey, h, &resp.Diagnostics)
+		tf.WritePrivate(ctx, resp.Private, session.OwnershipKey, h, &resp.Diagnostics)
 	}
 }
 
 // find sets a state to the keys that an import id names. It changes nothing in AWS, and reads no private key.
-func (r *pkiResource) find(ctx context.Context, id string, into owned.Target, diags *diag.Diagnostics) (h session.Holding) {
+func (r *pkiResource) find(ctx context.Context, id string, into owned.Target, diags *diag.Diagnostics) (h session.Ownership) {
 	var m pkiModel
 	cluster, prefix, elsewhere := strings.Cut(id, "/")
 	if prefix = "/" + prefix; !elsewhere {
@@ -422,7 +422,7 @@ func (r *pkiResource) find(ctx context.Context, id string, into owned.Target, di
 		ref, err = pki.LoadRef(ctx, store, cluster, opts)
 	}
 	if err == nil {
-		h, err = r.importHolding(ctx, store)
+		h, err = r.importOwnership(ctx, store)
 	}
 	if err != nil {
 		session.AddError(diags, "Cannot import the keys of cluster "+cluster, err)

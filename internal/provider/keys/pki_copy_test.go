@@ -58,7 +58,7 @@ func TestKeysFromACopy(t *testing.T) {
 	keys.Must(rotated)
 	config := copyConfig(keys, recipient)
 	copied.Must(config)
-	copied.Settled(config)
+	copied.Converged(config)
 	key, _ := copied.Get("key").(string)
 	if !strings.HasPrefix(key, "k8s/demo/keys/") || !strings.HasSuffix(key, keycopy.Extension) || key == first || len(c.Account.S3.Keys(providertest.Copies)) != 2 || copied.Get("id") != providertest.Copies+"/k8s/demo/keys/" {
 		t.Errorf("key %v after %v, objects %v", key, first, c.Account.S3.Keys(providertest.Copies))
@@ -96,13 +96,13 @@ func TestKeysFromACopy(t *testing.T) {
 	}
 	restored.Leaks()
 	hidden(t, "the state", providertest.Plain(restored.State), identity, secret)
-	restored.Settled(from)
+	restored.Converged(from)
 
 	// Later changes of restore_from do nothing, without the identity as well.
 	c = c.Ends(t)
 	restored = c.Taken(restored)
-	restored.Settled(rotated)
-	restored.Settled(providertest.With(rotated, providertest.Values{"restore_from": providertest.Values{"bucket": "another", "key": "k", "region": "eu-central-1"}}))
+	restored.Converged(rotated)
+	restored.Converged(providertest.With(rotated, providertest.Values{"restore_from": providertest.Values{"bucket": "another", "key": "k", "region": "eu-central-1"}}))
 
 	// A copy of the same keys has the same name.
 	copied = c.Instance("k8s_pki_copy")
@@ -143,7 +143,7 @@ func TestRestoreFromLater(t *testing.T) {
 		t.Errorf("it changes %s", d)
 	}
 	c.Fatal(keys.Apply(ch))
-	keys.Settled(providertest.Restoring("k", identity))
+	keys.Converged(providertest.Restoring("k", identity))
 	if !maps.Equal(before, c.Parameters("demo")) {
 		t.Error("the keys have changed")
 	}
@@ -177,7 +177,7 @@ func TestCopyDrift(t *testing.T) {
 		got, _ := drift["bucket "+providertest.Copies].(string)
 		providertest.Mention(t, got, test.want)
 		copied.Must(config)
-		copied.Settled(config)
+		copied.Converged(config)
 		if copied.Get("key") != key {
 			t.Errorf("%s: the key is %v", name, copied.Get("key"))
 		}
@@ -189,13 +189,13 @@ func TestCopyDrift(t *testing.T) {
 	t.Run("the same content without a digest", func(t *testing.T) {
 		o := c.Account.S3.Get(providertest.Copies, key)
 		c.Account.S3.Put(providertest.Copies, key, account.Object{Content: o.Content})
-		copied.Settled(config)
+		copied.Converged(config)
 	})
 	t.Run("changed arguments", func(t *testing.T) {
 		c.Account.S3.Make("elsewhere", "eu-central-1")
 		config := providertest.With(config, providertest.Values{"bucket": "elsewhere", "region": "eu-central-1", "prefix": "a/", "recipients": []any{second}, "kms_key_id": nil})
 		copied.Must(config)
-		copied.Settled(config)
+		copied.Converged(config)
 		moved := copied.Get("key").(string)
 		if o := c.Account.S3.Get("elsewhere", moved); o.KMSKeyID != "" || !strings.HasPrefix(moved, "a/") || len(c.Account.S3.Keys(providertest.Copies)) != 1 {
 			t.Errorf("%s: %+v, %v", moved, o, c.Account.S3.Keys(providertest.Copies))
@@ -293,7 +293,7 @@ func TestUnusableCopies(t *testing.T) {
 			t.Errorf("%s: %d parameters were written, %v", name, len(n.Parameters), err)
 		}
 	}
-	keys.Settled(providertest.Values{"cluster": "demo"})
+	keys.Converged(providertest.Values{"cluster": "demo"})
 
 	t.Run("in the bucket's region", func(t *testing.T) {
 		c.Instance("k8s_pki").Must(from(providertest.Values{"bucket": "far-away", "region": "eu-central-1"}))
@@ -339,7 +339,7 @@ func TestCopyAtEveryCall(t *testing.T) {
 		next = c.ProcessOver(t, &providertest.Wire{})
 		again := next.Instance("k8s_pki_copy")
 		again.Must(copyConfig(keys, recipient))
-		again.Settled(copyConfig(keys, recipient))
+		again.Converged(copyConfig(keys, recipient))
 		if got := c.Account.S3.Keys(providertest.Copies); len(got) != 1 || got[0] != copied.Get("key") {
 			t.Errorf("after call %d there are %v", at, got)
 		}

@@ -70,7 +70,7 @@ func TestRotateKeys(t *testing.T) {
 			t.Errorf("%v: %d warnings", step.generations, len(ch.Warnings))
 		}
 		c.Fatal(keys.Apply(ch))
-		keys.Settled(config)
+		keys.Converged(config)
 		keys.Leaks()
 		present, err := store.List(t.Context())
 		if want := slices.Sorted(slices.Values(append(pki.Names(step.names), pki.NameOwner))); err != nil || !slices.Equal(present, want) {
@@ -105,7 +105,7 @@ func TestRotateKeys(t *testing.T) {
 			t.Errorf("drift is %v", drift)
 		}
 		keys.Must(config)
-		keys.Settled(config)
+		keys.Converged(config)
 	})
 	t.Run("an old state", func(t *testing.T) {
 		before := keys.State
@@ -118,7 +118,7 @@ func TestRotateKeys(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		keys.State = newer
-		keys.Settled(next)
+		keys.Converged(next)
 	})
 	t.Run("without what is to be dropped", func(t *testing.T) {
 		if _, err := c.Client.SSM.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: sdk.String("/k8s/demo/pki/" + pki.KeyServiceAccount)}); err != nil {
@@ -127,7 +127,7 @@ func TestRotateKeys(t *testing.T) {
 		keys.Refresh()
 		next := rotating(providertest.Values{"kubernetes_ca": []any{2}, "service_account": []any{2}, "encryption": []any{2}})
 		keys.Must(next)
-		keys.Settled(next)
+		keys.Converged(next)
 	})
 	t.Run("secret", func(t *testing.T) {
 		out, err := c.Client.SSM.GetParameter(t.Context(), &ssm.GetParameterInput{Name: sdk.String("/k8s/demo/pki/" + pki.SecretName(pki.KindEncryption, 2))})
@@ -190,7 +190,7 @@ func TestRotateInState(t *testing.T) {
 			t.Errorf("%v: keys are known in the plan: %t", step.list, known)
 		}
 		c.Fatal(keys.Apply(ch))
-		keys.Settled(config(everyKey(step.list...)))
+		keys.Converged(config(everyKey(step.list...)))
 		if got := keys.Get("ref").(providertest.Values)["keys"].(providertest.Values); len(got) != step.keys {
 			t.Errorf("%v: %d keys", step.list, len(got))
 		}
@@ -256,7 +256,7 @@ func TestManagedKubeconfigFollows(t *testing.T) {
 		before := kubeconfig.Get("client_certificate")
 		keys.Must(config(step.generations))
 		kubeconfig.Must(wanted())
-		kubeconfig.Settled(wanted())
+		kubeconfig.Converged(wanted())
 		if reissued := kubeconfig.Get("client_certificate") != before; reissued != step.reissued {
 			t.Errorf("%v: reissued: %t", step.generations, reissued)
 		}
@@ -268,7 +268,7 @@ func TestManagedKubeconfigFollows(t *testing.T) {
 	}
 	behind := providertest.With(wanted(), providertest.Values{"proxy_url": "socks5://localhost:1080"})
 	kubeconfig.Must(behind)
-	kubeconfig.Settled(behind)
+	kubeconfig.Converged(behind)
 	if raw, _ := kubeconfig.Get("kubeconfig_raw").(string); !strings.Contains(raw, "proxy-url: socks5://localhost:1080") {
 		t.Error("the kubeconfig lacks the proxy")
 	}

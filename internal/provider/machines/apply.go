@@ -79,7 +79,7 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 		found.HostKey = m.HostKey.ValueString()
 	}
 	grow := owned.Kept[bool](ctx, op, growKey)
-	if op.Holding.Lost() && int64(found.RootVolumeGiB) > m.RootVolumeSize.ValueInt64() {
+	if op.Ownership.Lost() && int64(found.RootVolumeGiB) > m.RootVolumeSize.ValueInt64() {
 		grow = true // the volume was enlarged by the update that died, and perhaps not its file system
 		op.Keep(ctx, growKey, grow)
 	}
@@ -211,7 +211,7 @@ func (r *machineResource) Remove(ctx context.Context, op *owned.Operation, m *ma
 // wanted returns the specification for an operation.
 func (m machineModel) wanted(ctx context.Context, op *owned.Operation) awsmachine.Spec {
 	s := m.spec(ctx, op.Diags)
-	s.Claim, s.RemoveTags, s.RoutedTables = op.Holding.Claim, op.RemoveTags, owned.Kept[[]string](ctx, op, routesKey)
+	s.Claim, s.RemoveTags, s.RoutedTables = op.Ownership.Claim, op.RemoveTags, owned.Kept[[]string](ctx, op, routesKey)
 	return s
 }
 
@@ -224,7 +224,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) awsmach
 	return awsmachine.Spec{
 		Cluster:         network.Cluster.ValueString(),
 		Name:            m.Name.ValueString(),
-		Role:            infraaws.Role(m.Role.ValueString()),
+		Role:            infraaws.MachineRole(m.Role.ValueString()),
 		SubnetID:        m.subnet(ctx, diags).ID.ValueString(),
 		VPCID:           network.VPCID.ValueString(),
 		NetworkSubnets:  subnets,

@@ -25,7 +25,7 @@ func TestArchitecture(t *testing.T) {
 	if machine.Get("image_id") != account.ARMImageID {
 		t.Errorf("image %v", machine.Get("image_id"))
 	}
-	machine.Settled(arm)
+	machine.Converged(arm)
 	change := machine.Plan(providertest.With(arm, providertest.Values{"instance_type": "t3.small"}))
 	if len(change.Replace) != 1 || !strings.Contains(change.Replace[0], "instance_type") {
 		t.Errorf("replaces for %v, %s", change.Replace, change.Failure())

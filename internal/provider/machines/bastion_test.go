@@ -108,7 +108,7 @@ func TestPausedBastion(t *testing.T) {
 	}
 	for n, m := range machines {
 		m.Must(configs()[n])
-		m.Settled(configs()[n])
+		m.Converged(configs()[n])
 	}
 
 	// Terraform starts it last: it is started before the others are waited for.
@@ -117,7 +117,7 @@ func TestPausedBastion(t *testing.T) {
 		machines[n].Must(configs()[n])
 	}
 	for n, m := range machines {
-		m.Settled(configs()[n])
+		m.Converged(configs()[n])
 	}
 
 	// Its address is another one when it starts again.

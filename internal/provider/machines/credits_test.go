@@ -44,7 +44,7 @@ func TestCreditsTogether(t *testing.T) {
 		t.Errorf("asked %d times: %q", asked, c.Calls())
 	}
 	for n, m := range machines {
-		m.Settled(config(n))
+		m.Converged(config(n))
 	}
 }
 
@@ -63,7 +63,7 @@ func TestCPUCredits(t *testing.T) {
 		return out
 	}
 	worker.Must(config("standard"))
-	worker.Settled(config("standard"))
+	worker.Converged(config("standard"))
 	c.HasCredits(t, worker, "standard")
 	id := worker.Get("id")
 
@@ -74,7 +74,7 @@ func TestCPUCredits(t *testing.T) {
 			t.Fatalf("would replace the machine because of %v", ch.Replace)
 		}
 		c.Fatal(worker.Apply(ch))
-		worker.Settled(config)
+		worker.Converged(config)
 		c.HasCredits(t, worker, want)
 		if worker.Get("id") != id {
 			t.Fatal("it is another machine")
@@ -107,7 +107,7 @@ func TestCPUCredits(t *testing.T) {
 	}
 	worker.Must(off("standard"))
 	worker.Must(off("unlimited"))
-	worker.Settled(off("unlimited"))
+	worker.Converged(off("unlimited"))
 	c.HasCredits(t, worker, "unlimited")
 	worker.Must(config("standard"))
 	c.HasCredits(t, worker, "standard")
@@ -115,12 +115,12 @@ func TestCPUCredits(t *testing.T) {
 	imported := c.Instance("k8s_machine")
 	imported.Imports(id.(string))
 	imported.Must(config("standard"))
-	imported.Settled(config("standard"))
+	imported.Converged(config("standard"))
 
 	// A type without credits, and from there one with them.
 	m5, t3 := providertest.Values{"instance_type": "m5.large"}, providertest.Values{"instance_type": "t3a.medium"}
 	c.Fatal(worker.Apply(worker.Plan(config(nil, m5))))
-	worker.Settled(config(nil, m5))
+	worker.Converged(config(nil, m5))
 	if ch := worker.Plan(config("standard", m5)); !strings.Contains(ch.Failure(), "m5.large is no burstable instance type") || !at(ch, "cpu_credits") {
 		t.Errorf("m5.large with credits: %q", ch.Failure())
 	}

@@ -61,7 +61,7 @@ func (r *machineResource) sight(client *infraaws.Client, m machineModel, now aws
 // depart lets the machine leave its cluster before it is terminated, and warns of what did not succeed. The
 // departure is never nil.
 func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m machineModel, next maintenance.Succession, diags *diag.Diagnostics) (*maintenance.Departure, error) {
-	name, role := m.Name.ValueString(), infraaws.Role(m.Role.ValueString())
+	name, role := m.Name.ValueString(), infraaws.MachineRole(m.Role.ValueString())
 	left, err := maintenance.Depart(ctx, r.Session.Clusters.Turns(m.spec(ctx, diags).Cluster), maintenance.Departing{
 		Machine:   r.maintained(client, m),
 		PrivateIP: m.PrivateIP.ValueString(),

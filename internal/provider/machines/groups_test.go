@@ -22,13 +22,13 @@ func TestSecurityGroups(t *testing.T) {
 		return providertest.With(providertest.WorkerConfig(network), providertest.Values{"security_group_ids": groups})
 	}
 	worker.Must(config(storage))
-	worker.Settled(config(storage))
+	worker.Converged(config(storage))
 	c.HasGroups(t, worker, own, storage)
 	id := worker.Get("id")
 
 	imported := c.Instance("k8s_machine")
 	imported.Imports(id.(string))
-	imported.Settled(config(storage))
+	imported.Converged(config(storage))
 
 	apply := func(config providertest.Values, further ...string) {
 		t.Helper()
@@ -37,7 +37,7 @@ func TestSecurityGroups(t *testing.T) {
 			t.Fatalf("would replace the machine because of %v", ch.Replace)
 		}
 		c.Fatal(worker.Apply(ch))
-		worker.Settled(config)
+		worker.Converged(config)
 		c.HasGroups(t, worker, own, further...)
 		if worker.Get("id") != id {
 			t.Fatal("it is another machine")

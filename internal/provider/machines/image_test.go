@@ -40,7 +40,7 @@ func TestImageFilter(t *testing.T) {
 	} {
 		worker := c.Instance("k8s_machine")
 		worker.Must(tt.config)
-		worker.Settled(tt.config)
+		worker.Converged(tt.config)
 		if got := worker.Get("image_id"); got != tt.want {
 			t.Errorf("%v: launched from %v, want %s", tt.config["image_filter"], got, tt.want)
 		}
@@ -49,7 +49,7 @@ func TestImageFilter(t *testing.T) {
 			t.Errorf("another filter would replace the machine because of %v", ch.Replace)
 		}
 		worker.Must(other)
-		worker.Settled(other)
+		worker.Converged(other)
 		if got := worker.Get("image_id"); got != tt.want {
 			t.Errorf("after another filter it has %v", got)
 		}

@@ -155,7 +155,7 @@ func TestCapacityRunsOut(t *testing.T) {
 	}
 	for n := range 3 {
 		f.machines[n].Refresh()
-		f.machines[n].Settled(f.config(n))
+		f.machines[n].Converged(f.config(n))
 	}
 	if failed := f.each(func(_ int, m *providertest.Instance) providertest.Change { return m.Dismiss() }); len(failed) > 0 {
 		t.Errorf("delete: %v", failed)

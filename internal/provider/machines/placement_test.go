@@ -27,13 +27,13 @@ func TestPlacementGroup(t *testing.T) {
 		return providertest.With(providertest.WorkerConfig(network), providertest.Values{"placement_group": group})
 	}
 	worker.Must(config("one"))
-	worker.Settled(config("one"))
+	worker.Converged(config("one"))
 	c.IsIn(t, worker, "one")
 	id := worker.Get("id")
 
 	imported := c.Instance("k8s_machine")
 	imported.Imports(id.(string))
-	imported.Settled(config("one"))
+	imported.Converged(config("one"))
 
 	apply := func(group any, stops int) {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestPlacementGroup(t *testing.T) {
 			t.Errorf("the public address is planned as %v", planned["public_ip"])
 		}
 		c.Fatal(worker.Apply(ch))
-		worker.Settled(config(group))
+		worker.Converged(config(group))
 		name, _ := group.(string)
 		c.IsIn(t, worker, name)
 		if n := of(c.Calls()[before:], "StopInstances"); n != stops || worker.Get("id") != id {
@@ -74,7 +74,7 @@ func TestPlacementGroup(t *testing.T) {
 	}
 	worker.Refresh()
 	c.IsIn(t, worker, "one")
-	worker.Settled(config("one"))
+	worker.Converged(config("one"))
 
 	// A stopped machine changes its group, and stays stopped.
 	off := func(group any) providertest.Values {
@@ -82,7 +82,7 @@ func TestPlacementGroup(t *testing.T) {
 	}
 	worker.Must(off("one"))
 	worker.Must(off(nil))
-	worker.Settled(off(nil))
+	worker.Converged(off(nil))
 	if i := c.Found(t, worker); sdk.ToString(i.Placement.GroupName) != "" || i.State.Name != types.InstanceStateNameStopped {
 		t.Errorf("the stopped machine is %s in the group %q", i.State.Name, sdk.ToString(i.Placement.GroupName))
 	}

@@ -85,7 +85,7 @@ func (m *machineModel) planRootVolume(ctx context.Context, p tfsdk.Plan, config,
 // machine that was made here is replaced when its cluster gets another name.
 func checkImported(ctx context.Context, p *owned.Plan[machineModel], network reference.Network) {
 	old, ok := reference.OfNetwork.Read(ctx, p.State.Network, p.Diags)
-	if !ok || network.Cluster.IsUnknown() || network.Cluster.Equal(old.Cluster) || !p.Holding.Imported {
+	if !ok || network.Cluster.IsUnknown() || network.Cluster.Equal(old.Cluster) || !p.Ownership.Imported {
 		return
 	}
 	p.Diags.AddAttributeError(path.Root("network"), "Imported machine of another cluster",
@@ -190,7 +190,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 	if m.PodCIDR.IsNull() {
 		return
 	}
-	switch infraaws.Role(m.Role.ValueString()) {
+	switch infraaws.MachineRole(m.Role.ValueString()) {
 	case infraaws.RoleController:
 		if !network.ControllerPods.ValueBool() && !network.ControllerPods.IsUnknown() {
 			diags.AddAttributeError(path.Root("pod_cidr"), "Controllers without pods",

@@ -61,7 +61,7 @@ func TestPowerState(t *testing.T) {
 	if worker.Get("instance_state") != reference.Stopped || host["power_state"] != reference.Stopped || host["host_key"] != before["host_key"] || host["private_ip"] != before["private_ip"] || host["address"] != before["address"] {
 		t.Errorf("it is %v, its host %v, before %v", worker.Get("instance_state"), host, before)
 	}
-	worker.Settled(off)
+	worker.Converged(off)
 
 	if said := worker.Plan(providertest.With(off, providertest.Values{"root_volume_size": 30})).Failure(); !strings.Contains(said, "A stopped machine's file system cannot grow") {
 		t.Errorf("a larger volume: %q", said)
@@ -78,14 +78,14 @@ func TestPowerState(t *testing.T) {
 		t.Errorf("started by somebody else: %v, %v", drift, worker.Get("instance_state"))
 	}
 	worker.Must(off)
-	worker.Settled(off)
+	worker.Converged(off)
 
 	on := worker.Plan(config)
 	if planned, _ := providertest.Plain(on.Planned).(providertest.Values); planned["public_ip"] != providertest.Unknown || planned["instance_state"] != reference.Running {
 		t.Errorf("the start is planned as %v, %v", planned["public_ip"], planned["instance_state"])
 	}
 	c.Fatal(worker.Apply(on))
-	worker.Settled(config)
+	worker.Converged(config)
 	if worker.Get("id") != id || worker.Get("host_key") != before["host_key"] || worker.Get("private_ip") != before["private_ip"] {
 		t.Error("it is another machine")
 	}
@@ -115,7 +115,7 @@ func TestStartInterrupted(t *testing.T) {
 	if state := worker.Get("instance_state"); state != reference.Running {
 		t.Errorf("it is %v", state)
 	}
-	worker.Settled(config)
+	worker.Converged(config)
 }
 
 // TestPausedNetwork: before the first machine of a paused cluster stops, all of them are asked what
@@ -139,7 +139,7 @@ func TestPausedNetwork(t *testing.T) {
 	for _, config := range configs() {
 		m := c.Instance("k8s_machine")
 		m.Must(config)
-		m.Settled(config)
+		m.Converged(config)
 		machines = append(machines, m)
 	}
 	idle := *c.Duty
@@ -160,7 +160,7 @@ func TestPausedNetwork(t *testing.T) {
 
 	on, off := providertest.NetworkConfig(), providertest.With(providertest.NetworkConfig(), providertest.Values{"paused": true})
 	network.Must(off)
-	network.Settled(off)
+	network.Converged(off)
 	now := configs()
 	if said := machines[0].CarryOut(machines[0].Plan(now[0])).Failure(); !strings.Contains(said, "refusing to pause the cluster: it is not known what runs on worker-0") {
 		t.Fatalf("a worker does not answer: %q", said)
@@ -178,7 +178,7 @@ func TestPausedNetwork(t *testing.T) {
 	}
 	calls := len(c.Calls())
 	for n, m := range machines {
-		m.Settled(now[n])
+		m.Converged(now[n])
 		if host, _ := m.Get("host").(providertest.Values); m.Get("power_state") != reference.Stopped || host["power_state"] != reference.Paused {
 			t.Errorf("%v is %v, its host %v", m.Get("name"), m.Get("power_state"), host["power_state"])
 		}
@@ -209,7 +209,7 @@ func TestPausedNetwork(t *testing.T) {
 	}
 	wait.Wait()
 	for n, m := range machines {
-		m.Settled(now[n])
+		m.Converged(now[n])
 		if host, _ := m.Get("host").(providertest.Values); m.Get("instance_state") != reference.Running || host["power_state"] != reference.Running {
 			t.Errorf("%v is %v, its host %v", m.Get("name"), m.Get("instance_state"), host["power_state"])
 		}

@@ -40,7 +40,7 @@ func TestPrivateMachineResumes(t *testing.T) {
 
 	config["instance_type"] = "t3.large"
 	worker.Must(config)
-	worker.Settled(config)
+	worker.Converged(config)
 	if !awaited.Load() || asked.Load() != 1 {
 		t.Errorf("after another instance type: awaited %t, asked %d times", awaited.Load(), asked.Load())
 	}
@@ -51,7 +51,7 @@ func TestPrivateMachineResumes(t *testing.T) {
 	providertest.Answer[*ec2.StopInstancesOutput](t)(c.Client.EC2.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{id}}))
 	worker.Refresh()
 	worker.Must(config)
-	worker.Settled(config)
+	worker.Converged(config)
 	if !awaited.Load() || asked.Load() != 2 {
 		t.Errorf("after it was found stopped: awaited %t, asked %d times", awaited.Load(), asked.Load())
 	}

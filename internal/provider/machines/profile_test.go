@@ -24,13 +24,13 @@ func TestInstanceProfile(t *testing.T) {
 		return providertest.With(providertest.WorkerConfig(network), providertest.Values{"instance_profile": profile})
 	}
 	worker.Must(config("node"))
-	worker.Settled(config("node"))
+	worker.Converged(config("node"))
 	c.HasProfile(t, worker, "node")
 	id := worker.Get("id")
 
 	imported := c.Instance("k8s_machine")
 	imported.Imports(id.(string))
-	imported.Settled(config("node"))
+	imported.Converged(config("node"))
 	if ch := imported.Plan(config(nil)); imported.Empty(ch) || len(ch.Replace) > 0 {
 		t.Errorf("an imported profile that is not configured: %s", imported.Differences(ch))
 	}
@@ -42,7 +42,7 @@ func TestInstanceProfile(t *testing.T) {
 			t.Fatalf("would replace the machine because of %v", ch.Replace)
 		}
 		c.Fatal(worker.Apply(ch))
-		worker.Settled(config(profile))
+		worker.Converged(config(profile))
 		name, _ := profile.(string)
 		c.HasProfile(t, worker, name)
 		if worker.Get("id") != id {

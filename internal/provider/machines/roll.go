@@ -63,9 +63,9 @@ func (r *machineResource) lookForImage(ctx context.Context, client *infraaws.Cli
 	if found.Next != name {
 		return out
 	}
-	kind := []infraaws.Role{infraaws.RoleController, infraaws.RoleEtcd} // those with members of etcd and API servers
+	kind := []infraaws.MachineRole{infraaws.RoleController, infraaws.RoleEtcd} // those with members of etcd and API servers
 	if m.Role.ValueString() == string(infraaws.RoleWorker) {
-		kind = []infraaws.Role{infraaws.RoleWorker}
+		kind = []infraaws.MachineRole{infraaws.RoleWorker}
 	}
 	err = r.Session.Rolls.Turn(ctx, spec.Cluster, name, func(ctx context.Context) ([]fleet.Target, error) {
 		return reference.RunningMachines(ctx, r.Session, spec.Cluster, kind...)

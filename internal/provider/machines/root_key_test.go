@@ -24,7 +24,7 @@ func TestRootVolumeKey(t *testing.T) {
 		t.Helper()
 		worker := c.Instance("k8s_machine")
 		worker.Must(config(key))
-		worker.Settled(config(key))
+		worker.Converged(config(key))
 		return worker
 	}
 	end := func(worker *providertest.Instance) {
@@ -38,12 +38,12 @@ func TestRootVolumeKey(t *testing.T) {
 	if got := sdk.ToString(c.RootVolume(t, worker).KmsKeyId); got != providertest.RootKeyARN {
 		t.Errorf("the volume has the key %q", got)
 	}
-	worker.Settled(config(providertest.RootKeyARN))
-	worker.Settled(config(nil)) // the volume keeps its key
+	worker.Converged(config(providertest.RootKeyARN))
+	worker.Converged(config(nil)) // the volume keeps its key
 	imported := c.Instance("k8s_machine")
 	imported.Imports(worker.Get("id").(string))
-	imported.Settled(config(providertest.RootKeyID))
-	imported.Settled(config(nil))
+	imported.Converged(config(providertest.RootKeyID))
+	imported.Converged(config(nil))
 	for _, other := range []any{providertest.OtherKeyID, providertest.Unknown} {
 		if ch := worker.Plan(config(other)); len(ch.Replace) != 1 || !strings.Contains(ch.Replace[0], "root_volume_kms_key_id") {
 			t.Errorf("%v: would replace because of %v", other, ch.Replace)
@@ -55,7 +55,7 @@ func TestRootVolumeKey(t *testing.T) {
 	end(worker)
 
 	worker = launched("alias/nodes")
-	worker.Settled(config("arn:aws:kms:us-east-1:123456789012:alias/nodes"))
+	worker.Converged(config("arn:aws:kms:us-east-1:123456789012:alias/nodes"))
 	if ch := worker.Plan(config("alias/others")); len(ch.Replace) != 1 {
 		t.Errorf("another alias: would replace because of %v", ch.Replace)
 	}

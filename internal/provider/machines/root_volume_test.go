@@ -23,7 +23,7 @@ func TestRootVolumePerformance(t *testing.T) {
 		return providertest.With(providertest.WorkerConfig(network), more)
 	}
 	worker.Must(config(providertest.Values{"root_volume_iops": 4000, "root_volume_throughput": 500}))
-	worker.Settled(config(providertest.Values{"root_volume_iops": 4000, "root_volume_throughput": 500}))
+	worker.Converged(config(providertest.Values{"root_volume_iops": 4000, "root_volume_throughput": 500}))
 	id := worker.Get("id")
 	has := func(typ types.VolumeType, gib, iops, throughput int32) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestRootVolumePerformance(t *testing.T) {
 
 	imported := c.Instance("k8s_machine")
 	imported.Imports(id.(string))
-	imported.Settled(config(providertest.Values{"root_volume_iops": 4000, "root_volume_throughput": 500}))
+	imported.Converged(config(providertest.Values{"root_volume_iops": 4000, "root_volume_throughput": 500}))
 
 	modifications := func() (n int) {
 		for _, call := range c.Calls() {
@@ -57,7 +57,7 @@ func TestRootVolumePerformance(t *testing.T) {
 			t.Fatalf("would replace the machine because of %v", ch.Replace)
 		}
 		c.Fatal(worker.Apply(ch))
-		worker.Settled(config)
+		worker.Converged(config)
 		if got := modifications() - before; got != calls || worker.Get("id") != id {
 			t.Errorf("%d calls of ModifyVolume, want %d", got, calls)
 		}

@@ -86,7 +86,7 @@ func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Dia
 	if s == nil {
 		return
 	}
-	for _, e := range awsmachine.CheckSpot(infraaws.Role(m.Role.ValueString()), s.MaxPrice) {
+	for _, e := range awsmachine.CheckSpot(infraaws.MachineRole(m.Role.ValueString()), s.MaxPrice) {
 		at, detail := session.FieldPath(e.Field, e.Err.Error())
 		diags.AddAttributeError(at, e.Problem, detail)
 	}

@@ -26,7 +26,7 @@ func TestSpotMachine(t *testing.T) {
 	}
 	spot := providertest.Values{"max_price": "0.05"}
 	worker.Must(config(spot))
-	worker.Settled(config(spot))
+	worker.Converged(config(spot))
 	first := c.Found(t, worker)
 	if first.InstanceLifecycle != types.InstanceLifecycleTypeSpot {
 		t.Errorf("the instance is %q", first.InstanceLifecycle)
@@ -38,7 +38,7 @@ func TestSpotMachine(t *testing.T) {
 	imported := c.Instance("k8s_machine")
 	imported.Imports(*first.InstanceId)
 	imported.Must(config(spot))
-	imported.Settled(config(spot))
+	imported.Converged(config(spot))
 
 	// Another price waits for the next launch. What would stop the instance replaces it.
 	if ch := worker.Plan(config(providertest.Values{})); len(ch.Replace) > 0 || ch.Failure() != "" {
@@ -89,7 +89,7 @@ func TestSpotMachine(t *testing.T) {
 		t.Errorf("the refresh says %q", said)
 	}
 	worker.Must(config(spot))
-	worker.Settled(config(spot))
+	worker.Converged(config(spot))
 	if next := c.Found(t, worker); *next.InstanceId == *first.InstanceId || next.InstanceLifecycle != types.InstanceLifecycleTypeSpot {
 		t.Errorf("afterwards it is %s, %q", *next.InstanceId, next.InstanceLifecycle)
 	}

@@ -78,7 +78,7 @@ func bootCommand(ctx context.Context, d *session.Session, m machineModel, config
 	if !ok {
 		return ""
 	}
-	role := infraaws.Role(m.Role.ValueString())
+	role := infraaws.MachineRole(m.Role.ValueString())
 	state, err := staging(ctx, &d.Staged, d.Catalog.ForArch(awsmachine.Architecture(m.InstanceType.ValueString())), role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
 		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
@@ -107,7 +107,7 @@ func fitting(spec awsmachine.Spec, rand io.Reader, diags *diag.Diagnostics) stri
 
 // staging returns what a machine of a role fetches ahead, and what it needs as a node. It is valid also
 // with an error.
-func staging(ctx context.Context, s *session.StagedChecksums, c *artifact.Catalog, role infraaws.Role, node bool, r component.Releases) (desired.State, error) {
+func staging(ctx context.Context, s *session.StagedChecksums, c *artifact.Catalog, role infraaws.MachineRole, node bool, r component.Releases) (desired.State, error) {
 	var downloads []artifact.Artifact
 	var packages []string
 	var err error

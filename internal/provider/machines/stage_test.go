@@ -63,8 +63,8 @@ func TestStage(t *testing.T) {
 		imported := c.Instance("k8s_machine")
 		imported.Imports(machine.Get("id").(string))
 		for _, later := range []any{stage, nil, providertest.Values{"kubernetes_version": "1.37.1"}, providertest.Values{"containerd_version": "2.2.0"}} {
-			machine.Settled(config(later))
-			imported.Settled(config(later))
+			machine.Converged(config(later))
+			imported.Converged(config(later))
 		}
 		if got := machine.Get("stage"); got != nil {
 			t.Errorf("%s: the state has stage: %v", tt.name, got)

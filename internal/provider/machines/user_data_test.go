@@ -21,7 +21,7 @@ func TestUserData(t *testing.T) {
 		return providertest.With(providertest.WorkerConfig(network), providertest.Values{"user_data": text, "stage": providertest.Values{"containerd_version": "2.3.7"}})
 	}
 	worker.Must(config(userScript))
-	worker.Settled(config(userScript))
+	worker.Converged(config(userScript))
 	got := c.UserData(worker)
 	for _, s := range []string{"MIME-Version: 1.0\n", "Content-Type: text/x-shellscript;", userScript, "#cloud-config\n"} {
 		if !strings.Contains(got, s) {
@@ -30,7 +30,7 @@ func TestUserData(t *testing.T) {
 	}
 	imported := c.Instance("k8s_machine")
 	imported.Imports(worker.Get("id").(string))
-	imported.Settled(config(userScript))
+	imported.Converged(config(userScript))
 
 	for _, text := range []any{"#cloud-config\npackages: [jq]\n", nil} {
 		before := worker.Get("id")
@@ -42,7 +42,7 @@ func TestUserData(t *testing.T) {
 			t.Fatal(said)
 		}
 		worker.Must(config(text))
-		worker.Settled(config(text))
+		worker.Converged(config(text))
 		if s, _ := text.(string); worker.Get("id") == before || !strings.Contains(c.UserData(worker), s) || strings.Contains(c.UserData(worker), "hello") {
 			t.Errorf("%v: launched with\n%s", text, c.UserData(worker))
 		}

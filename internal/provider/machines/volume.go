@@ -154,7 +154,7 @@ func (r *volumeResource) Plan(ctx context.Context, p *owned.Plan[volumeModel]) {
 		}
 		old, known := reference.OfNetwork.Read(ctx, state.Network, p.Diags)
 		if known && !network.Cluster.IsUnknown() && !network.Cluster.Equal(old.Cluster) {
-			if p.Holding.Imported {
+			if p.Ownership.Imported {
 				errs.Say("network", "Imported volume of another cluster", "Volume %s belongs to cluster %s: to replace it would delete the other cluster's data. Remove it from this state with `terraform state rm`.",
 					state.ID.ValueString(), old.Cluster.ValueString())
 			}

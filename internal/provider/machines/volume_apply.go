@@ -80,7 +80,7 @@ func (m volumeModel) spec(ctx context.Context, op *owned.Operation) volume.Spec 
 		Tags:     tf.StringMap(m.Tags),
 
 		Performance: m.performance().wanted(),
-		Claim:       op.Holding.Claim, RemoveTags: op.RemoveTags,
+		Claim:       op.Ownership.Claim, RemoveTags: op.RemoveTags,
 	}
 }
 

@@ -46,7 +46,7 @@ func TestDataVolumePlans(t *testing.T) {
 		t.Errorf("a volume for a machine that has none replaces it because of %v", ch.Replace)
 	}
 	controller.Must(config)
-	controller.Settled(config)
+	controller.Converged(config)
 	for what, other := range map[string]providertest.Values{
 		"no volume": plain, "another mount point": at("/var/lib/data"), "another volume": providertest.With(config, providertest.Values{"data_volume": providertest.Values{"id": "vol-0123"}}),
 		"a volume to be made": providertest.With(config, providertest.Values{"data_volume": providertest.Values{"id": providertest.Unknown}}),
@@ -89,12 +89,12 @@ func TestDataVolumeOfStopped(t *testing.T) {
 	refused("paused", providertest.With(config, paused))
 	network.Must(providertest.NetworkConfig())
 	controller.Must(config) // starts it
-	controller.Settled(config)
+	controller.Converged(config)
 	if c.Mounts(t, controller) == "" || c.FileSystem(t, volume.Get("id")) == "" {
 		t.Errorf("mounts %q, file system %q", c.Mounts(t, controller), c.FileSystem(t, volume.Get("id")))
 	}
 	controller.Must(providertest.With(config, off)) // with its volume
-	controller.Settled(providertest.With(config, off))
+	controller.Converged(providertest.With(config, off))
 }
 
 // TestVolumeInUse: a machine takes its volume from no other that runs, from no other cluster, and waits
@@ -116,7 +116,7 @@ func TestVolumeInUse(t *testing.T) {
 	}
 	providertest.Answer[*ec2.TerminateInstancesOutput](t)(c.Client.EC2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first.Get("id").(string)}}))
 	second.Must(other)
-	second.Settled(other)
+	second.Converged(other)
 	if a := c.Volume(t, volume.Get("id")).Attachments; len(a) != 1 || *a[0].InstanceId != second.Get("id") {
 		t.Errorf("attached as %+v", a)
 	}

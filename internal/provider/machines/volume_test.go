@@ -26,7 +26,7 @@ func TestVolume(t *testing.T) {
 		return providertest.With(providertest.VolumeConfig(network), more)
 	}
 	volume.Must(config(nil))
-	volume.Settled(config(nil))
+	volume.Converged(config(nil))
 	id := volume.Get("id")
 	if v := c.Volume(t, id); !*v.Encrypted || *v.Size != 8 || v.VolumeType != types.VolumeTypeGp3 || *v.Iops != 3000 || *v.Throughput != 125 {
 		t.Errorf("made %+v", v)
@@ -37,7 +37,7 @@ func TestVolume(t *testing.T) {
 
 	imported := c.Instance("k8s_volume")
 	imported.Imports("demo/" + id.(string))
-	imported.Settled(config(nil))
+	imported.Converged(config(nil))
 	if got := c.Instance("k8s_volume").TryImport("other/" + id.(string)); !strings.Contains(got, "is volume etcd-0 of cluster demo, not of cluster other") {
 		t.Error(got)
 	}
@@ -48,7 +48,7 @@ func TestVolume(t *testing.T) {
 	}
 	before := len(c.Calls())
 	c.Fatal(volume.Apply(ch))
-	volume.Settled(config(providertest.Values{"size": 20, "iops": 4000, "throughput": 250, "tags": providertest.Values{"room": "12"}}))
+	volume.Converged(config(providertest.Values{"size": 20, "iops": 4000, "throughput": 250, "tags": providertest.Values{"room": "12"}}))
 	if n := strings.Count(strings.Join(c.Calls()[before:], " "), "ModifyVolume"); n != 1 {
 		t.Errorf("%d modifications, and EC2 takes four in 24 hours", n)
 	}
@@ -72,7 +72,7 @@ func TestVolume(t *testing.T) {
 		t.Errorf("the plan shows\n%s", got)
 	}
 	c.Fatal(volume.Apply(ch))
-	volume.Settled(last)
+	volume.Converged(last)
 	if v := c.Volume(t, id); v.VolumeType != types.VolumeTypeGp3 || *v.Iops != 4000 || *v.Throughput != 250 {
 		t.Errorf("repaired to %+v", v)
 	}
@@ -97,7 +97,7 @@ func TestVolumeEnlargedOutside(t *testing.T) {
 	volume.Must(providertest.VolumeConfig(network))
 	providertest.Answer[*ec2.ModifyVolumeOutput](t)(c.Client.EC2.ModifyVolume(t.Context(), &ec2.ModifyVolumeInput{VolumeId: sdk.String(volume.Get("id").(string)), Size: sdk.Int32(20)}))
 	time.Sleep(1600 * time.Millisecond)
-	volume.Settled(providertest.VolumeConfig(network))
+	volume.Converged(providertest.VolumeConfig(network))
 	warned := func(config providertest.Values) {
 		t.Helper()
 		ch := volume.Plan(config)
@@ -164,8 +164,8 @@ func TestDataVolume(t *testing.T) {
 	id := volume.Get("id")
 	config := providertest.ControllerConfig(network, volume)
 	controller.Must(config)
-	controller.Settled(config)
-	volume.Settled(providertest.VolumeConfig(network))
+	controller.Converged(config)
+	volume.Converged(providertest.VolumeConfig(network))
 	uuid, disk := c.FileSystem(t, id), c.Machines.Disk(id.(string))
 	if uuid == "" || c.VolumeTag(t, id, infraaws.TagFileSystem) != uuid || c.Mounts(t, controller) != disk+" /var/lib/etcd" {
 		t.Fatalf("file system %q, tag %q, mounts %q", uuid, c.VolumeTag(t, id, infraaws.TagFileSystem), c.Mounts(t, controller))
@@ -183,7 +183,7 @@ func TestDataVolume(t *testing.T) {
 
 	imported := c.Instance("k8s_machine")
 	imported.Imports(controller.Get("id").(string))
-	imported.Settled(config)
+	imported.Converged(config)
 
 	drifts := func(what string, damage func(root string), wants ...string) {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestDataVolume(t *testing.T) {
 			t.Fatalf("%s: would replace the machine because of %v", what, ch.Replace)
 		}
 		c.Fatal(controller.Apply(ch))
-		controller.Settled(config)
+		controller.Converged(config)
 		if c.FileSystem(t, id) != uuid || c.Mounts(t, controller) != disk+" /var/lib/etcd" {
 			t.Errorf("%s: file system %q, mounts %q", what, c.FileSystem(t, id), c.Mounts(t, controller))
 		}
@@ -238,14 +238,14 @@ func TestDataVolume(t *testing.T) {
 	first := controller.Get("id")
 	c.Fatal(controller.Dismiss().Errors)
 	controller.Must(config)
-	controller.Settled(config)
+	controller.Converged(config)
 	if controller.Get("id") == first || c.FileSystem(t, id) != uuid || c.Mounts(t, controller) != disk+" /var/lib/etcd" {
 		t.Errorf("machine %v, file system %q, mounts %q", controller.Get("id"), c.FileSystem(t, id), c.Mounts(t, controller))
 	}
 
 	// A volume that grows takes its file system along.
 	volume.Must(providertest.With(providertest.VolumeConfig(network), providertest.Values{"size": 20}))
-	controller.Settled(config)
+	controller.Converged(config)
 	out, err := exec.CommandContext(t.Context(), "/usr/sbin/dumpe2fs", "-h", disk).Output()
 	if want := "Block count:              163840\n"; err != nil || !strings.Contains(string(out), want) { // of 1024 bytes: 160 MiB stand for 20 GiB
 		t.Errorf("%v: the file system has not grown: %s", err, out)
@@ -325,7 +325,7 @@ func TestForeignFileSystem(t *testing.T) {
 
 	// The tag says that it is theirs: it is used as it is.
 	c.Fatal(controller.Apply(controller.Plan(config)))
-	controller.Settled(config)
+	controller.Converged(config)
 	if c.FileSystem(t, id) != theirs || c.Mounts(t, controller) != disk+" /var/lib/etcd" {
 		t.Errorf("file system %q, mounts %q", c.FileSystem(t, id), c.Mounts(t, controller))
 	}

@@ -21,7 +21,7 @@ func TestTwoRouteTables(t *testing.T) {
 	s := providertest.NewSite(t, c)
 	network, first, second := c.Instance("k8s_network"), c.Instance("k8s_machine"), c.Instance("k8s_machine")
 	network.Must(s.Network(s.A, s.B))
-	network.Settled(s.Network(s.A, s.B))
+	network.Converged(s.Network(s.A, s.B))
 	configs := func() (providertest.Values, providertest.Values) {
 		other := providertest.WorkerConfig(network)
 		other["name"], other["private_ip"], other["pod_cidr"] = "worker-1", "10.240.1.20", "10.200.1.0/24"
@@ -37,8 +37,8 @@ func TestTwoRouteTables(t *testing.T) {
 				t.Errorf("routes in %s: %s", table, got)
 			}
 		}
-		first.Settled(one)
-		second.Settled(two)
+		first.Converged(one)
+		second.Converged(two)
 	}
 	everywhere(s.TableA, s.Main)
 
@@ -100,12 +100,12 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	id := worker.Get("id")
 
 	network.Must(s.Network(s.A, s.B))
-	network.Settled(s.Network(s.A, s.B))
+	network.Converged(s.Network(s.A, s.B))
 	if ch := worker.Plan(providertest.WorkerConfig(network)); len(ch.Replace) > 0 {
 		t.Fatalf("a further subnet would replace the machine: %v", ch.Replace)
 	}
 	worker.Must(providertest.WorkerConfig(network))
-	worker.Settled(providertest.WorkerConfig(network))
+	worker.Converged(providertest.WorkerConfig(network))
 	if got := s.Routes(t, s.Main); got != "10.200.0.0/24" {
 		t.Errorf("routes in the table of the further subnet: %s", got)
 	}
@@ -123,9 +123,9 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	}
 	network.Refresh()
 	network.Must(s.Network(s.A))
-	network.Settled(s.Network(s.A))
+	network.Converged(s.Network(s.A))
 	worker.Must(providertest.WorkerConfig(network))
-	worker.Settled(providertest.WorkerConfig(network))
+	worker.Converged(providertest.WorkerConfig(network))
 	if worker.Get("id") != id {
 		t.Error("it is another machine")
 	}
@@ -183,7 +183,7 @@ func TestRoutesOfFailedUpdate(t *testing.T) {
 		t.Errorf("drift %s", got)
 	}
 	worker.Must(providertest.WorkerConfig(network))
-	worker.Settled(providertest.WorkerConfig(network))
+	worker.Converged(providertest.WorkerConfig(network))
 	if got := s.Routes(t, s.Main); got != "" {
 		t.Errorf("routes left in the main table: %s", got)
 	}
@@ -258,10 +258,10 @@ func TestPartsDeleted(t *testing.T) {
 					break
 				}
 				network.Must(providertest.NetworkConfig())
-				network.Settled(providertest.NetworkConfig())
+				network.Converged(providertest.NetworkConfig())
 				if keepsMachine {
 					worker.Must(providertest.WorkerConfig(network))
-					worker.Settled(providertest.WorkerConfig(network))
+					worker.Converged(providertest.WorkerConfig(network))
 				}
 			}
 			if keepsMachine {
@@ -304,7 +304,7 @@ func TestIgnoreRules(t *testing.T) {
 	config := providertest.NetworkConfig()
 	config["ignore_rules"] = providertest.Values{"description_prefixes": []any{"elbv2.k8s.aws/"}}
 	network.Must(config)
-	network.Settled(config)
+	network.Converged(config)
 	network.Must(providertest.NetworkConfig())
 	network.Refresh()
 	if got := network.Drift(); got != "" {
@@ -354,6 +354,6 @@ func TestNetworkGone(t *testing.T) {
 		}
 	}
 	own.Must(providertest.NetworkConfig())
-	own.Settled(providertest.NetworkConfig())
+	own.Converged(providertest.NetworkConfig())
 	c.Fatal(own.Apply(own.Plan(nil)))
 }

@@ -51,7 +51,7 @@ func merged[V any](before, now map[string]V) map[string]V {
 // private returns the entry, also if the private state was lost: the VPC's tags say whether it
 // was made or adopted.
 func (m networkModel) private(ctx context.Context, op *owned.Operation) (networkPrivate, error) {
-	if !op.Holding.Lost() {
+	if !op.Ownership.Lost() {
 		return owned.Kept[networkPrivate](ctx, op, networkKey), nil
 	}
 	made, err := awsnetwork.MadeVPC(ctx, op.Client, m.Cluster.ValueString(), m.VPCID.ValueString())
@@ -61,7 +61,7 @@ func (m networkModel) private(ctx context.Context, op *owned.Operation) (network
 // wanted returns the specification for an operation.
 func (m networkModel) wanted(op *owned.Operation, private networkPrivate) awsnetwork.Spec {
 	s := m.spec(private)
-	s.Claim, s.RemoveTags = op.Holding.Claim, op.RemoveTags
+	s.Claim, s.RemoveTags = op.Ownership.Claim, op.RemoveTags
 	return s
 }
 
@@ -78,7 +78,7 @@ func (m networkModel) spec(private networkPrivate) awsnetwork.Spec {
 		NodePortCIDRs:   tf.Prefixes(m.NodePortCIDRs),
 		ControllerPods:  m.ControllerPods.ValueBool(),
 		InstanceConnect: m.InstanceConnect.ValueBool(),
-		BastionRole:     infraaws.Role(m.BastionRole.ValueString()),
+		BastionRole:     infraaws.MachineRole(m.BastionRole.ValueString()),
 		IgnoreRules:     ignoreRulesFrom(m.IgnoreRules),
 		Tags:            tf.StringMap(m.Tags),
 		Known:           m.known(private),
@@ -101,10 +101,10 @@ func (m networkModel) zones() []string {
 
 // known returns the ids in the state.
 func (m networkModel) known(private networkPrivate) awsnetwork.Network {
-	n := awsnetwork.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{},
+	n := awsnetwork.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.MachineRole]string{},
 		RouteTables: private.RouteTables, NATGateways: private.NATGateways, Connect: private.Connect}
 	for role, id := range tf.StringMap(m.SecurityGroupIDs) {
-		n.SecurityGroups[infraaws.Role(role)] = id
+		n.SecurityGroups[infraaws.MachineRole(role)] = id
 	}
 	for _, id := range tf.Strings(m.SubnetIDs.Elements()) {
 		n.Subnets = append(n.Subnets, awsnetwork.Subnet{ID: id})

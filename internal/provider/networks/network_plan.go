@@ -42,7 +42,7 @@ func (r *networkResource) Plan(ctx context.Context, p *owned.Plan[networkModel])
 		p.Diags.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
 			fmt.Sprintf("A security group cannot tell a %s from the pods on it. Prefer a bastion of the role lb, on which no pods run.", role))
 	}
-	p.Holding.CheckImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", p.Diags)
+	p.Ownership.CheckImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", p.Diags)
 	if adopts {
 		plan.planAdopted(state)
 	} else {
@@ -56,7 +56,7 @@ func (r *networkResource) Plan(ctx context.Context, p *owned.Plan[networkModel])
 		plan.planSubnets(ctx, state, p.Diags)
 	}
 	plan.SecurityGroupIDs = state.SecurityGroupIDs
-	if len(state.SecurityGroupIDs.Elements()) != len(infraaws.Roles()) {
+	if len(state.SecurityGroupIDs.Elements()) != len(infraaws.MachineRoles()) {
 		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
 	}
 	switch plan.InstanceConnectID = state.InstanceConnectID; {

@@ -30,7 +30,7 @@ func TestZones(t *testing.T) {
 	network := c.Instance("k8s_network")
 	two, three := zonesConfig(providertest.Values{"zone_count": 2}), zonesConfig(providertest.Values{"zone_count": 3})
 	network.Must(two)
-	network.Settled(two)
+	network.Converged(two)
 	first, _, _ := strings.Cut(publicLayout, "\ndemo-node-2")
 	if got := c.Layout(t, network); got != first {
 		t.Errorf("two zones:\n%s", got)
@@ -44,7 +44,7 @@ func TestZones(t *testing.T) {
 	}
 
 	network.Must(three)
-	network.Settled(three)
+	network.Converged(three)
 	if got := c.Layout(t, network); got != publicLayout {
 		t.Errorf("three zones:\n%s", got)
 	}
@@ -61,19 +61,19 @@ func TestZones(t *testing.T) {
 	}
 
 	network.Must(two)
-	network.Settled(two)
+	network.Converged(two)
 	if got := c.Layout(t, network); got != first {
 		t.Errorf("two zones again:\n%s", got)
 	}
 	named := zonesConfig(providertest.Values{"availability_zones": []any{"us-east-1a", "us-east-1b"}})
-	network.Settled(named)
+	network.Converged(named)
 	if ch := network.Plan(zonesConfig(providertest.Values{"availability_zones": []any{"us-east-1b", "us-east-1a"}})); len(ch.Replace) == 0 {
 		t.Error("zones that change places do not replace the network")
 	}
 
 	again := c.Ends(t).Instance("k8s_network")
 	again.Imports("demo")
-	again.Settled(providertest.With(two, providertest.Values{"instance_types": nil}))
+	again.Converged(providertest.With(two, providertest.Values{"instance_types": nil}))
 }
 
 // TestPrivateSubnets makes private subnets behind NAT gateways, damages and changes them.
@@ -103,10 +103,10 @@ demo-node-1 10.240.1.0/24 us-east-1b false demo-nat-1` + public
 		}
 	}
 	network.Must(one)
-	network.Settled(one)
+	network.Converged(one)
 	is("one", shared, 1)
 	network.Must(each)
-	network.Settled(each)
+	network.Converged(each)
 	is("per_zone", separate, 2)
 	was := maps.Clone(network.Get("nat_ips").(providertest.Values))
 
@@ -136,7 +136,7 @@ demo-node-1 10.240.1.0/24 us-east-1b false demo-nat-1` + public
 				continue
 			}
 			worker.Must(config)
-			worker.Settled(config)
+			worker.Converged(config)
 			if zone, ip := worker.Get("availability_zone"), worker.Get("private_ip").(string); zone != tc.zone || !strings.HasPrefix(ip, tc.cidr) {
 				t.Errorf("%s: %v, %s", tc.name, zone, ip)
 			}
@@ -167,7 +167,7 @@ demo-node-1 10.240.1.0/24 us-east-1b false demo-nat-1` + public
 			}
 		}
 		network.Must(each)
-		network.Settled(each)
+		network.Converged(each)
 		is("repaired", separate, 2)
 		if now := network.Get("nat_ips").(providertest.Values); !maps.Equal(was, now) {
 			t.Errorf("addresses %v, before %v", now, was)
@@ -175,7 +175,7 @@ demo-node-1 10.240.1.0/24 us-east-1b false demo-nat-1` + public
 	})
 
 	network.Must(one)
-	network.Settled(one)
+	network.Converged(one)
 	is("one again", shared, 1)
 	if ch := network.Plan(zonesConfig(providertest.Values{"zone_count": 2})); len(ch.Replace) == 0 {
 		t.Error("private subnets become public ones in place")
@@ -190,7 +190,7 @@ demo-node-1 10.240.1.0/24 us-east-1b false demo-nat-1` + public
 	}
 	again := c.Ends(t).Instance("k8s_network")
 	again.Imports("demo")
-	again.Settled(providertest.With(one, providertest.Values{"instance_types": nil}))
+	again.Converged(providertest.With(one, providertest.Values{"instance_types": nil}))
 	c.Fatal(again.Apply(again.Plan(nil)))
 	if n := c.Addresses(t); n != 0 {
 		t.Errorf("%d Elastic IPs are left", n)

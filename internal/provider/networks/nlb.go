@@ -112,7 +112,7 @@ func (r *nlbResource) Plan(ctx context.Context, p *owned.Plan[nlbModel]) {
 	session.AddFieldErrors(ctx, p.Request.Plan, plan.check(ctx, network, p.Diags), p.Diags)
 	old, known := reference.OfNetwork.Read(ctx, p.State.Network, p.Diags)
 	if known && (!network.VPCID.Equal(old.VPCID) || !network.Cluster.Equal(old.Cluster)) {
-		p.Holding.CheckImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", p.Diags)
+		p.Ownership.CheckImported("load balancer", old.Cluster, network.Cluster, "delete the load balancer of that cluster", p.Diags)
 		p.Response.RequiresReplace.Append(path.Root("network"))
 		keeps = false
 	}
@@ -228,7 +228,7 @@ func (m *nlbModel) wanted(ctx context.Context, op *owned.Operation) []wantedBala
 	groups := tf.StringMap(network.SecurityGroupIDs)
 	spec := balancer.Spec{
 		Cluster: network.Cluster.ValueString(), VPCID: network.VPCID.ValueString(), GroupID: groups[string(infraaws.RoleLoadBalancer)],
-		Tags: tf.StringMap(m.Tags), Claim: op.Holding.Claim, RemoveTags: op.RemoveTags,
+		Tags: tf.StringMap(m.Tags), Claim: op.Ownership.Claim, RemoveTags: op.RemoveTags,
 	}
 	hosts, _ := reference.HostsFrom(ctx, m.Controllers, op.Diags)
 	for _, host := range hosts {

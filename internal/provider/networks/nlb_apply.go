@@ -101,7 +101,7 @@ func (r *nlbResource) Change(ctx context.Context, op *owned.Operation, m, state 
 	if m.Internal.IsNull() {
 		m.Internal = state.Internal
 	}
-	m.Claim, m.Drift = types.StringValue(op.Holding.ID), tf.NoDrift()
+	m.Claim, m.Drift = types.StringValue(op.Ownership.ID), tf.NoDrift()
 	m.outputs(ctx, op.Diags)
 	return err
 }

@@ -41,7 +41,7 @@ func TestNLB(t *testing.T) {
 	n.NLB.Must(config)
 	n.Cloud = n.Ends(t)
 	n.NLB, n.Network = n.Taken(n.NLB), n.Taken(n.Network)
-	n.NLB.Settled(config)
+	n.NLB.Converged(config)
 
 	internal, facing := n.NLB.Get("internal").(providertest.Values), n.NLB.Get("internet_facing").(providertest.Values)
 	ref := n.NLB.Get("ref").(providertest.Values)
@@ -77,7 +77,7 @@ func TestNLB(t *testing.T) {
 		providertest.Mention(t, drift, "internal load balancer", "public load balancer", "target "+n.Ids()[0]+": not registered", "HTTPS /livez", "attribute preserve_client_ip.enabled: found true, wanted false",
 			"attribute load_balancing.cross_zone.enabled: found false, wanted true", "security groups: found "+workers, "tag room: missing", "listener on port 6443: missing")
 		n.NLB.Must(config)
-		n.NLB.Settled(config)
+		n.NLB.Converged(config)
 		if n.NLB.Get("endpoint") != ref["endpoint"] {
 			t.Error("a repair has changed the endpoint")
 		}
@@ -90,7 +90,7 @@ func TestNLB(t *testing.T) {
 			t.Errorf("targets %v", got)
 		}
 		n.NLB.Must(config)
-		n.NLB.Settled(config)
+		n.NLB.Converged(config)
 	})
 
 	t.Run("private", func(t *testing.T) {
@@ -100,12 +100,12 @@ func TestNLB(t *testing.T) {
 			t.Errorf("warnings %v", said.Warnings)
 		}
 		n.NLB.Must(private)
-		n.NLB.Settled(private)
+		n.NLB.Converged(private)
 		if n.NLB.Get("endpoint") != n.NLB.Get("private_endpoint") || n.NLB.Get("internet_facing") != nil || len(n.Account.Cloud.Overview().LoadBalancers) != 1 {
 			t.Errorf("endpoint %v, %v", n.NLB.Get("endpoint"), n.Account.Cloud.Overview().LoadBalancers)
 		}
 		n.NLB.Must(config)
-		n.NLB.Settled(config)
+		n.NLB.Converged(config)
 	})
 
 	t.Run("deleted by somebody", func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestNLB(t *testing.T) {
 			t.Errorf("planned %v and %v", planned["private_endpoint"], planned["endpoint"])
 		}
 		n.NLB.Must(config)
-		n.NLB.Settled(config)
+		n.NLB.Converged(config)
 		if n.NLB.Get("private_endpoint") == before {
 			t.Error("the endpoint has the name of the load balancer that was deleted")
 		}
@@ -127,7 +127,7 @@ func TestNLB(t *testing.T) {
 		before := n.NLB.State
 		n.NLB.Imports("demo")
 		n.NLB.Must(config)
-		n.NLB.Settled(config)
+		n.NLB.Converged(config)
 		for _, name := range []string{"endpoint", "private_endpoint", "claim", "ref"} {
 			if was := providertest.Plain(before).(providertest.Values)[name]; fmt.Sprint(n.NLB.Get(name)) != fmt.Sprint(was) {
 				t.Errorf("%s was %v and is %v", name, was, n.NLB.Get(name))
@@ -173,7 +173,7 @@ func TestNLBZones(t *testing.T) {
 	}
 	one := n.Config(providertest.Values{"availability_zones": []any{all[0]}})
 	n.NLB.Must(one)
-	n.NLB.Settled(one)
+	n.NLB.Converged(one)
 	if got := zones("internal"); len(got) != 1 || got[0] != all[0] {
 		t.Errorf("zones %v", got)
 	}

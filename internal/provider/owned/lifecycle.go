@@ -29,10 +29,10 @@ func (r *Resource[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 	op := &Operation{Config: req.Config, Diags: diags, write: resp.Private}
 	var err error
 	if op.Client, err = r.Session.AWS(ctx); err == nil {
-		op.Holding, err = r.Session.NewHolding(ctx, op.Client)
+		op.Ownership, err = r.Session.NewOwnership(ctx, op.Client)
 	}
 	if err == nil {
-		op.Holding.Adopt = common.Adopt.ValueBool()
+		op.Ownership.Adopt = common.Adopt.ValueBool()
 		err = r.Kind.Make(ctx, op, &m)
 	}
 	if err != nil {
@@ -42,10 +42,10 @@ func (r *Resource[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 		return
 	}
 	if err == nil {
-		r.Session.Claims.Made(op.Holding.Claim, op.unsettled, nil)
+		r.Session.Claims.Made(op.Ownership.Claim, op.unsettled, nil)
 	}
-	common.Claim = types.StringValue(op.Holding.ID)
-	op.Keep(ctx, session.HoldingKey, op.Holding)
+	common.Claim = types.StringValue(op.Ownership.ID)
+	op.Keep(ctx, session.OwnershipKey, op.Ownership)
 	diags.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -63,13 +63,13 @@ func (r *Resource[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 	if !ok {
 		return
 	}
-	op := &Operation{Client: client, Holding: session.ReadHolding(ctx, req.Private, common.Claim, diags), Diags: diags, read: req.Private, write: resp.Private}
-	err := r.Session.Checked(ctx, client, op.Holding)
+	op := &Operation{Client: client, Ownership: session.ReadOwnership(ctx, req.Private, common.Claim, diags), Diags: diags, read: req.Private, write: resp.Private}
+	err := r.Session.Checked(ctx, client, op.Ownership)
 	if err == nil {
 		err = r.Kind.Look(ctx, op, &m)
 	}
 	if err == nil && op.exists {
-		op.Holding, err = r.Session.Recovered(ctx, client, op.Holding, op.claim)
+		op.Ownership, err = r.Session.Recovered(ctx, client, op.Ownership, op.claim)
 	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
@@ -81,9 +81,9 @@ func (r *Resource[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 		session.AddError(diags, "Cannot refresh "+name, err)
 		return
 	}
-	r.Session.Settle(ctx, client, op.Holding, op.unsettled)
-	op.Keep(ctx, session.HoldingKey, op.Holding)
-	common.Claim, common.Drift = tf.OptionalString(op.Holding.ID), argument.DriftValue(op.Drift)
+	r.Session.Settle(ctx, client, op.Ownership, op.unsettled)
+	op.Keep(ctx, session.OwnershipKey, op.Ownership)
+	common.Claim, common.Drift = tf.OptionalString(op.Ownership.ID), argument.DriftValue(op.Drift)
 	diags.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -106,19 +106,19 @@ func (r *Resource[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 		defer cancel()
 	}
 	op := &Operation{
-		Holding:    session.ReadHolding(ctx, req.Private, before.Claim, diags),
+		Ownership:  session.ReadOwnership(ctx, req.Private, before.Claim, diags),
 		RemoveTags: argument.RemovedKeys(before.TagsAll, common.TagsAll),
 		Config:     req.Config, Diags: diags, read: req.Private, write: resp.Private,
 	}
 	var err error
 	if op.Client, err = r.Session.AWS(ctx); err == nil {
-		op.Holding, err = r.Session.ForUpdate(ctx, op.Client, op.Holding, common.Adopt)
+		op.Ownership, err = r.Session.ForUpdate(ctx, op.Client, op.Ownership, common.Adopt)
 	}
 	if err == nil {
 		err = r.Kind.Change(ctx, op, &m, &state)
-		op.Keep(ctx, session.HoldingKey, op.Holding)
+		op.Keep(ctx, session.OwnershipKey, op.Ownership)
 		if op.exists {
-			r.Session.Settle(ctx, op.Client, op.Holding, op.unsettled)
+			r.Session.Settle(ctx, op.Client, op.Ownership, op.unsettled)
 		}
 	}
 	if err != nil {
@@ -145,15 +145,15 @@ func (r *Resource[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 		ctx, cancel = argument.WithTimeout(ctx, common.Timeouts.Delete, r.Deadlines.Delete, diags)
 		defer cancel()
 	}
-	op := &Operation{Holding: session.ReadHolding(ctx, req.Private, common.Claim, diags), Diags: diags, read: req.Private, write: resp.Private}
+	op := &Operation{Ownership: session.ReadOwnership(ctx, req.Private, common.Claim, diags), Diags: diags, read: req.Private, write: resp.Private}
 	var err error
 	if op.Client, err = r.Session.AWS(ctx); err == nil {
-		err = r.Session.Checked(ctx, op.Client, op.Holding)
+		err = r.Session.Checked(ctx, op.Client, op.Ownership)
 	}
 	if err == nil {
 		err = r.Kind.Remove(ctx, op, &m)
 	}
-	r.Session.Claims.Gone(op.Holding.Claim)
+	r.Session.Claims.Gone(op.Ownership.Claim)
 	if err != nil && !session.AddKept(diags, argument.Upper(name), err) {
 		session.AddError(diags, "Cannot delete "+name, err)
 	}
@@ -166,7 +166,7 @@ func (r *Resource[M, P]) ImportState(ctx context.Context, req resource.ImportSta
 		return
 	}
 	op.write = resp.Private
-	op.Keep(ctx, session.HoldingKey, op.Holding)
+	op.Keep(ctx, session.OwnershipKey, op.Ownership)
 }
 
 // find sets a state to the object that an import id names. It changes nothing in AWS.
@@ -180,14 +180,14 @@ func (r *Resource[M, P]) find(ctx context.Context, d *session.Session, id string
 		err = r.Kind.Find(ctx, op, id, &m)
 	}
 	if err == nil {
-		op.Holding, err = d.Imported(ctx, op.Client, op.claim)
+		op.Ownership, err = d.Imported(ctx, op.Client, op.claim)
 	}
 	if err != nil {
 		session.AddError(diags, "Cannot import "+r.What+" "+id, err)
 		return op
 	}
 	common := P(&m).owned()
-	common.TagsAll, common.Drift, common.Claim = d.FoundTags(common.Tags), tf.NoDrift(), types.StringValue(op.Holding.ID)
+	common.TagsAll, common.Drift, common.Claim = d.FoundTags(common.Tags), tf.NoDrift(), types.StringValue(op.Ownership.ID)
 	diags.Append(into.Set(ctx, &m)...)
 	return op
 }

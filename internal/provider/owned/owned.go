@@ -76,8 +76,8 @@ type Kind[M any] interface {
 
 // Operation is one operation on an object, and what its kind says of it.
 type Operation struct {
-	Client  *infraaws.Client
-	Holding session.Holding
+	Client    *infraaws.Client
+	Ownership session.Ownership
 	// RemoveTags are the keys of tags that an update takes away.
 	RemoveTags []string
 	Config     tfsdk.Config
@@ -130,8 +130,8 @@ type Plan[M any] struct {
 	Config, Plan M
 	State        M // without values if there is no object yet
 	New          bool
-	// Holding says who owns the object. It is the zero Holding if that is not known.
-	Holding session.Holding
+	// Ownership says who owns the object. It is the zero Ownership if that is not known.
+	Ownership session.Ownership
 }
 
 // Resource is the resource of a kind. The type that is the kind embeds it.
@@ -171,7 +171,7 @@ func (r *Resource[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		return
 	}
 	if !p.New && req.Private != nil {
-		p.Holding = session.ReadHolding(ctx, req.Private, P(&p.State).owned().Claim, p.Diags)
+		p.Ownership = session.ReadOwnership(ctx, req.Private, P(&p.State).owned().Claim, p.Diags)
 	}
 	common := P(&p.Plan).owned()
 	common.TagsAll = r.Session.PlanTags(common.Tags, p.Diags)

@@ -152,8 +152,8 @@ func ClaimOf(t *testing.T, i *Instance) infraaws.Claim {
 	if err := json.Unmarshal(i.Private, &entries); err != nil {
 		t.Fatal(err)
 	}
-	var h session.Holding
-	if err := json.Unmarshal(entries[session.HoldingKey], &h); err != nil {
+	var h session.Ownership
+	if err := json.Unmarshal(entries[session.OwnershipKey], &h); err != nil {
 		t.Fatal(err)
 	}
 	return h.Claim

@@ -196,8 +196,8 @@ func (i *Instance) TryLook() (seen Change) {
 	return seen
 }
 
-// Settled refreshes, and fails unless a plan of the same configuration is empty.
-func (i *Instance) Settled(config Values) {
+// Converged refreshes, and fails unless a plan of the same configuration is empty.
+func (i *Instance) Converged(config Values) {
 	i.core.T.Helper()
 	i.Refresh()
 	if ch := i.Plan(config); !i.Empty(ch) {

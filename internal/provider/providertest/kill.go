@@ -111,7 +111,7 @@ func (k *Killed) At(call int, arrives, survived bool) {
 func (k *Killed) ends() {
 	k.T.Helper()
 	if k.Op.To != nil {
-		k.Object.Settled(k.Op.To(k))
+		k.Object.Converged(k.Op.To(k))
 	} else if !k.Object.State.IsNull() {
 		k.T.Error("it still exists")
 	}

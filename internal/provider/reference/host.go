@@ -244,7 +244,7 @@ func HostOf(m awsmachine.Machine) Host {
 
 // RunningMachines returns the running machines of a cluster with one of the roles, which it finds by their
 // tags.
-func RunningMachines(ctx context.Context, d *session.Session, cluster string, roles ...infraaws.Role) ([]fleet.Target, error) {
+func RunningMachines(ctx context.Context, d *session.Session, cluster string, roles ...infraaws.MachineRole) ([]fleet.Target, error) {
 	client, err := d.AWS(ctx)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ type controlPlaneModel struct {
 var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeControllerManager, artifact.KubeScheduler}
 
 func NewControlPlane() resource.Resource {
-	return &roleResource[controlPlaneModel, controlplane.ControlPlane]{role: role[controlPlaneModel, controlplane.ControlPlane]{
+	return &roleResource[controlPlaneModel, controlplane.ControlPlane]{kind: kind[controlPlaneModel, controlplane.ControlPlane]{
 		name:        "control_plane",
 		title:       "control plane",
 		keys:        true,

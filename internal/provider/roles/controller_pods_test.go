@@ -40,7 +40,7 @@ func TestControllerPods(t *testing.T) {
 	providertest.Mention(t, controller.Plan(machine()).Failure(), "pod_cidr", "set controller_pods of the k8s_network")
 
 	network.Must(open)
-	network.Settled(open)
+	network.Converged(open)
 	if got := fromWorkers(); !slices.Equal(got, []int32{0, 21, 23, 2378, 2381, 6443, 6443, 65535}) {
 		t.Errorf("open from workers: %v", got)
 	}
@@ -49,14 +49,14 @@ func TestControllerPods(t *testing.T) {
 		t.Errorf("imported as %v", imported.Get("controller_pods"))
 	}
 	controller.Must(machine())
-	controller.Settled(machine())
+	controller.Converged(machine())
 	if got := c.Found(t, controller); sdk.ToBool(got.SourceDestCheck) {
 		t.Error("the instance drops what is sent to pods")
 	}
 	providertest.Mention(t, c.Instance("k8s_machine").Plan(providertest.With(machine(), providertest.Values{"name": "lb-0", "role": "lb"})).Failure(), "pod_cidr", "lb-0 has the role lb")
 
 	network.Must(closed)
-	network.Settled(closed)
+	network.Converged(closed)
 	if got := fromWorkers(); !slices.Equal(got, []int32{6443, 6443}) {
 		t.Errorf("open from workers: %v", got)
 	}

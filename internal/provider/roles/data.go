@@ -43,7 +43,7 @@ func (r *roleResource[M, S]) keepContents(ctx context.Context, from tf.PrivateSt
 		tf.WritePrivate(ctx, to, contentsKey, knownContents{Contents: *seen, Seen: r.Session.Now().UTC()}, diags)
 		return
 	}
-	if r.role.lost == nil {
+	if r.kind.lost == nil {
 		return
 	}
 	if known := tf.ReadPrivate[knownContents](ctx, from, contentsKey, diags); !known.Seen.IsZero() && !known.Silent {
@@ -55,16 +55,16 @@ func (r *roleResource[M, S]) keepContents(ctx context.Context, from tf.PrivateSt
 // planEnd says in the plan what ends with a role's data, and refuses to plan the end of a role that
 // is protected.
 func (r *roleResource[M, S]) planEnd(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if _, protectable := r.role.attributes[argument.Protection]; !protectable {
+	if _, protectable := r.kind.attributes[argument.Protection]; !protectable {
 		return
 	}
-	what := argument.ObjectName(ctx, r.role.title, "id", req.State, resp.Plan)
+	what := argument.ObjectName(ctx, r.kind.title, "id", req.State, resp.Plan)
 	end := argument.PlannedEnd(ctx, what, req, resp)
-	if end == argument.Stays || r.role.lost == nil || req.Private == nil {
+	if end == argument.Stays || r.kind.lost == nil || req.Private == nil {
 		return
 	}
 	resp.Diagnostics.AddWarning(fmt.Sprintf("This plan ends the data of %s", what),
-		r.role.lost(tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics)))
+		r.kind.lost(tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics)))
 }
 
 // lostEtcdData says what ends with an etcd cluster.

@@ -44,7 +44,7 @@ type etcdBackupModel struct {
 }
 
 func NewEtcdBackup() resource.Resource {
-	return &roleResource[etcdBackupModel, etcdbackup.Backup]{role: role[etcdBackupModel, etcdbackup.Backup]{
+	return &roleResource[etcdBackupModel, etcdbackup.Backup]{kind: kind[etcdBackupModel, etcdbackup.Backup]{
 		name:        "etcd_backup",
 		title:       "etcd backup",
 		description: "Snapshots of an etcd cluster in an S3 bucket, taken by a timer on the members and verified. **Destroying this resource leaves all snapshots in the bucket.** A snapshot can be used only with the cluster's keys: see `k8s_pki_copy`.",

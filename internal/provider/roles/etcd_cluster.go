@@ -51,7 +51,7 @@ type etcdModel struct {
 var etcdPrograms = programList{artifact.Etcd}
 
 func NewEtcdCluster() resource.Resource {
-	return &roleResource[etcdModel, etcdcluster.Cluster]{role: role[etcdModel, etcdcluster.Cluster]{
+	return &roleResource[etcdModel, etcdcluster.Cluster]{kind: kind[etcdModel, etcdcluster.Cluster]{
 		name:        "etcd_cluster",
 		title:       "etcd cluster",
 		keys:        true,

@@ -54,14 +54,14 @@ func (one setting[M, S]) ToSpec(ctx context.Context, m *M, s *S) { one.toSpec(ct
 
 func (one setting[M, S]) FromSpec(ctx context.Context, s *S, m *M) { one.fromSpec(ctx, s, m) }
 
-func (r *roleResource[M, S]) Name() string { return r.role.name }
+func (r *roleResource[M, S]) Name() string { return r.kind.name }
 
-func (r *roleResource[M, S]) Needs() []string { return r.role.importer.needs }
+func (r *roleResource[M, S]) Needs() []string { return r.kind.importer.needs }
 
-func (r *roleResource[M, S]) Settings() Settings[M, S] { return r.role.settings }
+func (r *roleResource[M, S]) Settings() Settings[M, S] { return r.kind.settings }
 
 func (r *roleResource[M, S]) Outputs(ctx context.Context, m *M, diags *diag.Diagnostics) {
-	r.role.outputs(ctx, m, diags)
+	r.kind.outputs(ctx, m, diags)
 }
 
 func (r *roleResource[M, S]) Spec(ctx context.Context, m *M, diags *diag.Diagnostics) S {

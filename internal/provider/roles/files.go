@@ -24,10 +24,10 @@ var noLines = types.ListValueMust(types.StringType, nil)
 func (r *roleResource[M, S]) setFiles(m *M, spec S, unknown types.List, diags *diag.Diagnostics) {
 	files, err := rollout.Files(spec)
 	if err != nil {
-		diags.AddError("This "+r.role.title+" cannot be built", err.Error())
+		diags.AddError("This "+r.kind.title+" cannot be built", err.Error())
 		return
 	}
-	r.role.common(m).Files = filesValue(files, unknown)
+	r.kind.common(m).Files = filesValue(files, unknown)
 }
 
 func filesValue(files map[string][]string, unknown types.List) types.Map {
@@ -73,8 +73,8 @@ func (r *roleResource[M, S]) plannedFiles(ctx context.Context, req resource.Modi
 		if diags.HasError() {
 			return unknown
 		}
-		r.role.settings.toSpec(ctx, &m, &s)
-		r.role.outputs(ctx, &m, &diags)
+		r.kind.settings.toSpec(ctx, &m, &s)
+		r.kind.outputs(ctx, &m, &diags)
 		r.complete(ctx, &m, &s, &diags)
 		if diags.HasError() {
 			return unknown

@@ -28,8 +28,8 @@ type importer[M any, S rollout.Role] struct {
 	complete func(ctx context.Context, d *session.Session, m *M, found *S, diags *diag.Diagnostics)
 	// lookUp takes an id that is not a JSON object.
 	lookUp reference.IDLookup
-	// hold returns who owns the object in AWS; nil for a role that owns none.
-	hold func(ctx context.Context, d *session.Session, m *M) (session.Holding, error)
+	// ownership returns who owns the object in AWS; nil for a role that owns none.
+	ownership func(ctx context.Context, d *session.Session, m *M) (session.Ownership, error)
 }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
@@ -40,16 +40,16 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.role.importer.hold != nil {
-		h, err := r.role.importer.hold(ctx, r.Session, &m)
+	if r.kind.importer.ownership != nil {
+		h, err := r.kind.importer.ownership(ctx, r.Session, &m)
 		if err != nil {
-			session.AddError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+			session.AddError(&resp.Diagnostics, "Cannot import this "+r.kind.title, err)
 			return
 		}
-		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+		r.keepOwnership(ctx, resp.Private, h, &resp.Diagnostics)
 	}
-	r.role.common(&m).Drift = tf.NoDrift()
-	r.role.common(&m).Claim = tf.OptionalString(rec.Record.Claim)
+	r.kind.common(&m).Drift = tf.NoDrift()
+	r.kind.common(&m).Claim = tf.OptionalString(rec.Record.Claim)
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -57,8 +57,8 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 // find returns the role that an import id names, as it is found on its machines. It writes the arguments of the id into
 // the state.
 func (r *roleResource[M, S]) find(ctx context.Context, id string, state *tfsdk.State, diags *diag.Diagnostics) (m M, rec roleRecord) {
-	if err := reference.ReadImportID(ctx, r.Session, id, r.role.importer.needs, r.role.importer.lookUp, state); err != nil {
-		session.AddError(diags, "Cannot import this "+r.role.title, err)
+	if err := reference.ReadImportID(ctx, r.Session, id, r.kind.importer.needs, r.kind.importer.lookUp, state); err != nil {
+		session.AddError(diags, "Cannot import this "+r.kind.title, err)
 		return m, rec
 	}
 	rec.Record.Formed = true
@@ -77,10 +77,10 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	node, files, err := r.Session.Engine(ctx).Inspect(ctx, given)
 	switch {
 	case errors.Is(err, rollout.ErrNoMachines):
-		diags.AddError("Cannot import this "+r.role.title, "The import id names no machines, so there is nothing to read. A worker pool without nodes needs no import: an apply makes it, and changes nothing.")
+		diags.AddError("Cannot import this "+r.kind.title, "The import id names no machines, so there is nothing to read. A worker pool without nodes needs no import: an apply makes it, and changes nothing.")
 		return
 	case err != nil:
-		session.AddError(diags, "Cannot import this "+r.role.title, err)
+		session.AddError(diags, "Cannot import this "+r.kind.title, err)
 		return
 	}
 	found, err := rollout.ReadRole(given, node, files)
@@ -89,15 +89,15 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	case errors.As(err, &nothing):
 		diags.AddError("Nothing to import", nothing.Reason)
 	case err != nil:
-		session.AddError(diags, "Cannot read the configuration of this "+r.role.importer.machine, err)
-	case r.role.importer.complete != nil:
-		r.role.importer.complete(ctx, r.Session, m, &found, diags)
+		session.AddError(diags, "Cannot read the configuration of this "+r.kind.importer.machine, err)
+	case r.kind.importer.complete != nil:
+		r.kind.importer.complete(ctx, r.Session, m, &found, diags)
 	}
 	if diags.HasError() {
 		return
 	}
-	r.role.settings.fromSpec(ctx, &found, m)
-	r.role.outputs(ctx, m, diags)
+	r.kind.settings.fromSpec(ctx, &found, m)
+	r.kind.outputs(ctx, m, diags)
 	spec := r.spec(ctx, m, diags)
 	if diags.HasError() {
 		return
@@ -109,8 +109,8 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 		rec.Record.Claim, err = r.Session.ClaimID(rec.Record.Claim)
 	}
 	if err != nil {
-		session.AddError(diags, "Cannot import this "+r.role.title, err)
+		session.AddError(diags, "Cannot import this "+r.kind.title, err)
 	}
 	r.setFiles(m, spec, noLines, diags)
-	r.role.outputs(ctx, m, diags)
+	r.kind.outputs(ctx, m, diags)
 }

@@ -105,8 +105,8 @@ func lbImporter() importer[lbModel, loadbalancer.LoadBalancer] {
 		complete: func(ctx context.Context, d *session.Session, m *lbModel, _ *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 			importAddress(ctx, d, m, diags)
 		},
-		lookUp: lookUpLB,
-		hold:   holdAddress,
+		lookUp:    lookUpLB,
+		ownership: addressOwnership,
 	}
 }
 
@@ -135,18 +135,18 @@ func importAddress(ctx context.Context, d *session.Session, m *lbModel, diags *d
 	session.AddError(diags, "Cannot find the Elastic IP", err)
 }
 
-// holdAddress returns whose the Elastic IP is.
-func holdAddress(ctx context.Context, d *session.Session, m *lbModel) (session.Holding, error) {
+// addressOwnership returns whose the Elastic IP is.
+func addressOwnership(ctx context.Context, d *session.Session, m *lbModel) (session.Ownership, error) {
 	if m.AllocationID.ValueString() == "" {
-		return session.Holding{}, nil
+		return session.Ownership{}, nil
 	}
 	client, err := d.AWS(ctx)
 	if err != nil {
-		return session.Holding{}, err
+		return session.Ownership{}, err
 	}
 	a, err := awsaddress.Find(ctx, client, m.AllocationID.ValueString(), awsaddress.Spec{})
 	if err != nil {
-		return session.Holding{}, err
+		return session.Ownership{}, err
 	}
 	return d.Imported(ctx, client, a.Claim)
 }

@@ -59,7 +59,7 @@ type lbModel struct {
 
 func NewLB() resource.Resource {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
-	return &roleResource[lbModel, loadbalancer.LoadBalancer]{role: role[lbModel, loadbalancer.LoadBalancer]{
+	return &roleResource[lbModel, loadbalancer.LoadBalancer]{kind: kind[lbModel, loadbalancer.LoadBalancer]{
 		name:        "lb",
 		title:       "load balancer",
 		description: "HAProxy on a host, and an Elastic IP as the address of the cluster's API server. The address stays for the life of the cluster: it moves to the new machine when the machine is replaced. With `public = false` the API server has only a private address.",
@@ -253,7 +253,7 @@ func (m *lbModel) address(ctx context.Context, d *session.Session, diags *diag.D
 
 // acquireAddress allocates the Elastic IP and associates it, or releases it if the endpoint is private
 // now. A host that is not an EC2 instance is reached at its own address.
-func acquireAddress(ctx context.Context, d *session.Session, plan, prior *lbModel, h *session.Holding, diags *diag.Diagnostics) bool {
+func acquireAddress(ctx context.Context, d *session.Session, plan, prior *lbModel, h *session.Ownership, diags *diag.Diagnostics) bool {
 	host, _ := reference.OfHost.Read(ctx, plan.Host, diags)
 	if !plan.Public.ValueBool() {
 		if prior != nil {
@@ -271,7 +271,7 @@ func acquireAddress(ctx context.Context, d *session.Session, plan, prior *lbMode
 		return false
 	}
 	if prior == nil || h.Account == "" && prior.AllocationID.ValueString() == "" {
-		*h, err = d.NewHolding(ctx, client)
+		*h, err = d.NewOwnership(ctx, client)
 		if prior != nil {
 			h.ID = cmp.Or(prior.Claim.ValueString(), h.ID)
 		}
@@ -306,8 +306,8 @@ func acquireAddress(ctx context.Context, d *session.Session, plan, prior *lbMode
 	return a.AllocationID != ""
 }
 
-// inspectAddress returns what differs on the Elastic IP, and recovers a lost holding.
-func inspectAddress(ctx context.Context, d *session.Session, m *lbModel, h *session.Holding, diags *diag.Diagnostics) []finding.Finding {
+// inspectAddress returns what differs on the Elastic IP, and recovers a lost ownership.
+func inspectAddress(ctx context.Context, d *session.Session, m *lbModel, h *session.Ownership, diags *diag.Diagnostics) []finding.Finding {
 	if m.AllocationID.ValueString() == "" {
 		return nil
 	}
@@ -346,7 +346,7 @@ func leadsElsewhere(drift []finding.Finding) bool {
 }
 
 // releaseAddress releases the Elastic IP.
-func releaseAddress(ctx context.Context, d *session.Session, m *lbModel, h session.Holding, diags *diag.Diagnostics) {
+func releaseAddress(ctx context.Context, d *session.Session, m *lbModel, h session.Ownership, diags *diag.Diagnostics) {
 	if m.AllocationID.ValueString() == "" {
 		return
 	}

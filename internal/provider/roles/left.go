@@ -59,10 +59,10 @@ func forgetTerminated(ctx context.Context, d *session.Session, rec *roleRecord) 
 // removes the role from them.
 func (r *roleResource[M, S]) warnOfLeft(left map[string]rollout.Leftover, diags *diag.Diagnostics) {
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		diags.AddWarning(fmt.Sprintf("Machine %s still has parts of the %s", name, r.role.title),
+		diags.AddWarning(fmt.Sprintf("Machine %s still has parts of the %s", name, r.kind.title),
 			fmt.Sprintf("It has left the %s, but it cannot be reached, so %s may still run there.\n\n"+
 				"A plan looks for it each time, and once it answers, the next apply removes everything from it. If it is an EC2 instance that is terminated meanwhile, this warning ends by itself.",
-				r.role.title, units(left[name])))
+				r.kind.title, units(left[name])))
 	}
 }
 
@@ -71,7 +71,7 @@ func (r *roleResource[M, S]) warnOfLeft(left map[string]rollout.Leftover, diags 
 func (r *roleResource[M, S]) warnOfAbandoned(left map[string]rollout.Leftover, diags *diag.Diagnostics) {
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		l := left[name]
-		diags.AddWarning(fmt.Sprintf("Machine %s still has parts of the destroyed %s", name, r.role.title),
+		diags.AddWarning(fmt.Sprintf("Machine %s still has parts of the destroyed %s", name, r.kind.title),
 			fmt.Sprintf("It could not be reached, so %s may still run there, and its files and data are on its disk. If the machine is destroyed too, nothing is left to do.\n\n"+
 				"If it comes back and is to be kept, stop the units there:\n%s", units(l), l.Target.SSH("sudo systemctl disable --now "+strings.Join(unitList(l), " "))))
 	}
@@ -83,9 +83,9 @@ func (r *roleResource[M, S]) warnOfKept(kept []string, diags *diag.Diagnostics) 
 	if len(kept) == 0 {
 		return
 	}
-	diags.AddWarning(fmt.Sprintf("The destroyed %s was not removed from %s", r.role.title, strings.Join(kept, ", ")),
+	diags.AddWarning(fmt.Sprintf("The destroyed %s was not removed from %s", r.kind.title, strings.Join(kept, ", ")),
 		fmt.Sprintf("Another k8s_%s has been applied there since. Either it replaces this resource with create_before_destroy, or the hosts were moved to it. Destroying the other resource "+
-			"removes everything.", r.role.name))
+			"removes everything.", r.kind.name))
 }
 
 func unitList(l rollout.Leftover) []string {

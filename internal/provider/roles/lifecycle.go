@@ -36,30 +36,30 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.kind.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
-	var h session.Holding
+	var h session.Ownership
 	acquired := r.converge(ctx, &plan, nil, &rec, &h, false, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() && !acquired {
 		return
 	}
 	r.fillUnknown(&plan)
-	r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+	r.keepOwnership(ctx, resp.Private, h, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
-// keepHolding writes the holding of a role that has one.
-func (r *roleResource[M, S]) keepHolding(ctx context.Context, p tf.PrivateStateWriter, h session.Holding, diags *diag.Diagnostics) {
-	if r.role.acquire != nil {
-		tf.WritePrivate(ctx, p, session.HoldingKey, h, diags)
+// keepOwnership writes the ownership of a role that has one.
+func (r *roleResource[M, S]) keepOwnership(ctx context.Context, p tf.PrivateStateWriter, h session.Ownership, diags *diag.Diagnostics) {
+	if r.kind.acquire != nil {
+		tf.WritePrivate(ctx, p, session.OwnershipKey, h, diags)
 	}
 }
 
 // fillUnknown sets what a failed create has left unknown.
 func (r *roleResource[M, S]) fillUnknown(m *M) {
-	if common := r.role.common(m); common.Files.IsUnknown() {
+	if common := r.kind.common(m); common.Files.IsUnknown() {
 		common.Files = filesValue(nil, noLines)
 	}
 }
@@ -77,12 +77,12 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 		return
 	}
-	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.kind.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
-	h := session.ReadHolding(ctx, req.Private, r.role.common(&prior).Claim, &resp.Diagnostics)
+	h := session.ReadOwnership(ctx, req.Private, r.kind.common(&prior).Claim, &resp.Diagnostics)
 	off := r.power(ctx, req.Plan, &resp.Diagnostics).allOff()
 	r.converge(ctx, &plan, &prior, &rec, &h, off, &resp.Diagnostics)
-	r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+	r.keepOwnership(ctx, resp.Private, h, &resp.Diagnostics)
 	// The record contains what was done before a failure.
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -93,17 +93,17 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 
 // converge applies the planned model and completes it. It reports whether an object exists now that
 // costs money. While all machines are off on purpose, only that object is applied.
-func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *session.Holding, off bool, diags *diag.Diagnostics) (acquired bool) {
-	r.Session.Successions.Applied(r.role.name)
-	common := r.role.common(plan)
+func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *session.Ownership, off bool, diags *diag.Diagnostics) (acquired bool) {
+	r.Session.Successions.Applied(r.kind.name)
+	common := r.kind.common(plan)
 	rec.Record.Claim = cmp.Or(rec.Record.Claim, common.Claim.ValueString())
-	if r.role.acquire != nil {
-		acquired = r.role.acquire(ctx, r.Session, plan, prior, h, diags)
-		r.role.outputs(ctx, plan, diags)
+	if r.kind.acquire != nil {
+		acquired = r.kind.acquire(ctx, r.Session, plan, prior, h, diags)
+		r.kind.outputs(ctx, plan, diags)
 	}
 	var err error
 	if rec.Record.Claim, err = r.Session.ClaimID(rec.Record.Claim, h.ID); err != nil {
-		session.AddError(diags, "Cannot apply the "+r.role.title, err)
+		session.AddError(diags, "Cannot apply the "+r.kind.title, err)
 	}
 	if common.Claim.IsUnknown() {
 		common.Claim = types.StringValue(rec.Record.Claim)
@@ -116,7 +116,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 		rec.addChecksums(want.Definition().Artifacts)
 		common.Drift = tf.NoDrift()
 		r.setFiles(plan, want, noLines, diags)
-		r.role.outputs(ctx, plan, diags)
+		r.kind.outputs(ctx, plan, diags)
 		return acquired
 	}
 	var before rollout.Role
@@ -140,13 +140,13 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	}
 	common.Drift = tf.NoDrift()
 	r.setFiles(plan, want, noLines, diags)
-	r.role.outputs(ctx, plan, diags)
-	if r.role.observed != nil {
+	r.kind.outputs(ctx, plan, diags)
+	if r.kind.observed != nil {
 		report, err := r.Session.Engine(ctx).Observe(ctx, want, rec.Record)
 		if err != nil {
 			r.addError("look at", err, diags)
 		}
-		r.role.observed(ctx, r.Session, plan, &report)
+		r.kind.observed(ctx, r.Session, plan, &report)
 	}
 	return acquired
 }
@@ -159,7 +159,7 @@ func (r *roleResource[M, S]) fromState(ctx context.Context, from tfsdk.State, pr
 	if diags.HasError() {
 		return state, spec, rec
 	}
-	rec.Record.Claim = cmp.Or(rec.Record.Claim, r.role.common(&state).Claim.ValueString())
+	rec.Record.Claim = cmp.Or(rec.Record.Claim, r.kind.common(&state).Claim.ValueString())
 	spec = r.spec(ctx, &state, diags)
 	if !diags.HasError() {
 		rec.addChecksums(spec.Definition().Artifacts)
@@ -173,7 +173,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.kind.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	off := r.power(ctx, req.State, &resp.Diagnostics).allOff()
 	if !off && r.Session.WarnOfUnknownSSH(&resp.Diagnostics) {
@@ -181,13 +181,13 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	hadLeft := len(rec.Record.Left) > 0
 	var drift []finding.Finding
-	if r.role.inspect != nil {
-		h := session.ReadHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
-		drift = r.role.inspect(ctx, r.Session, &state, &h, &resp.Diagnostics)
+	if r.kind.inspect != nil {
+		h := session.ReadOwnership(ctx, req.Private, r.kind.common(&state).Claim, &resp.Diagnostics)
+		drift = r.kind.inspect(ctx, r.Session, &state, &h, &resp.Diagnostics)
 		if resp.Diagnostics.HasError() {
 			return
 		}
-		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+		r.keepOwnership(ctx, resp.Private, h, &resp.Diagnostics)
 	}
 	report, err := rollout.Report{Record: rec.Record}, error(nil)
 	if !off && !leadsElsewhere(drift) {
@@ -203,10 +203,10 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 		return
 	}
 	drift = append(report.Findings, drift...)
-	r.role.common(&state).Claim = tf.OptionalString(rec.Record.Claim)
-	r.role.common(&state).Drift = argument.DriftValue(drift)
-	if r.role.observed != nil {
-		r.role.observed(ctx, r.Session, &state, &report)
+	r.kind.common(&state).Claim = tf.OptionalString(rec.Record.Claim)
+	r.kind.common(&state).Drift = argument.DriftValue(drift)
+	if r.kind.observed != nil {
+		r.kind.observed(ctx, r.Session, &state, &report)
 	}
 	r.keepContents(ctx, req.Private, resp.Private, etcdcluster.Contents(report), &resp.Diagnostics)
 	if len(report.Record.Machines) > 0 || hadLeft {
@@ -223,13 +223,13 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	what := argument.ObjectName(ctx, r.role.title, "id", req.State, tfsdk.Plan{})
+	what := argument.ObjectName(ctx, r.kind.title, "id", req.State, tfsdk.Plan{})
 	if !argument.MayDelete(ctx, what, req.State, &resp.Diagnostics) {
 		return
 	}
-	ctx, cancel := argument.WithTimeout(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := argument.WithTimeout(ctx, r.kind.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
-	h := session.ReadHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
+	h := session.ReadOwnership(ctx, req.Private, r.kind.common(&state).Claim, &resp.Diagnostics)
 	if r.Session.Elsewhere(ctx, what, h, &resp.Diagnostics); resp.Diagnostics.HasError() {
 		return
 	}
@@ -238,10 +238,10 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	} else if !r.remove(ctx, spec, rec, &resp.Diagnostics) {
 		return
 	}
-	if r.role.release != nil {
-		r.role.release(ctx, r.Session, &state, h, &resp.Diagnostics)
+	if r.kind.release != nil {
+		r.kind.release(ctx, r.Session, &state, h, &resp.Diagnostics)
 	}
-	r.Session.Successions.Gone(r.role.common(&state).Claim.ValueString())
+	r.Session.Successions.Gone(r.kind.common(&state).Claim.ValueString())
 }
 
 // remove removes the role from its machines and reports whether that succeeded.
@@ -283,10 +283,10 @@ func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics
 	maps.DeleteFunc(silent, func(name string, _ rollout.Leftover) bool { return report.Left[name] == nil })
 	r.warnOfLeft(silent, diags)
 	for _, f := range report.Concerns {
-		diags.AddWarning("The "+r.role.title+" needs attention", f.Subject+": "+f.String()+".")
+		diags.AddWarning("The "+r.kind.title+" needs attention", f.Subject+": "+f.String()+".")
 	}
 	for _, f := range report.Unjudged {
-		diags.AddWarning("The "+r.role.title+" could not be compared completely", foreign.Text(f.String()))
+		diags.AddWarning("The "+r.kind.title+" could not be compared completely", foreign.Text(f.String()))
 	}
 }
 
@@ -305,5 +305,5 @@ func (r *roleResource[M, S]) addError(verb string, err error, diags *diag.Diagno
 		session.AddError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", stranger.Machine), err)
 		return
 	}
-	session.AddError(diags, "Cannot "+verb+" the "+r.role.title, err)
+	session.AddError(diags, "Cannot "+verb+" the "+r.kind.title, err)
 }

@@ -160,7 +160,7 @@ func lookUpBalancer(ctx context.Context, d *session.Session, cluster string) (an
 
 // hostsWith returns the running machines of a cluster on which a role is, by their names. If two resources have such a
 // role in the cluster, nothing says which machines belong to which.
-func hostsWith[S rollout.Role](ctx context.Context, d *session.Session, cluster string, among ...infraaws.Role) ([]any, error) {
+func hostsWith[S rollout.Role](ctx context.Context, d *session.Session, cluster string, among ...infraaws.MachineRole) ([]any, error) {
 	client, err := d.AWS(ctx)
 	if err != nil {
 		return nil, err

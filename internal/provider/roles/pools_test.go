@@ -22,13 +22,13 @@ func TestEmptyPool(t *testing.T) {
 	if seen := pool.Look(); len(seen.Warnings) > 0 {
 		t.Errorf("the refresh warns: %s: %s", seen.Warnings[0].Summary, seen.Warnings[0].Detail)
 	}
-	pool.Settled(empty)
+	pool.Converged(empty)
 	if files := pool.Files(); len(files) > 0 || pool.Get("runc_version") != nil {
 		t.Errorf("files %v, runc %v", files, pool.Get("runc_version"))
 	}
 	labelled := providertest.With(empty, providertest.Values{"labels": providertest.Values{"gpu": "yes"}, "kubelet_config": providertest.Values{"maxPods": 20}})
 	pool.Must(labelled)
-	pool.Settled(labelled)
+	pool.Converged(labelled)
 
 	full := providertest.With(labelled, providertest.Values{"hosts": r.Pool["hosts"]})
 	ch := pool.Plan(full)

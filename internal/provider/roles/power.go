@@ -48,7 +48,7 @@ type attributes interface {
 
 // power returns the power of the role's hosts in a plan or a state.
 func (r *roleResource[M, S]) power(ctx context.Context, from attributes, diags *diag.Diagnostics) hostPower {
-	if _, one := r.role.attributes["host"]; one {
+	if _, one := r.kind.attributes["host"]; one {
 		var host types.Object
 		diags.Append(from.GetAttribute(ctx, path.Root("host"), &host)...)
 		if h, known := reference.OfHost.Read(ctx, host, diags); known {
@@ -76,25 +76,25 @@ func (r *roleResource[M, S]) checkPower(ctx context.Context, req resource.Modify
 	if p.paused && len(p.on) > 0 {
 		diags.AddAttributeError(at, "Only some of the machines are paused",
 			fmt.Sprintf("%s: stopped together with the cluster, and %s: not. The machines of one %s stop together: give all of them the network that is paused.",
-				fleet.List(p.off), fleet.List(p.on), r.role.title))
+				fleet.List(p.off), fleet.List(p.on), r.kind.title))
 		return
 	}
-	if need := r.role.needed; need != nil && !p.paused && len(p.on) < need(len(p.on)+len(p.off)) {
+	if need := r.kind.needed; need != nil && !p.paused && len(p.on) < need(len(p.on)+len(p.off)) {
 		diags.AddAttributeError(at, "The cluster cannot do without these machines",
 			fmt.Sprintf("With power_state = \"stopped\" on %s, %d of %d machines of the %s run, and at least %d must. Nothing was stopped.\n\n"+
 				"Stop fewer of them, or pause the whole cluster: set paused = true of k8s_network, and no power_state.",
-				fleet.List(p.off), len(p.on), len(p.on)+len(p.off), r.role.title, need(len(p.on)+len(p.off))))
+				fleet.List(p.off), len(p.on), len(p.on)+len(p.off), r.kind.title, need(len(p.on)+len(p.off))))
 	}
 	if req.State.Raw.IsNull() {
 		diags.AddAttributeError(at, "The machines are stopped",
-			fmt.Sprintf("The %s cannot be installed while %s stopped: resume first.", r.role.title, isOrAre(p.off)))
+			fmt.Sprintf("The %s cannot be installed while %s stopped: resume first.", r.kind.title, isOrAre(p.off)))
 		return
 	}
 	kept := []string{}
 	if !p.allOff() {
 		kept = []string{p.at} // a stopped machine may leave the others
 	}
-	argument.RefuseChanges(req, "the "+r.role.title, isOrAre(p.off), kept, diags)
+	argument.RefuseChanges(req, "the "+r.kind.title, isOrAre(p.off), kept, diags)
 }
 
 // isOrAre returns names with their verb.
@@ -126,6 +126,6 @@ func (r *roleResource[M, S]) warnOfStopped(p hostPower, diags *diag.Diagnostics)
 	if r.Session.FirstWarning("destroyed while stopped: " + strings.Join(p.off, ", ")) {
 		diags.AddWarning("Nothing was removed from stopped machines",
 			fmt.Sprintf("%s stopped, so the programs, files and data of the destroyed %s, and of other destroyed resources, are still on them. If the machines are destroyed too, nothing is left to do.",
-				isOrAre(p.off), r.role.title))
+				isOrAre(p.off), r.kind.title))
 	}
 }

@@ -67,7 +67,7 @@ func TestPausedRoles(t *testing.T) {
 			if seen := i.Look(); len(seen.Warnings) > 0 {
 				t.Errorf("the refresh warns: %s", seen.Warnings[0].Detail)
 			}
-			i.Settled(tt.paused)
+			i.Converged(tt.paused)
 			if said := i.Plan(providertest.With(tt.paused, tt.change)).Failure(); !strings.Contains(said, tt.at+`"): The machines are stopped: `+tt.at+" of the ") {
 				t.Errorf("a change of %s: %q", tt.at, said)
 			}
@@ -172,7 +172,7 @@ func TestPausedBackup(t *testing.T) {
 
 	off := providertest.With(config, providertest.Values{"hosts": powered(r.Etcd, reference.Paused, reference.Paused)["hosts"]})
 	r.Fatal(i.Apply(i.Plan(off)))
-	i.Settled(off)
+	i.Converged(off)
 	if now, _ := i.Get("newest").(providertest.Values); now["name"] != newest["name"] || attempts.Load() > 0 {
 		t.Errorf("the newest snapshot is %v; %d connections", now, attempts.Load())
 	}

@@ -21,7 +21,7 @@ import (
 // to reach them.
 func (r *roleResource[M, S]) identities(ctx context.Context, from attributes, diags *diag.Diagnostics) (out []fleet.Target) {
 	var hosts []reference.Host
-	for name := range r.role.attributes {
+	for name := range r.kind.attributes {
 		switch name {
 		case "host":
 			var one types.Object
@@ -72,14 +72,14 @@ func (r *roleResource[M, S]) checkNamesStay(ctx context.Context, req resource.Mo
 		rename = "The only machine of a role cannot be renamed. If they are two machines with copies of one SSH host key, give one of them a key of its own."
 	}
 	at := "hosts"
-	if _, one := r.role.attributes["host"]; one {
+	if _, one := r.kind.attributes["host"]; one {
 		at = "host"
 	}
 	diags.AddAttributeError(path.Root(at), "Machines would get other names",
 		fmt.Sprintf("The machines of the %s keep their names, since what runs on them has these names too, and this plan changes them: %s.\n\nNames that are positions in a list do that when a "+
 			"machine before the last one is removed. Give each machine its name itself: make the hosts from a map whose keys are the names.%s\n\n%s To continue here, restore the "+
 			"present names: %s.",
-			r.role.title, strings.Join(moves, "; "), leaves, rename, strings.Join(named, ", ")))
+			r.kind.title, strings.Join(moves, "; "), leaves, rename, strings.Join(named, ", ")))
 }
 
 // checkSuccession refuses a plan that destroys a role on machines and gives the machines to another resource:
@@ -103,9 +103,9 @@ func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.M
 	if req.Plan.Raw.IsNull() {
 		var claim types.String
 		diags.Append(req.State.GetAttribute(ctx, path.Root("claim"), &claim)...)
-		if taken := r.Session.Successions.Ends(r.role.name, claim.ValueString(), machines(req.State, nil)); len(taken) > 0 {
+		if taken := r.Session.Successions.Ends(r.kind.name, claim.ValueString(), machines(req.State, nil)); len(taken) > 0 {
 			diags.AddError("Machines of a resource that is destroyed", fmt.Sprintf("This plan destroys a k8s_%s, and gives its machines to another resource: %s. Terraform does both at the same time, so the destroy would remove what the other resource "+
-				"installs.\n\n%s", r.role.name, strings.Join(taken, ", "), advice+handOver[r.role.name]))
+				"installs.\n\n%s", r.kind.name, strings.Join(taken, ", "), advice+handOver[r.kind.name]))
 		}
 		return
 	}
@@ -113,12 +113,12 @@ func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.M
 	if !req.State.Raw.IsNull() {
 		before = r.identities(ctx, req.State, diags)
 	}
-	if taken := r.Session.Successions.Gets(r.role.name, machines(req.Plan, before)); len(taken) > 0 {
+	if taken := r.Session.Successions.Gets(r.kind.name, machines(req.Plan, before)); len(taken) > 0 {
 		at := "hosts"
-		if _, one := r.role.attributes["host"]; one {
+		if _, one := r.kind.attributes["host"]; one {
 			at = "host"
 		}
-		diags.AddAttributeError(path.Root(at), "Machines of a resource that is destroyed", fmt.Sprintf("%s: this plan destroys the k8s_%s that has these machines. Terraform does both at the same time, so the destroy would remove what this resource installs.\n\n%s", strings.Join(taken, ", "), r.role.name, advice+handOver[r.role.name]))
+		diags.AddAttributeError(path.Root(at), "Machines of a resource that is destroyed", fmt.Sprintf("%s: this plan destroys the k8s_%s that has these machines. Terraform does both at the same time, so the destroy would remove what this resource installs.\n\n%s", strings.Join(taken, ", "), r.kind.name, advice+handOver[r.kind.name]))
 	}
 }
 

@@ -28,10 +28,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// role is what one kind of role resource (an etcd cluster, a control plane, a worker pool, a load
+// kind is what one kind of role resource (an etcd cluster, a control plane, a worker pool, a load
 // balancer) adds to what all of them share. M is its Terraform model, S its role in a
 // package below rollout.
-type role[M any, S rollout.Role] struct {
+type kind[M any, S rollout.Role] struct {
 	name        string // "etcd_cluster"
 	title       string // in messages: "etcd cluster"
 	description string
@@ -81,10 +81,10 @@ type role[M any, S rollout.Role] struct {
 
 	// For a role that also owns an object in AWS; each may be nil. acquire creates the object
 	// before anything is installed and reports whether it exists. inspect returns what differs on
-	// it. release deletes it last. The holding says who owns it; acquire makes it on creation.
-	acquire func(ctx context.Context, d *session.Session, plan, prior *M, h *session.Holding, diags *diag.Diagnostics) bool
-	inspect func(ctx context.Context, d *session.Session, m *M, h *session.Holding, diags *diag.Diagnostics) []finding.Finding
-	release func(ctx context.Context, d *session.Session, m *M, h session.Holding, diags *diag.Diagnostics)
+	// it. release deletes it last. The ownership says who owns it; acquire makes it on creation.
+	acquire func(ctx context.Context, d *session.Session, plan, prior *M, h *session.Ownership, diags *diag.Diagnostics) bool
+	inspect func(ctx context.Context, d *session.Session, m *M, h *session.Ownership, diags *diag.Diagnostics) []finding.Finding
+	release func(ctx context.Context, d *session.Session, m *M, h session.Ownership, diags *diag.Diagnostics)
 }
 
 // roleModel is embedded in the model of every role resource.
@@ -122,7 +122,7 @@ var roleDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.Re
 // roleResource is the Terraform resource of a role.
 type roleResource[M any, S rollout.Role] struct {
 	session.Base
-	role role[M, S]
+	kind kind[M, S]
 }
 
 var (
@@ -132,15 +132,15 @@ var (
 
 // Metadata implements resource.Resource.
 func (r *roleResource[M, S]) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_" + r.role.name
+	resp.TypeName = req.ProviderTypeName + "_" + r.kind.name
 }
 
 // Schema implements resource.Resource.
 func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	attributes := r.role.settings.addTo(r.role.attributes)
+	attributes := r.kind.settings.addTo(r.kind.attributes)
 	maps.Copy(attributes, roleAttributes(ctx))
 	resp.Schema = schema.Schema{
-		MarkdownDescription: r.role.description,
+		MarkdownDescription: r.kind.description,
 		Attributes:          attributes,
 	}
 }
@@ -164,34 +164,34 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	var s S
-	r.role.settings.toSpec(ctx, &plan, &s)
+	r.kind.settings.toSpec(ctx, &plan, &s)
 	power := r.power(ctx, req.Plan, &resp.Diagnostics)
 	r.checkPower(ctx, req, power, &resp.Diagnostics)
 	r.checkNamesStay(ctx, req, &resp.Diagnostics)
-	session.AddFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
-	if r.role.guard != nil && r.Session != nil {
+	session.AddFieldErrors(ctx, req.Plan, r.kind.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
+	if r.kind.guard != nil && r.Session != nil {
 		known := knowledge{gone: r.Session.IsGone, fresh: r.Session.Successions.IsFresh, note: r.Session.Successions.Fresh}
 		if req.Private != nil {
 			known.contents = tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics)
 		}
-		r.role.guard(ctx, &plan, prior, known, &resp.Diagnostics)
+		r.kind.guard(ctx, &plan, prior, known, &resp.Diagnostics)
 	}
 	reference.CheckRotationFinished(ctx, req, &resp.Diagnostics)
-	if prior != nil && r.role.keys {
-		checkKeysStay(ctx, r.role.title, req, &resp.Diagnostics)
-		checkClusterStays(ctx, r.role.title, req, &resp.Diagnostics)
+	if prior != nil && r.kind.keys {
+		checkKeysStay(ctx, r.kind.title, req, &resp.Diagnostics)
+		checkClusterStays(ctx, r.kind.title, req, &resp.Diagnostics)
 	}
 	if r.Session != nil {
 		r.Session.CheckAgentKey(&resp.Diagnostics)
 	}
-	if r.role.kubernetes != nil && r.Session != nil {
-		warnOfEndOfLife(r.role.kubernetes(&plan), r.Session.Now(), &resp.Diagnostics)
+	if r.kind.kubernetes != nil && r.Session != nil {
+		warnOfEndOfLife(r.kind.kubernetes(&plan), r.Session.Now(), &resp.Diagnostics)
 	}
-	r.role.outputs(ctx, &plan, &resp.Diagnostics)
+	r.kind.outputs(ctx, &plan, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	common := r.role.common(&plan)
+	common := r.kind.common(&plan)
 	common.Files = types.MapUnknown(linesType)
 	if r.Session != nil && !r.Session.ChecksumsUnknown {
 		var rec roleRecord
@@ -222,8 +222,8 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		r.keepComputed(ctx, req, resp)
 		return
 	}
-	if r.role.observed != nil && !resp.Plan.Raw.Equal(req.State.Raw) {
-		r.role.observed(ctx, r.Session, &plan, nil)
+	if r.kind.observed != nil && !resp.Plan.Raw.Equal(req.State.Raw) {
+		r.kind.observed(ctx, r.Session, &plan, nil)
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 	}
 }
@@ -231,23 +231,23 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 // spec turns a model into the library's role. All configured values are known.
 func (r *roleResource[M, S]) spec(ctx context.Context, m *M, diags *diag.Diagnostics) S {
 	var s S
-	r.role.settings.toSpec(ctx, m, &s)
+	r.kind.settings.toSpec(ctx, m, &s)
 	r.complete(ctx, m, &s, diags)
 	return s
 }
 
 // complete completes the library's role, which has the settings of a model.
 func (r *roleResource[M, S]) complete(ctx context.Context, m *M, s *S, diags *diag.Diagnostics) {
-	r.role.complete(ctx, r.Session, m, s, diags)
-	if r.role.downloads != nil {
-		checkDownloads(r.role.downloads(r.Session.Catalog, m, s), diags)
+	r.kind.complete(ctx, r.Session, m, s, diags)
+	if r.kind.downloads != nil {
+		checkDownloads(r.kind.downloads(r.Session.Catalog, m, s), diags)
 	}
 }
 
 // specWithoutDownloads is spec without artifacts: an imported model may have no version yet.
 func (r *roleResource[M, S]) specWithoutDownloads(ctx context.Context, m *M, diags *diag.Diagnostics) S {
 	var s S
-	r.role.settings.toSpec(ctx, m, &s)
-	r.role.complete(ctx, r.Session, m, &s, diags)
+	r.kind.settings.toSpec(ctx, m, &s)
+	r.kind.complete(ctx, r.Session, m, &s, diags)
 	return s
 }

@@ -87,7 +87,7 @@ func taintsAttribute() schema.ListNestedAttribute {
 var workerPrograms = programList{artifact.Kubelet, artifact.KubeProxy}
 
 func NewWorkerPool() resource.Resource {
-	return &roleResource[workerPoolModel, workerpool.Pool]{role: role[workerPoolModel, workerpool.Pool]{
+	return &roleResource[workerPoolModel, workerpool.Pool]{kind: kind[workerPoolModel, workerpool.Pool]{
 		name:        "worker_pool",
 		title:       "worker pool",
 		keys:        true,

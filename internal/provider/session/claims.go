@@ -81,7 +81,7 @@ func (d *Session) SettleAll(ctx context.Context) error {
 		return err
 	}
 	var g parallel.Group
-	g.Go(func() error { return client.SettleHeld(ctx, d.Claims.ids, d.Now()) })
+	g.Go(func() error { return client.SettleMade(ctx, d.Claims.ids, d.Now()) })
 	for _, s := range d.Claims.stores {
 		g.Go(func() error { return s.Settle(ctx, d.Now()) })
 	}

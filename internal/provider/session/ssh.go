@@ -74,7 +74,7 @@ func (d *Session) AuthorizedKeys() ([]string, error) {
 // use.
 func MustChoose(err error) bool {
 	var choice *remote.AgentKeyError
-	return errors.As(err, &choice) && len(choice.Held) > 0
+	return errors.As(err, &choice) && len(choice.Keys) > 0
 }
 
 const NoAgentKey = "No key of the SSH agent is chosen"

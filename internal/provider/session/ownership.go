@@ -15,9 +15,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// Holding is what a resource keeps in private state about what it owns in AWS: its claim, and the
+// Ownership is what a resource keeps in private state about what it owns in AWS: its claim, and the
 // account and region where that is.
-type Holding struct {
+type Ownership struct {
 	infraaws.Claim
 	Account string `json:"account,omitempty"`
 	Region  string `json:"region,omitempty"`
@@ -25,29 +25,29 @@ type Holding struct {
 	Imported bool `json:"imported,omitempty"`
 }
 
-// HoldingKey is the private-state entry of holding.
-const HoldingKey = "holding"
+// OwnershipKey is the private-state entry of ownership.
+const OwnershipKey = "ownership"
 
 // SettleTimeout limits what a refresh spends on settling a claim. It is no loss if that fails: the
 // next refresh tries again.
 const SettleTimeout = 5 * time.Second
 
-// NewHolding returns a holding with a claim that nobody has used.
-func (d *Session) NewHolding(ctx context.Context, client *infraaws.Client) (Holding, error) {
+// NewOwnership returns an ownership with a claim that nobody has used.
+func (d *Session) NewOwnership(ctx context.Context, client *infraaws.Client) (Ownership, error) {
 	account, arn, err := d.Identity(ctx, client)
 	if err != nil {
-		return Holding{}, err
+		return Ownership{}, err
 	}
 	id, err := d.Claims.next(d.Rand)
 	if err != nil {
-		return Holding{}, err
+		return Ownership{}, err
 	}
-	return Holding{Claim: infraaws.NewClaim(id, arn, d.Now()), Account: account, Region: client.Region}, nil
+	return Ownership{Claim: infraaws.NewClaim(id, arn, d.Now()), Account: account, Region: client.Region}, nil
 }
 
-// Imported returns the holding of something that has been found with a claim, or with none.
-func (d *Session) Imported(ctx context.Context, client *infraaws.Client, found infraaws.Claim) (Holding, error) {
-	h, err := d.NewHolding(ctx, client)
+// Imported returns the ownership of something that has been found with a claim, or with none.
+func (d *Session) Imported(ctx context.Context, client *infraaws.Client, found infraaws.Claim) (Ownership, error) {
+	h, err := d.NewOwnership(ctx, client)
 	if found.ID != "" {
 		h.Claim = found
 	}
@@ -55,9 +55,9 @@ func (d *Session) Imported(ctx context.Context, client *infraaws.Client, found i
 	return h, err
 }
 
-// Checked returns an accountError if the holding is of another account or region than the
+// Checked returns an accountError if the ownership is of another account or region than the
 // provider's.
-func (d *Session) Checked(ctx context.Context, client *infraaws.Client, h Holding) error {
+func (d *Session) Checked(ctx context.Context, client *infraaws.Client, h Ownership) error {
 	if h.Account == "" {
 		return nil
 	}
@@ -71,14 +71,14 @@ func (d *Session) Checked(ctx context.Context, client *infraaws.Client, h Holdin
 	return nil
 }
 
-// ForUpdate returns the holding for a change: checked, and with a claim that adopts if the
+// ForUpdate returns the ownership for a change: checked, and with a claim that adopts if the
 // configuration says so.
-func (d *Session) ForUpdate(ctx context.Context, client *infraaws.Client, h Holding, adopt types.Bool) (Holding, error) {
+func (d *Session) ForUpdate(ctx context.Context, client *infraaws.Client, h Ownership, adopt types.Bool) (Ownership, error) {
 	if err := d.Checked(ctx, client, h); err != nil {
 		return h, err
 	}
 	if h.ID == "" && adopt.ValueBool() {
-		made, err := d.NewHolding(ctx, client)
+		made, err := d.NewOwnership(ctx, client)
 		if err != nil {
 			return h, err
 		}
@@ -88,9 +88,9 @@ func (d *Session) ForUpdate(ctx context.Context, client *infraaws.Client, h Hold
 	return h, nil
 }
 
-// Elsewhere adds an error if the holding is of another account or region than the provider's. what
+// Elsewhere adds an error if the ownership is of another account or region than the provider's. what
 // names the object that is to be deleted.
-func (d *Session) Elsewhere(ctx context.Context, what string, h Holding, diags *diag.Diagnostics) {
+func (d *Session) Elsewhere(ctx context.Context, what string, h Ownership, diags *diag.Diagnostics) {
 	if h.Account == "" {
 		return
 	}
@@ -117,7 +117,7 @@ func (d *Session) Identity(ctx context.Context, client *infraaws.Client) (accoun
 
 // Settle records that the state holds the claim. Whoever may only read, as for a plan, may not do
 // that, which is no error.
-func (d *Session) Settle(ctx context.Context, client *infraaws.Client, h Holding, ids []string) {
+func (d *Session) Settle(ctx context.Context, client *infraaws.Client, h Ownership, ids []string) {
 	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
 	defer cancel()
 	_ = client.Settle(ctx, h.Claim, ids, d.Now())
@@ -125,7 +125,7 @@ func (d *Session) Settle(ctx context.Context, client *infraaws.Client, h Holding
 
 // accountError says that the provider's account or region is not that of the state.
 type accountError struct {
-	wanted                  Holding
+	wanted                  Ownership
 	account, region, caller string
 }
 
@@ -166,18 +166,18 @@ func AddKept(diags *diag.Diagnostics, what string, err error) bool {
 	return true
 }
 
-// ReadHolding reads the holding from private state. Terraform loses that in two cases: the provider
+// ReadOwnership reads the ownership from private state. Terraform loses that in two cases: the provider
 // dies during an update, or a tainted object is replaced, whose deletion gets none. Then claim, the
 // attribute of that name, is all that is left.
-func ReadHolding(ctx context.Context, p tf.PrivateState, claim types.String, diags *diag.Diagnostics) Holding {
-	h := tf.ReadPrivate[Holding](ctx, p, HoldingKey, diags)
+func ReadOwnership(ctx context.Context, p tf.PrivateState, claim types.String, diags *diag.Diagnostics) Ownership {
+	h := tf.ReadPrivate[Ownership](ctx, p, OwnershipKey, diags)
 	h.ID = cmp.Or(h.ID, claim.ValueString())
 	return h
 }
 
 // CheckImported refuses to replace an imported object of another cluster. An object that was made
 // here is replaced when its cluster gets another name. ends says what a replacement would do.
-func (h Holding) CheckImported(what string, had, wanted types.String, ends string, diags *diag.Diagnostics) {
+func (h Ownership) CheckImported(what string, had, wanted types.String, ends string, diags *diag.Diagnostics) {
 	if !h.Imported || wanted.IsUnknown() || wanted.Equal(had) {
 		return
 	}
@@ -187,11 +187,11 @@ func (h Holding) CheckImported(what string, had, wanted types.String, ends strin
 			what, had.ValueString(), wanted.ValueString(), ends))
 }
 
-// Lost reports whether the private state was lost, see ReadHolding.
-func (h Holding) Lost() bool { return h.Account == "" && h.ID != "" }
+// Lost reports whether the private state was lost, see ReadOwnership.
+func (h Ownership) Lost() bool { return h.Account == "" && h.ID != "" }
 
-// Recovered returns a lost holding as the refresh of something that has its claim finds it.
-func (d *Session) Recovered(ctx context.Context, client *infraaws.Client, h Holding, found infraaws.Claim) (Holding, error) {
+// Recovered returns a lost ownership as the refresh of something that has its claim finds it.
+func (d *Session) Recovered(ctx context.Context, client *infraaws.Client, h Ownership, found infraaws.Claim) (Ownership, error) {
 	if !h.Lost() {
 		return h, nil
 	}
