@@ -60,16 +60,39 @@ func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]stri
 			}
 		}
 	}
+	tagged, err := c.TagsOfELB(ctx, arns)
+	if err != nil {
+		return nil, err
+	}
+	for arn, tags := range tagged {
+		out[arn] = tags[TagClaim]
+	}
+	return out, nil
+}
+
+// TagsOfELB returns the tags of load balancers and target groups by ARN. One that does not exist any more has no entry:
+// DescribeTags refuses all of its ARNs for one of them.
+func (c *Client) TagsOfELB(ctx context.Context, arns []string) (map[string]map[string]string, error) {
+	out := map[string]map[string]string{}
 	for some := range slices.Chunk(arns, elbTagged) {
 		found, err := c.ELB.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: some})
-		if IsCode(err, "LoadBalancerNotFound", "TargetGroupNotFound") { // the next refresh settles the others
+		if IsCode(err, "LoadBalancerNotFound", "TargetGroupNotFound") {
+			if len(some) > 1 {
+				for half := range slices.Chunk(some, (len(some)+1)/2) {
+					tags, err := c.TagsOfELB(ctx, half)
+					if err != nil {
+						return nil, err
+					}
+					maps.Copy(out, tags)
+				}
+			}
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range found.TagDescriptions {
-			maps.Copy(out, map[string]string{sdk.ToString(d.ResourceArn): ELBTagMap(d.Tags)[TagClaim]})
+			out[sdk.ToString(d.ResourceArn)] = ELBTagMap(d.Tags)
 		}
 	}
 	return out, nil

@@ -10,7 +10,11 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
@@ -114,6 +118,50 @@ func TestListInPages(t *testing.T) {
 		if len(found) != test.found || len(pages) != test.pages || len(said.Errors) > 0 {
 			t.Errorf("limit %d: %d machines in %d pages: %s", test.limit, len(found), len(pages), said.Failure())
 		}
+	}
+}
+
+// TestListWhileOthersDelete: what somebody deletes between two calls of a list is not listed, and all else is.
+func TestListWhileOthersDelete(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	network := c.Instance("k8s_network")
+	network.Must(providertest.NetworkConfig())
+	machine := c.Instance("k8s_machine")
+	machine.Must(providertest.Values{"name": "controller-0", "role": "controller", "network": network.Get("ref")})
+	c.Instance("k8s_nlb").Must(providertest.Values{"network": network.Get("ref"), "controllers": []any{machine.Get("host")}})
+	out, err := c.Client.ELB.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{})
+	if err != nil || len(out.LoadBalancers) != 2 {
+		t.Fatalf("%v %v", out, err)
+	}
+	there := []string{*out.LoadBalancers[0].LoadBalancerArn, *out.LoadBalancers[1].LoadBalancerArn}
+	for i := range 3 {
+		tags, err := c.Client.TagsOfELB(t.Context(), slices.Insert(slices.Clone(there), i, there[0]+"0", there[1]+"0"))
+		if err != nil || len(tags) != 2 || len(tags[there[0]]) == 0 || len(tags[there[1]]) == 0 {
+			t.Errorf("%v %v", tags, err)
+		}
+	}
+
+	clusters := []string{"demo", "other", "prod"}
+	for _, cluster := range clusters {
+		c.Instance("k8s_pki").Must(providertest.Values{"cluster": cluster})
+	}
+	var found []string
+	for at, err := range keystore.List(t.Context(), c.Client, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found = append(found, at.Cluster); len(found) > 1 {
+			continue
+		}
+		gone := clusters[(slices.Index(clusters, at.Cluster)+1)%len(clusters)]
+		clusters = slices.DeleteFunc(clusters, func(cluster string) bool { return cluster == gone })
+		if _, err := c.Client.SSM.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: sdk.String(keystore.DefaultPrefix(gone) + pki.NameOwner)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if slices.Sort(found); !slices.Equal(found, clusters) {
+		t.Errorf("listed %v, and there are %v", found, clusters)
 	}
 }
 

@@ -45,11 +45,15 @@ func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[Config, 
 	}
 }
 
-// clusterOf returns the cluster in the tags of a parameter. DescribeParameters does not tell tags.
+// clusterOf returns the cluster in the tags of a parameter, or nothing if somebody has deleted the parameter meanwhile.
+// DescribeParameters does not tell tags.
 func clusterOf(ctx context.Context, c *aws.Client, name string) (string, error) {
 	out, err := c.SSM.ListTagsForResource(ctx, &ssm.ListTagsForResourceInput{ResourceType: types.ResourceTypeForTaggingParameter, ResourceId: &name})
-	if err != nil {
+	if err = aws.Ignore(err, "InvalidResourceId"); err != nil {
 		return "", fmt.Errorf("list key stores: %w", err)
+	}
+	if out == nil {
+		return "", nil
 	}
 	for _, t := range out.TagList {
 		if sdk.ToString(t.Key) == aws.TagCluster {
