@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -79,8 +78,7 @@ func TestAPIThroughMachine(t *testing.T) {
 	network.Must(providertest.NetworkConfig())
 	controller.Must(providertest.Values{"name": "controller-0", "role": "controller", "network": network.Get("ref"), "private_ip": "10.240.0.10"})
 	ctx := t.Context()
-	id, _ := controller.Get("id").(string)
-	providertest.Answer[*ec2.CreateTagsOutput](t)(c.Client.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: &machine.Host.HostKeys[0]}}}))
+	c.TagHostKey(t, controller, machine.Host.HostKeys[0])
 	subnets, _ := network.Get("ref").(providertest.Values)["subnets"].([]any)
 	subnet, _ := subnets[0].(providertest.Values)["id"].(string)
 

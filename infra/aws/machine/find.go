@@ -111,7 +111,8 @@ func (o observation) machine() Machine {
 
 // Observe returns how the machine differs from what is wanted. Machines of a cluster that are
 // observed within a few seconds share their calls. The error is ErrNotFound if it certainly does not
-// exist any more, and a ClaimedError if it belongs to another owner.
+// exist any more, a ClaimedError if it belongs to another owner, and a HostKeyTagError if its tags have
+// another host key than the pinned one.
 func Observe(ctx context.Context, c *aws.Client, id string, spec Spec) (Machine, []finding.Finding, error) {
 	o, err := observeTogether(ctx, c, spec, id)
 	if err != nil {
@@ -124,6 +125,9 @@ func Observe(ctx context.Context, c *aws.Client, id string, spec Spec) (Machine,
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	m := o.machine()
+	if m.HostKey != "" && spec.HostKey != "" && m.HostKey != spec.HostKey {
+		return Machine{}, nil, &HostKeyTagError{Machine: spec.Name, ID: id, Tag: m.HostKey, Pinned: spec.HostKey}
+	}
 	m.data = o.data
 	// In other tables, a route that leads to the machine belongs to others.
 	routes := spec.toPods()

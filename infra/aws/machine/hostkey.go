@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,26 @@ func newHostKey(rand io.Reader) (hostKeyPair, error) {
 		authorized: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(sshPublic))),
 		pem:        string(pem.EncodeToMemory(block)),
 	}, nil
+}
+
+// HostKeyTagError says that the tag of an instance has another SSH host key than the pinned one. Whoever may write
+// tags could otherwise lead the next connection, and the keys that it carries, to a machine of their own.
+type HostKeyTagError struct {
+	Machine, ID string
+	Tag, Pinned string // keys in authorized_keys form
+}
+
+func (e *HostKeyTagError) Error() string {
+	return fmt.Sprintf("the tag %s of machine %s (%s) has the SSH host key %s, and the state has %s", aws.TagHostKey, e.Machine, e.ID, fingerprint(e.Tag), fingerprint(e.Pinned))
+}
+
+// fingerprint returns the fingerprint of a key in authorized_keys form, or what is there if it is none.
+func fingerprint(key string) string {
+	k, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key))
+	if err != nil {
+		return strconv.Quote(key)
+	}
+	return k.Type() + " " + ssh.FingerprintSHA256(k)
 }
 
 // sshPoll is the shortest pause between attempts to reach a booting machine.

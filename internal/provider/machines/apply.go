@@ -75,7 +75,7 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 	// A failed update may have added routes without recording them.
 	op.Keep(ctx, routesKey, union(spec.RoutedTables, found.RouteTables))
 	if found.HostKey == "" {
-		// If someone deletes the tag, the state still has the key.
+		// The state is the authority. Somebody may have deleted the tag.
 		found.HostKey = m.HostKey.ValueString()
 	}
 	grow := owned.Kept[bool](ctx, op, growKey)
@@ -211,6 +211,7 @@ func (r *machineResource) Remove(ctx context.Context, op *owned.Operation, m *ma
 // wanted returns the specification for an operation.
 func (m machineModel) wanted(ctx context.Context, op *owned.Operation) awsmachine.Spec {
 	s := m.spec(ctx, op.Diags)
+	s.HostKey = m.HostKey.ValueString()
 	s.Claim, s.RemoveTags, s.RoutedTables = op.Ownership.Claim, op.RemoveTags, owned.Kept[[]string](ctx, op, routesKey)
 	return s
 }

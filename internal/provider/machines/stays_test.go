@@ -10,11 +10,8 @@ import (
 	"testing"
 	"time"
 
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -88,8 +85,7 @@ func TestNotTerminated(t *testing.T) {
 				return maintenance.Find(ctx, &fleet.Fleet{Pool: pool}, at)
 			}
 			c.Provider.Sessions[0].Shell = func(remote.Host) awsmachine.Shell { return ready{} }
-			providertest.Answer[*ec2.CreateTagsOutput](t)(c.Client.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id},
-				Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: &machine.Host.HostKeys[0]}}}))
+			c.Pin(t, worker, machine.Host.HostKeys[0])
 			worker.Refresh()
 
 			said := worker.Dismiss()

@@ -13,7 +13,9 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
@@ -25,6 +27,30 @@ func (c Cloud) HasCredits(t *testing.T, machine *Instance, want string) {
 	if got := sdk.ToString(out.InstanceCreditSpecifications[0].CpuCredits); got != want {
 		t.Errorf("the machine has the credit option %s, want %s", got, want)
 	}
+}
+
+// Pin makes a key the SSH host key of a machine, in its state and in its tags, as if the machine had made it.
+func (c Cloud) Pin(t *testing.T, machine *Instance, key string) {
+	t.Helper()
+	state, err := tftypes.Transform(machine.State, func(p *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
+		if last, ok := p.LastStep().(tftypes.AttributeName); ok && last == "host_key" {
+			return tftypes.NewValue(tftypes.String, key), nil
+		}
+		return v, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine.State = state
+	c.TagHostKey(t, machine, key)
+}
+
+// TagHostKey writes an SSH host key into the tags of a machine.
+func (c Cloud) TagHostKey(t *testing.T, machine *Instance, key string) {
+	t.Helper()
+	Answer[*ec2.CreateTagsOutput](t)(c.Client.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{
+		Resources: []string{machine.Get("id").(string)}, Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: &key}},
+	}))
 }
 
 // Group makes a security group of somebody else in a network's VPC.

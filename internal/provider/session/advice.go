@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -62,6 +63,7 @@ func Advice(err error) string {
 	}
 	var (
 		hostKey     *remote.HostKeyError
+		tagged      *awsmachine.HostKeyTagError
 		auth        *remote.AuthError
 		unreachable *remote.UnreachableError
 		checksum    *host.ChecksumError
@@ -73,6 +75,11 @@ func Advice(err error) string {
 	case errors.As(err, &hostKey):
 		return fmt.Sprintf("Find out why before you continue. If the machine was replaced on purpose, run apply with -replace for %s; "+
 			"for a host of your own, correct its host_key.", hostKey.Machine)
+	case errors.As(err, &tagged):
+		return fmt.Sprintf("Nothing connects to it. The provider writes this tag once, before a new machine uses its own key: somebody else has changed it since. "+
+			"Find out who (CloudTrail records CreateTags). If the machine still shows the key of the state, write it into the tag again:\n"+
+			"aws ec2 create-tags --resources %s --tags 'Key=%s,Value=%s'\n"+
+			"Otherwise replace the machine: terraform apply -refresh=false -replace, with its address in the configuration.", tagged.ID, infraaws.TagHostKey, tagged.Pinned)
 	case errors.As(err, &auth):
 		return fmt.Sprintf("Give the provider the private key with which %s was made (ssh.private_key, K8S_SSH_PRIVATE_KEY or ssh.agent_key), "+
 			"and the login user of its image (user).", auth.Machine)
