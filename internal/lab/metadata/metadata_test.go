@@ -197,7 +197,8 @@ func TestMetadataTokens(t *testing.T) {
 	}
 }
 
-// TestSpotMetadata: a Spot instance sees the notice of its interruption, and nothing before.
+// TestSpotMetadata checks that a Spot instance sees the notice of its interruption, and nothing
+// before it.
 func TestSpotMetadata(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	plain, spot, noticed := example(), example(), example()
