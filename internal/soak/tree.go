@@ -97,9 +97,10 @@ func (t *tree) below(name string) []string {
 }
 
 // digest returns a digest of what a key stands for, or "" if that does not exist. A key is the
-// directory of a package, a file, or a directory with a slash at its end, which stands for the names
-// in it. Of a package, tests tells whether its tests count as well, and ran has a bit for each of
-// t.functions: the bodies of the others do not count. Everything counts if ran is nil.
+// directory of a package, a file, or a directory with a slash at its end, which stands for the
+// names in it. For a package, tests says whether its tests count too, and ran has a bit for each of
+// t.functions: the bodies of functions whose bit is 0 do not count. Everything counts if ran is
+// nil.
 func (t *tree) digest(key string, tests bool, ran *big.Int) string {
 	h := sha256.New()
 	if dir, listing := strings.CutSuffix(key, "/"); listing {
