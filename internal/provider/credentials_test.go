@@ -18,8 +18,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestKeyAsPeopleHaveIt: a private key is taken with line breaks that became \n on their way, and from a path that
-// begins with ~.
+// TestKeyAsPeopleHaveIt: a private key is accepted if its line breaks became \n on the way, and
+// from a path that begins with ~.
 func TestKeyAsPeopleHaveIt(t *testing.T) {
 	t.Parallel()
 	key := providertest.SSHKey(t)
@@ -92,8 +92,9 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// TestCredentialsRefused: what AWS says of roles and sessions is told without what was not asked of it, and with what
-// to do. No other test runs beside it, as with TestSessionsExpire.
+// TestCredentialsRefused: an error about roles and sessions has what AWS said about the request,
+// nothing else that AWS said, and what to do. No other test runs beside it, as with
+// TestSessionsExpire.
 func TestCredentialsRefused(t *testing.T) {
 	c := providertest.NewCloud(t)
 	c.Role("others", `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::123456789012:user/somebody-else"}}}`)

@@ -100,8 +100,8 @@ func TestPoolRenamed(t *testing.T) {
 	}
 }
 
-// TestSuccession: a plan that destroys a role on machines and makes it there in another resource is refused, in
-// whatever order Terraform plans both, and moves of hosts are not.
+// TestSuccession: a plan that destroys a role on machines and makes it there in another resource is
+// refused, in whatever order Terraform plans both. Moves of hosts are not refused.
 func TestSuccession(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"the destruction", "the creation"} {

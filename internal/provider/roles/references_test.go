@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestReferencesCarryKeys: the keys go from k8s_etcd_cluster to the control plane, and from there to what takes it. In a
-// plan in which they are not known yet, nothing is refused.
+// TestReferencesCarryKeys: the keys go from k8s_etcd_cluster to the control plane, and from there
+// to the resources that refer to it. A plan in which the keys are not known yet refuses nothing.
 func TestReferencesCarryKeys(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
