@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 		{"the same, to be adopted", adopting, sibling.Tags(), false, "refuse"},
 		{"nobody's", mine, nil, false, "refuse"},
 		{"a tag lost", mine, nil, true, "own"},
-		{"another's, to be adopted", adopting, settled(other), false, "take"},
+		{"another state's, to be adopted", adopting, settled(other), false, "take"},
 		{"nobody's, to be adopted", adopting, nil, false, "take"},
 		{"without claims on both sides", Claim{}, nil, false, "own"},
 		{"claimed, for somebody without claims", Claim{}, other.Tags(), false, "refuse"},

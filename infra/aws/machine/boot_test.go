@@ -127,8 +127,8 @@ func TestAwaitBoot(t *testing.T) {
 	}
 }
 
-// TestAliveTogether: those who wait for many machines, which they have begun at different times, ask
-// about all of them at once.
+// TestAliveTogether: callers that wait for many machines, and have begun at different times, ask
+// about all of them in one call.
 func TestAliveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
