@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 	}
 	for _, f := range files {
 		if !slices.Contains(deeds, deed(strings.TrimSuffix(f, ".sh"))) {
-			t.Errorf("%s is no deed's", f)
+			t.Errorf("%s belongs to no deed", f)
 		}
 	}
 	for _, d := range deeds {

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// machines reads "name address key" or "name address key id". An address is that of the machine in its network, or
-// that and another one for SSH.
+// machines reads "name address key" or "name address key id". An address is the machine's private
+// address, or the private address and another one for SSH.
 func machines(t *testing.T, lines ...string) []Target {
 	t.Helper()
 	var out []Target

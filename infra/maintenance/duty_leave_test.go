@@ -120,8 +120,8 @@ func (c *controller) join(t *testing.T, d *Duty) *voters {
 	return v
 }
 
-// killed is a controller whose API server and etcd member were stopped by a process that was killed
-// then. The duty is that of the next process.
+// killed is a controller whose API server and etcd member were stopped by a process that was then
+// killed. The duty belongs to the next process.
 func killed(t *testing.T) (*controller, *Duty, *voters) {
 	t.Helper()
 	c := newController(t, component.EtcdUnit, component.APIServerUnit)

@@ -159,8 +159,8 @@ func (l *Lab) offer(s *settings, ids []string) (added bool, err error) {
 	return added, nil
 }
 
-// stillOffered returns the earlier images that the lab still offers: captured images, and those
-// that Publish made from images of now.
+// stillOffered returns the earlier images that the lab still offers: captured images, and images
+// that Publish made from the ones in now.
 func stillOffered(before, now []machine.Image) []machine.Image {
 	return slices.DeleteFunc(slices.Clone(before), func(b machine.Image) bool {
 		made := slices.ContainsFunc(now, func(n machine.Image) bool { return n.Dir == b.Dir && n.ID != b.ID })

@@ -232,7 +232,7 @@ func TestInPlace(t *testing.T) {
 			c.Fatal(worker.Apply(ch))
 			worker.Converged(with(changes))
 			if worker.Get("id") != id || worker.Get("host_key") != key {
-				t.Error("it is another machine")
+				t.Error("the machine was replaced")
 			}
 		})
 	}

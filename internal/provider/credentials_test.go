@@ -39,7 +39,7 @@ func TestKeyAsPeopleHaveIt(t *testing.T) {
 		"such a path in the environment": {nil, map[string]string{"K8S_SSH_PRIVATE_KEY_FILE": "~/.ssh/id"}, ""},
 		"checksums below ~":              {providertest.Values{"artifact_checksums": "~/sums"}, nil, ""},
 		"nothing there":                  {providertest.Values{"ssh": providertest.Values{"private_key_file": "~/.ssh/none"}}, nil, "/home/u/.ssh/none"},
-		"another's home":                 {providertest.Values{"ssh": providertest.Values{"private_key_file": "~root/.ssh/id"}}, nil, "~root/.ssh/id"},
+		"the home of another user":       {providertest.Values{"ssh": providertest.Values{"private_key_file": "~root/.ssh/id"}}, nil, "~root/.ssh/id"},
 		"a line that is missing":         {providertest.Values{"ssh": providertest.Values{"private_key": strings.Join(strings.Split(one, `\n`)[:3], `\n`)}}, nil, "not a private key"},
 		"lines that were joined":         {nil, map[string]string{"K8S_SSH_PRIVATE_KEY": strings.ReplaceAll(key, "\n", " ")}, "A common reason is a line break that was lost"},
 	} {

@@ -125,7 +125,7 @@ func TestRefreshIsTrue(t *testing.T) {
 	}
 
 	// This provider changes one machine. Another machine, which has not used the last answer, gets
-	// one from after the change.
+	// an answer from after the change.
 	provider, err := c.Provider.Sessions[0].AWS(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func output(ctx context.Context, dir, name string, args ...string) ([]byte, erro
 	return out, nil
 }
 
-// below returns the files of a directory and of those in it, or the file of this name.
+// below returns the files in and below a directory, or the file of this name.
 func (t *tree) below(name string) []string {
 	return slices.DeleteFunc(slices.Clone(t.files), func(f string) bool { return f != name && !strings.HasPrefix(f, name+"/") })
 }

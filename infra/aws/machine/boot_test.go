@@ -47,8 +47,8 @@ func healthyEC2(id string) *aws.Client {
 	})
 }
 
-// A machine that refuses connections gets more time than one that does not answer: only in the
-// latter case something blocks the connection.
+// A machine that refuses connections gets more time than a machine that does not answer, whose
+// connections something blocks.
 func TestAliveWhile(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -30,7 +30,7 @@ func TestRoutesUntilGone(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		prior, want Pool
-		routes      map[string]string // nil: those of want
+		routes      map[string]string // nil: the routes of want
 	}{
 		{"nobody leaves", pool(two, a, b), pool(two, a, b), nil},
 		{"one leaves", pool(two, a, b), pool(one, b), two},

@@ -23,7 +23,7 @@ type Volume struct {
 	SizeGiB int
 }
 
-// attachedVolume is a volume that a running machine has. Number is that of its device.
+// attachedVolume is a volume that a running machine has. Number is the number of its device.
 type attachedVolume struct {
 	Volume
 	Number int

@@ -91,7 +91,7 @@ func TestNATGatewayNeedsARoute(t *testing.T) {
 	l := withNATGateway(t)
 	outside := l.slice.Operator.String() + ":80"
 	l.reaches("eni-c", outside)
-	for _, target := range []Target{{Kind: Blackhole}, {Kind: ToInterface, InterfaceID: "eni-nat"}} { // the latter leads back to itself
+	for _, target := range []Target{{Kind: Blackhole}, {Kind: ToInterface, InterfaceID: "eni-nat"}} { // the second route leads back to the NAT gateway
 		l.cfg.VPCs[0].RouteTables[0].Routes[0].Target = target
 		l.apply()
 		l.dropped("eni-c", outside)

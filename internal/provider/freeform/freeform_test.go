@@ -90,7 +90,7 @@ func TestMap(t *testing.T) {
 		}
 	}
 	if m, known := Map(types.DynamicValue(object(nil))); m == nil || !known {
-		t.Error("an empty object is none")
+		t.Error("an empty object counts as null")
 	}
 }
 

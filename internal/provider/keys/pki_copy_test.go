@@ -92,7 +92,7 @@ func TestKeysFromACopy(t *testing.T) {
 		t.Errorf("%d keys came back, there were %d", len(after), len(before))
 	}
 	if restored.Get("ref").(providertest.Values)["kubernetes_ca_pem"] != ref["kubernetes_ca_pem"] {
-		t.Error("the reference is another one")
+		t.Error("the reference has changed")
 	}
 	restored.Leaks()
 	hidden(t, "the state", providertest.Plain(restored.State), identity, secret)
@@ -211,7 +211,7 @@ func TestCopyDrift(t *testing.T) {
 			t.Error("it was written again")
 		}
 	})
-	t.Run("keys that are not those of the reference", func(t *testing.T) {
+	t.Run("keys that differ from the reference", func(t *testing.T) {
 		fresh := c.Instance("k8s_pki")
 		fresh.Must(providertest.Values{"cluster": "fresh"})
 		ref := providertest.With(fresh.Get("ref").(providertest.Values), providertest.Values{"kubernetes_ca_pem": keys.Get("ref").(providertest.Values)["kubernetes_ca_pem"]})

@@ -87,7 +87,7 @@ func TestPowerState(t *testing.T) {
 	c.Fatal(worker.Apply(on))
 	worker.Converged(config)
 	if worker.Get("id") != id || worker.Get("host_key") != before["host_key"] || worker.Get("private_ip") != before["private_ip"] {
-		t.Error("it is another machine")
+		t.Error("the machine was replaced")
 	}
 	if said := c.Instance("k8s_machine").Plan(providertest.With(off, providertest.Values{"name": "worker-1"})).Failure(); !strings.Contains(said, "A machine is created running") {
 		t.Errorf("a new one that is stopped: %q", said)

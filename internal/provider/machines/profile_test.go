@@ -46,7 +46,7 @@ func TestInstanceProfile(t *testing.T) {
 		name, _ := profile.(string)
 		c.HasProfile(t, worker, name)
 		if worker.Get("id") != id {
-			t.Fatal("it is another machine")
+			t.Fatal("the machine was replaced")
 		}
 	}
 	before := len(c.Calls())

@@ -127,7 +127,7 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	worker.Must(providertest.WorkerConfig(network))
 	worker.Converged(providertest.WorkerConfig(network))
 	if worker.Get("id") != id {
-		t.Error("it is another machine")
+		t.Error("the machine was replaced")
 	}
 	if got := s.Routes(t, s.Main); got != "" {
 		t.Errorf("routes left in the main table: %s", got)

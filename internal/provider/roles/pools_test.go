@@ -47,7 +47,7 @@ func TestEmptyPool(t *testing.T) {
 		ch := pool.Plan(providertest.With(labelled, providertest.Values{"hosts": hosts}))
 		planned, _ := providertest.Plain(ch.Planned).(providertest.Values)
 		if planned["runc_version"] != providertest.Unknown || planned["files"] != providertest.Unknown || ch.Failure() != "" {
-			t.Errorf("%s to come: runc %v, files %v, %s", what, planned["runc_version"], planned["files"], ch.Failure())
+			t.Errorf("%s not known yet: runc %v, files %v, %s", what, planned["runc_version"], planned["files"], ch.Failure())
 		}
 	}
 	if unknown := r.Instance("k8s_worker_pool").Plan(providertest.With(r.Pool, providertest.Values{"hosts": providertest.Unknown})); unknown.Failure() != "" {

@@ -43,7 +43,7 @@ func TestHostsKeepTheirNames(t *testing.T) {
 		"it is not known which":                                  {own, []any{a, providertest.With(called(b, "worker-9"), providertest.Values{"host_key": providertest.Unknown})}, ""},
 		"an instance is replaced":                                {rented, []any{rent(called(other, "worker-0"), "i-3"), rent(b, "i-2")}, ""},
 		"an instance is replaced, at the address of another one": {rented, []any{rent(providertest.With(other, providertest.Values{"name": "worker-0", "address": b["address"], "private_ip": b["private_ip"]}), "i-3")}, ""},
-		"an instance to come":                                    {rented, []any{providertest.Unknown, rent(b, "i-2")}, ""},
+		"an instance that does not exist yet":                    {rented, []any{providertest.Unknown, rent(b, "i-2")}, ""},
 		"an instance with another name":                          {rented, []any{rent(a, "i-1"), rent(called(b, "worker-9"), "i-2")}, "worker-1 at 10.240.0.21 would become worker-9"},
 	} {
 		got := test.of.Plan(pool(test.hosts...)).Failure()
