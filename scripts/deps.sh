@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the local EC2 and the tests need, when they are missing; those of
-# virtual machines if the argument is vm or nested.
+# Installs the missing Debian packages that the local EC2 and the tests need. With the argument vm or nested
+# it also installs the packages for virtual machines.
 set -eu
 need=()
 want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
@@ -24,7 +24,7 @@ vm | nested)
   want qemu-img qemu-utils
   ;;
 esac
-# Ubuntu has it beside debootstrap, not with it.
+# On Ubuntu debootstrap does not depend on this package.
 [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || need+=(debian-archive-keyring)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 [ -e /usr/include/stdio.h ] || need+=(libc6-dev)

@@ -8,7 +8,7 @@ cli() {
   command -v terraform || command -v tofu || (cd "$root" && go run ./cmd/k8s-lab artifacts --tool tofu)
 }
 
-# version is that of a provider built from this tree.
+# version is the version of a provider built from this tree.
 version=0.1.0
 
 # place DIR builds the provider into the directory of plugins DIR, for terraform and tofu.

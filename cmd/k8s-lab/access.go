@@ -12,7 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 )
 
-// onInstance wants the name of an instance, and passes on what follows it.
+// onInstance makes a command take the name of an instance, and pass on the arguments after it.
 func onInstance(cmd *cobra.Command) {
 	cmd.Flags().SetInterspersed(false)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
@@ -23,7 +23,7 @@ func onInstance(cmd *cobra.Command) {
 	}
 }
 
-// command returns what follows the instance's name.
+// command returns the arguments after the instance's name.
 func command(args []string) []string {
 	rest := args[1:]
 	if len(rest) > 0 && rest[0] == "--" {

@@ -25,7 +25,7 @@ var kinds = []struct {
 	{"throttle", "Refuse calls as EC2 does when there are too many", []field{
 		{"every", "refuse every n-th call"}, {"fraction", "or this share of the calls, 0 to 1"}, {"action", "only calls of this action; may hold *"}, {"count", "number of times"},
 	}, "throttle action=DescribeInstances every=3"},
-	{"eventual", "Do not know new ids for a while", []field{
+	{"eventual", "Answer for a while that new ids do not exist", []field{
 		{"milliseconds", "for this time"}, {"calls", "or for this number of lookups"}, {"action", "only ids that this action makes, such as CreateInstanceProfile; may hold *"},
 	}, "eventual milliseconds=500"},
 	{"capacity", "Have no capacity (InsufficientInstanceCapacity)", []field{
@@ -61,7 +61,7 @@ var kinds = []struct {
 	{"line", "Give every address a slow line to the internet, in place of an earlier one", []field{
 		{"mbit", "megabits a second, for artifacts, packages and images together"}, {"milliseconds", "time until an answer begins"},
 	}, "line mbit=256 milliseconds=20"},
-	{"seed", "Seed what faults with a fraction decide by chance", []field{{"seed", "a number"}}, "seed seed=42"},
+	{"seed", "Seed the random decisions of faults with a fraction", []field{{"seed", "a number"}}, "seed seed=42"},
 }
 
 // fault injects faults.

@@ -24,7 +24,7 @@ credentials of the profile's role from its metadata service.`,
 	return cmd
 }
 
-// named wants one name.
+// named refuses arguments other than one name.
 func named(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s needs one name", cmd.CommandPath())

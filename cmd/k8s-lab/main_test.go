@@ -75,7 +75,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestHelp checks that every command says what it does, and shows how if it takes anything.
+// TestHelp checks that every command has a description, and an example if it takes flags or
+// arguments.
 func TestHelp(t *testing.T) {
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {

@@ -29,9 +29,9 @@ func TestForArchs(t *testing.T) {
 		}
 	}
 	if len(OfArch(all, "")) != 5 {
-		t.Error("no architecture is not that of AMD64")
+		t.Error("an empty architecture does not stand for AMD64")
 	}
 	if _, err := c.ForArchs([]string{AMD64, ARM64}, func(c *Catalog) ([]Artifact, error) { return c.EtcdSet("latest") }); err == nil || errors.Is(err, ErrUnknownChecksum) {
-		t.Errorf("a version that is none: %v", err)
+		t.Errorf("an invalid version: %v", err)
 	}
 }

@@ -34,10 +34,10 @@ func TestJudge(t *testing.T) {
 		{"another's", mine, settled(other), false, "refuse"},
 		{"of another object of this process", mine, sibling.Tags(), false, "refuse"},
 		{"the same, to be adopted", adopting, sibling.Tags(), false, "refuse"},
-		{"nobody's", mine, nil, false, "refuse"},
+		{"without a claim", mine, nil, false, "refuse"},
 		{"a tag lost", mine, nil, true, "own"},
-		{"another's, to be adopted", adopting, settled(other), false, "take"},
-		{"nobody's, to be adopted", adopting, nil, false, "take"},
+		{"another state's, to be adopted", adopting, settled(other), false, "take"},
+		{"without a claim, to be adopted", adopting, nil, false, "take"},
 		{"without claims on both sides", Claim{}, nil, false, "own"},
 		{"claimed, for somebody without claims", Claim{}, other.Tags(), false, "refuse"},
 	} {

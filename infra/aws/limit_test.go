@@ -12,7 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 )
 
-// endless is an AWS that never stops to answer. It counts what is read.
+// endless is an AWS that never stops answering. It counts what is read.
 type endless struct{ read int64 }
 
 func (e *endless) Do(r *http.Request) (*http.Response, error) {

@@ -42,7 +42,8 @@ func (c *calls) describe(ctx context.Context, keys []int) (map[int]string, error
 	return out, nil
 }
 
-// TestLookupShares asks while no call is under way, while one is, and at once.
+// TestLookupShares asks while no call is under way, while one is under way, and several times at
+// once.
 func TestLookupShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made calls
@@ -96,8 +97,8 @@ func TestLookupPace(t *testing.T) {
 	}
 }
 
-// TestLookupEnds: who does not wait any more gets no answer and ends no call of others. The call ends
-// with the last who waits.
+// TestLookupEnds: a caller that stops waiting gets no answer and does not end the call for others.
+// The call ends with the last caller that waits.
 func TestLookupEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made calls

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestMemo: those who need the same answer at once ask once, an error is not kept, and keys are apart.
+// TestMemo: callers that need the same answer at once ask once, an error is not kept, and each key
+// has its own answer.
 func TestMemo(t *testing.T) {
 	var m Memo[string, int]
 	var asked atomic.Int64

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// TestRefusals counts every refused attempt, also those that a retry makes good.
+// TestRefusals counts every refused attempt, even if a retry succeeds.
 func TestRefusals(t *testing.T) {
 	answers := []struct {
 		status int

@@ -57,7 +57,7 @@ func TestRetryCountsSeparately(t *testing.T) {
 	}
 }
 
-// TestMaxRetries: the limit is a call's own, however many calls were retried before.
+// TestMaxRetries: each call has the whole limit, however many calls were retried before.
 func TestMaxRetries(t *testing.T) {
 	for _, mode := range []string{"", "adaptive"} {
 		r := newRetryer(Config{MaxRetries: 300, RetryMode: mode})
@@ -104,8 +104,8 @@ func TestSettlingIsPaced(t *testing.T) {
 	}
 }
 
-// TestUnknownTags: a refusal of one resource is retried for a while where something new is waited for,
-// since EC2 may not know the tags yet that a policy asks for. Other refusals are final.
+// TestUnknownTags: a refusal of one resource is retried for a while if the caller waits for
+// something new, since EC2 may not know the tags yet that a policy asks for. Other refusals are final.
 func TestUnknownTags(t *testing.T) {
 	const denied = "You are not authorized to perform this operation. User: arn:aws:iam::123456789012:user/u is not authorized to perform: ec2:CreateRoute"
 	for message, want := range map[string]int{
@@ -128,7 +128,7 @@ func TestUnknownTags(t *testing.T) {
 	}
 }
 
-// TestLostConnection: an attempt to which AWS says nothing ends, and the next one is made.
+// TestLostConnection: an attempt that AWS does not answer ends, and the next one is made.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

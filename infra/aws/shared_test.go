@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestShared: who gets an answer that others have asked for, and who makes AWS be asked again.
+// TestShared: which callers get an answer that others have asked for, and which cause a new call.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestShared(t *testing.T) {
 		for _, asker := range []string{"a", "b", "c"} {
 			all.Go(func() {
 				if n := get(asker, 0); n != 1 {
-					t.Errorf("%s of those who ask together got answer %d", asker, n)
+					t.Errorf("%s, one of the first three callers, got answer %d", asker, n)
 				}
 			})
 		}
@@ -41,9 +41,9 @@ func TestShared(t *testing.T) {
 			after      time.Duration
 			want       int
 		}{
-			{"it has not had it", "d", 0, 0, 1},
-			{"it has had it", "a", 0, 0, 2},
-			{"others get the new one", "b", 0, 0, 2},
+			{"a caller without the first answer", "d", 0, 0, 1},
+			{"a caller that has the first answer", "a", 0, 0, 2},
+			{"a caller after that", "b", 0, 0, 2},
 			{"something was changed", "c", 1, 0, 3},
 			{"it is old", "d", 1, sharedFor, 4},
 		} {
@@ -55,8 +55,8 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// TestSharedInterrupted: who ends does not end the question of the others. The last one ends it, and
-// an error is not kept.
+// TestSharedInterrupted: a caller that gives up does not end the call for the others. The last one
+// ends it, and an error is not kept.
 func TestSharedInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -78,12 +78,12 @@ func TestSharedInterrupted(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			if _, err := s.Get(short, "demo", "a", 0, ask); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("who has no time left got %v", err)
+				t.Errorf("the caller without time got %v", err)
 			}
 		})
 		all.Go(func() {
 			if n, err := s.Get(long, "demo", "b", 0, ask); n != 1 || err != nil {
-				t.Errorf("who has time got %d, %v", n, err)
+				t.Errorf("the caller with time got %d, %v", n, err)
 			}
 		})
 		all.Wait()

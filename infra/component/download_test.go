@@ -9,8 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// TestStagedIsWhatRolesInstall checks that what is fetched ahead are the downloads and packages of the
-// roles, so that nothing is fetched twice or in vain.
+// TestStagedIsWhatRolesInstall checks that machines fetch ahead exactly the downloads and packages
+// of their roles, so that nothing is fetched twice or in vain.
 func TestStagedIsWhatRolesInstall(t *testing.T) {
 	all := Releases{Kubernetes: "1.36.4", Etcd: "3.6.16"}
 	staged := func(get func(Releases, *artifact.Catalog) ([]artifact.Artifact, error), packages ...string) desired.State {

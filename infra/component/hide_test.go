@@ -74,8 +74,8 @@ func rendered(t *testing.T) []Machine {
 	}
 }
 
-// TestTextHasNoSecrets looks through everything that is rendered: the text that is shown has no secret, and what is
-// a secret, a kubeconfig, a certificate or a program has no text.
+// TestTextHasNoSecrets looks through everything that is rendered: the text that is shown has no
+// secret, and secrets, kubeconfigs, certificates and programs have no text.
 func TestTextHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	var secrets, texts int
@@ -153,6 +153,6 @@ func TestHide(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	if (desired.File{Content: []byte("x")}).Hides() || !file.Hides() {
-		t.Error("what a file without a text hides is not to be known")
+		t.Error("Hides is wrong for a file without secrets, or for one with secrets")
 	}
 }

@@ -49,7 +49,7 @@ func TestCheckHosts(t *testing.T) {
 			[]string{"hosts[0].private_ip|Machine outside the subnets of the machines|10.240.0.1 is in none of the control plane's node_cidrs, 10.241.0.0/24: add the subnet that a is in."}},
 		{"a worker without pods", worker(CNIBridge), []Host{host("a", "", "", "")},
 			[]string{"hosts[0].pod_cidr|Worker without a pod network|a needs pod_cidr, a part of the cluster's 10.200.0.0/16 that no other worker has: set it on its k8s_machine.|missing"}},
-		{"without pods, whose network is another's", worker(CNINone), []Host{host("a", "", "", "")}, nil},
+		{"without pods, whose network the provider does not make", worker(CNINone), []Host{host("a", "", "", "")}, nil},
 		{"without pods, whose network is not known", worker(""), []Host{host("a", "", "", "")}, nil},
 		{"pods outside", worker(CNIBridge), []Host{host("a", "", "", "10.201.0.0/24")},
 			[]string{"hosts[0].pod_cidr|Pod network outside the cluster's|pod_cidr 10.201.0.0/24 of a is outside the cluster's pod_cidr 10.200.0.0/16."}},
@@ -62,7 +62,7 @@ func TestCheckHosts(t *testing.T) {
 			[]string{"kubelet_config|More pods than addresses|kubelet_config.maxPods: 14 is more than the 13 addresses for pods in pod_cidr 10.200.1.0/28 of b. Further pods never start there, unless they have the " +
 				"machine's network (hostNetwork). Without maxPods each node takes as many pods as it has addresses, and at most 110."}},
 		{"as many pods as addresses", most(13, CNIBridge), []Host{a, host("b", "", "", "10.200.1.0/28")}, nil},
-		{"pods whose addresses are another's", most(500, CNINone), []Host{a}, nil},
+		{"pods whose network the provider does not make", most(500, CNINone), []Host{a}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, said(tt.check(tt.hosts))); diff != "" {

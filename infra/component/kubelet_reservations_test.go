@@ -38,8 +38,8 @@ func TestCheckReservations(t *testing.T) {
 	}
 }
 
-// TestCheckPlacement: a policy without what it needs is an error of the plan, since a rehearsal ends before the
-// kubelet looks at it.
+// TestCheckPlacement: a policy without the settings that it needs is an error of the plan, since a
+// rehearsal ends before the kubelet looks at it.
 func TestCheckPlacement(t *testing.T) {
 	reserved := func(memory string) []any {
 		return []any{map[string]any{"numaNode": 0, "limits": map[string]any{"memory": memory}}}
@@ -65,7 +65,8 @@ func TestCheckPlacement(t *testing.T) {
 	}
 }
 
-// TestCheckCapacity: what a kubelet reserves and a machine does not have is found before the kubelet is stopped.
+// TestCheckCapacity: a reservation that the machine is too small for is found before the kubelet is
+// stopped.
 func TestCheckCapacity(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -80,7 +81,7 @@ func TestCheckCapacity(t *testing.T) {
 		{"memory by percentage", "kubeReserved: {memory: 1900Mi}\nevictionHard: {memory.available: 10%}", "0-1", "evictionHard of memory.available 200000Ki"},
 		{"processors", "kubeReserved: {cpu: 1500m}\nsystemReserved: {cpu: 501m}", "0-1", "the kubelet would keep 2001m of cpu from pods (kubeReserved 1500m, systemReserved 501m), and the machine has 2"},
 		{"all processors", "kubeReserved: {cpu: 2500m}", "0,2-3\n", ""},
-		{"processors that nobody has counted", "kubeReserved: {cpu: 64}", "", ""},
+		{"an unknown number of processors", "kubeReserved: {cpu: 64}", "", ""},
 	} {
 		found := Found{Files: map[string][]byte{memInfo: []byte("MemTotal:        2000000 kB\nMemFree: 1 kB\n"), onlineCPUs: []byte(tt.cpus)}}
 		_, _, err := found.JudgeNode(desired.State{Files: []desired.File{{Path: KubeletConfigPath, Content: []byte(tt.config)}}})

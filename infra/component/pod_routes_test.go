@@ -24,7 +24,7 @@ func routedCluster() Cluster {
 	return c
 }
 
-// TestPodRoutes checks which routes a machine gets, and that none of a unit is left out.
+// TestPodRoutes checks which routes and units a machine gets.
 func TestPodRoutes(t *testing.T) {
 	ws, cs := workerSpec(t), controlPlaneSpec(t)
 	for name, m := range map[string]Machine{"worker": must(t)(Workers(ws)(worker0)), "controller": must(t)(ControlPlane(cs, controllers[0]))} {
@@ -46,7 +46,8 @@ func TestPodRoutes(t *testing.T) {
 	if !slices.Contains(u.ReloadOn, nodePodRoutes.list()) || u.Check != "/usr/local/sbin/k8s-pod-routes check /etc/kubernetes/k8s-pod-routes 114 0" {
 		t.Errorf("unit %+v", u)
 	}
-	// A controller that is a node has both, so that neither role takes the other's away when it comes or goes.
+	// A controller that is a node has the routes of both roles, so that a role that comes or goes
+	// does not remove the routes of the other one.
 	node := controllers[0]
 	node.PodCIDR = netip.MustParsePrefix("10.200.9.0/24")
 	ws.Cluster.PodRoutes[node.PodCIDR] = node.PrivateIP

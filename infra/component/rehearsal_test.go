@@ -95,6 +95,6 @@ func TestRehearsalArgs(t *testing.T) {
 	}
 	runs[0][0] = "changed"
 	if again := RehearsalArgs([]string{"kube-proxy"}); again[0][0] == "changed" {
-		t.Error("who is told the words can change them for all others")
+		t.Error("one caller can change the arguments for all others")
 	}
 }

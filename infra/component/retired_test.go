@@ -45,7 +45,7 @@ func TestRetiredSettings(t *testing.T) {
 				t.Errorf("%s: %s: %v\n%s", r.Unit, r.Cleanup, err, out)
 			}
 			if !slices.ContainsFunc(before.Units, func(u desired.Unit) bool { return u.Name == r.Unit && u.Undoes }) {
-				t.Errorf("%s: a stop of %s takes nothing back", role, r.Unit)
+				t.Errorf("%s: a stop of %s undoes nothing", role, r.Unit)
 			}
 		}
 		for _, p := range before.Paths() {

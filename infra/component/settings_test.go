@@ -71,8 +71,8 @@ func TestKubeletOverrides(t *testing.T) {
 	}
 }
 
-// TestProtectedKernel: a kubelet that only compares the kernel's settings finds them as it wants them, also
-// after the next boot, and no other kubelet has the machine set them.
+// TestProtectedKernel: a machine whose kubelet only compares the kernel's settings has the settings
+// that the kubelet wants, also after the next boot. No other machine sets them.
 func TestProtectedKernel(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -100,7 +100,7 @@ func TestProtectedKernel(t *testing.T) {
 	}
 }
 
-// TestCheckAnonymous has the forms in which anonymous requests can be refused that a plan can know.
+// TestCheckAnonymous tries the ways to refuse anonymous requests that a plan can recognise.
 func TestCheckAnonymous(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

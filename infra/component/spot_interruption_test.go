@@ -51,7 +51,7 @@ func TestSpotWorker(t *testing.T) {
 // spotServers are a metadata service and an API server of one node.
 type spotServers struct {
 	mu      sync.Mutex
-	token   string // that is valid
+	token   string // the valid one
 	tokens  int
 	end     time.Time // of the interruption; zero without one
 	looks   int
@@ -60,7 +60,7 @@ type spotServers struct {
 	here    map[string]any  // pods by name
 	guarded map[string]bool // by a PodDisruptionBudget
 	asked   []string        // "evict web"
-	failing int             // so many requests to the API fail
+	failing int             // the number of requests to the API that fail from now on
 }
 
 func (s *spotServers) metadata(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +129,8 @@ func (s *spotServers) api(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// start runs the script, with short pauses, until the test ends. It returns a function that says what it has said.
+// start runs the script, with short pauses, until the test ends. It returns a function that returns
+// the script's output.
 func (s *spotServers) start(t *testing.T) func() string {
 	t.Helper()
 	imds, api := httptest.NewServer(http.HandlerFunc(s.metadata)), httptest.NewUnstartedServer(http.HandlerFunc(s.api))
@@ -217,8 +218,8 @@ func spotPod(name string, meta map[string]any, phase string) map[string]any {
 	return map[string]any{"metadata": meta, "status": map[string]any{"phase": phase}}
 }
 
-// TestSpotInterruption runs the script: it does nothing before the notice, then closes the node, evicts its pods,
-// and at last deletes those that a budget keeps.
+// TestSpotInterruption runs the script: it does nothing before the notice, then cordons the node,
+// evicts its pods, and at last deletes those that a budget keeps.
 func TestSpotInterruption(t *testing.T) {
 	owner := func(kind string) map[string]any {
 		return map[string]any{"ownerReferences": []any{map[string]any{"kind": kind, "controller": true}}}
@@ -242,7 +243,7 @@ func TestSpotInterruption(t *testing.T) {
 	if want := `application/merge-patch+json {"metadata": {"annotations": {"k8s-from-scratch/cordoned": "true"}}, "spec": {"unschedulable": true}}`; s.patch != want {
 		t.Errorf("the node is changed by %s", s.patch)
 	}
-	s.closed = false // as an apply at the wrong time does it
+	s.closed = false // as an apply at the wrong time would
 	s.mu.Unlock()
 	s.until(t, "the node is closed again", said, func() bool { return s.closed })
 	s.until(t, "the guarded pod is deleted", said, func() bool { return slices.Contains(s.asked, "delete guarded") })
@@ -264,7 +265,7 @@ func TestSpotInterruption(t *testing.T) {
 	}
 }
 
-// TestSpotInterruptionOfClosedNode: a node that a person has closed keeps their mark.
+// TestSpotInterruptionOfClosedNode: a node that a person has cordoned keeps that person's mark.
 func TestSpotInterruptionOfClosedNode(t *testing.T) {
 	s := &spotServers{closed: true, end: time.Now().Add(20 * time.Second), here: map[string]any{"web": spotPod("web", map[string]any{}, "Running")}}
 	said := s.start(t)

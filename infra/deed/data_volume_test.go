@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// testVolume is a data volume with the UUID that its id gives it.
+// testVolume is a data volume with the UUID that is derived from its id.
 var testVolume = DataVolume{ID: "vol-0123", MountPoint: "/var/lib/etcd", Units: []string{"etcd.service"}}
 
 // volumeMachine is a machine with testVolume. Its programs only note that they ran, unless they have
@@ -135,8 +135,8 @@ func TestMountDataVolume(t *testing.T) {
 	}
 }
 
-// TestUnreadableVolume: blkid says of a disk that cannot be read that nothing is on it. Such a disk
-// is not formatted.
+// TestUnreadableVolume: blkid reports a disk that it cannot read as empty. Such a disk is not
+// formatted.
 func TestUnreadableVolume(t *testing.T) {
 	t.Parallel()
 	m := newVolumeMachine(t, programs(map[string]string{"blkid": "exit 2"}))
@@ -179,7 +179,8 @@ esac`
 	}
 }
 
-// TestMountUnit: restarts of what needs the volume never use up its starts.
+// TestMountUnit: restarts of units that need the volume never reach a start limit of the mount
+// unit.
 func TestMountUnit(t *testing.T) {
 	t.Parallel()
 	section, _, _ := strings.Cut(testVolume.unit(), "\n[Service]\n")

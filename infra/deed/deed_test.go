@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 	}
 	for _, f := range files {
 		if !slices.Contains(deeds, deed(strings.TrimSuffix(f, ".sh"))) {
-			t.Errorf("%s is no deed's", f)
+			t.Errorf("%s belongs to no deed", f)
 		}
 	}
 	for _, d := range deeds {
@@ -154,8 +154,8 @@ func TestRehearsedIn(t *testing.T) {
 	}
 }
 
-// TestAgain: what was ended or released before may be so again, and a systemd that does not do what
-// it is asked is an error all the same.
+// TestAgain: ending or releasing something a second time is no error, but a systemd that does not
+// do what it is asked is one.
 func TestAgain(t *testing.T) {
 	const running, stopped, unknown = 0, 3, 4 // what is-active answers
 	for _, tt := range []struct {

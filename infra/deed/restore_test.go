@@ -97,7 +97,7 @@ func TestRestoreDeeds(t *testing.T) {
 			})
 			slices.Sort(files)
 			if made, _ := os.ReadFile(dir + "/restore/member/restored-token"); len(made) > 0 && strings.TrimSpace(string(made)) != token {
-				t.Errorf("%s: the data are those of cluster %q, wanted %q", step.name, made, token)
+				t.Errorf("%s: the data belong to cluster %q, wanted %q", step.name, made, token)
 			}
 			if got := strings.Join(files, " "); err != nil || got != step.want {
 				t.Errorf("%s: %q, %v, wanted %q", step.name, got, err, step.want)

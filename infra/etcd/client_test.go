@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// TestSilentMember: a client of a member that does not answer ends its attempts to connect when it
-// is no longer asked, and connects again when it is. So whoever keeps clients need not look for
-// those that are of no use.
+// TestSilentMember: a client of a member that does not answer ends its attempts to connect when
+// nobody uses it any more, and connects again when somebody does. So nobody needs to close clients
+// that are of no use.
 func TestSilentMember(t *testing.T) {
 	t.Parallel()
 	root, err := pki.NewAuthority("etcd-ca", time.Hour, time.Now(), rand.Reader)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// histogram writes one as etcd does, with the counts of its buckets, not added up.
+// histogram writes a histogram as etcd does. counts has the count of each bucket alone, not the
+// cumulative ones.
 func histogram(name string, counts ...int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# HELP %s x\n# TYPE %s histogram\n", name, name)

@@ -273,7 +273,7 @@ func TestWords(t *testing.T) {
 	for kind, w := range vocabulary {
 		for problem := range w.how {
 			if !slices.Contains(told[kind], problem) {
-				t.Errorf("no test holds the words of %s: %s", kind, problem)
+				t.Errorf("no test has the words of %s: %s", kind, problem)
 			}
 		}
 	}
@@ -319,8 +319,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestList checks that findings keep their order, and that several of one certificate, or of the
-// metadata service, share one head.
+// TestList checks that findings keep their order, and that several findings about one certificate,
+// or about the metadata service, share one head.
 func TestList(t *testing.T) {
 	tokens := Finding{Subject: "b", Kind: MetadataService, Problem: Tokens, Found: "optional", Wanted: "required"}
 	hops := Finding{Subject: "b", Kind: MetadataService, Problem: HopLimit, Found: "2", Wanted: "1"}

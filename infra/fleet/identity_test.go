@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// machines reads "name address key" or "name address key id". An address is that of the machine in its network, or
-// that and another one for SSH.
+// machines reads "name address key" or "name address key id". An address is the machine's private
+// address, or the private address and another one for SSH.
 func machines(t *testing.T, lines ...string) []Target {
 	t.Helper()
 	var out []Target
@@ -27,8 +27,8 @@ func machines(t *testing.T, lines ...string) []Target {
 	return out
 }
 
-// TestIdentity: machines that leave are told by their names, or by their addresses and keys if their names go
-// to others; machines that would get other names are found.
+// TestIdentity: machines that leave are identified by their names, or by their addresses and keys
+// if other machines get their names. Machines that would get other names are found.
 func TestIdentity(t *testing.T) {
 	three := []string{"a 10 A", "b 11 B", "c 12 C"}
 	for _, tt := range []struct {
@@ -47,14 +47,14 @@ func TestIdentity(t *testing.T) {
 		{"another machine takes a name", three, []string{"a 20 X", "b 11 B", "c 12 C"}, "", "a at 192.168.1.10", ""},
 		{"it gets another address", three[:1], []string{"a 20 A"}, "", "", ""},
 		{"it is installed again", three[:1], []string{"a 10 X"}, "", "", ""},
-		{"another one at the address of one that leaves", three, []string{"a 10 A", "b 11 B", "d 12 X"}, "c", "", ""},
+		{"another machine at the address of one that leaves", three, []string{"a 10 A", "b 11 B", "d 12 X"}, "c", "", ""},
 		{"an instance is replaced", []string{"a 10 A i-1", "b 11 B i-2"}, []string{"a 20 X i-3", "b 11 B i-2"}, "", "", ""},
 		{"an instance is replaced, and addresses are used again", []string{"a 10 A i-1", "b 11 B i-2"}, []string{"a 11 X i-3", "b 10 Y i-4"}, "", "", ""},
 		{"an instance is given another name", []string{"a 10 A i-1"}, []string{"b 10 A i-1"}, "a", "", "a to b"},
 		{"copies with one key", []string{"a 10 A", "b 11 A"}, []string{"a 10 A", "b 11 A", "c 12 A"}, "", "", ""},
 		{"a copy leaves", []string{"a 10 A", "b 11 A"}, []string{"a 10 A"}, "b", "", ""},
 		{"another copy takes a name", []string{"a 10 A", "b 11 A"}, []string{"a 20 A", "b 11 A"}, "", "a at 192.168.1.10", ""},
-		{"its key is read again, and its address is another way to it", []string{"a 10/30 A"}, []string{"a 10/40 X"}, "", "", ""},
+		{"its key and its SSH address change", []string{"a 10/30 A"}, []string{"a 10/40 X"}, "", "", ""},
 		{"the first of two copies leaves", []string{"a 10 A", "b 11 A"}, []string{"a 11 A"}, "b", "a at 192.168.1.10", "b to a"},
 	} {
 		prior, want := machines(t, tt.prior...), machines(t, tt.want...)

@@ -28,7 +28,7 @@ func TestPatience(t *testing.T) {
 					return ctx.Err()
 				})
 				if took := time.Since(began); took != c.want {
-					t.Errorf("it was waited for %s, wanted %s", took, c.want)
+					t.Errorf("the wait took %s, wanted %s", took, c.want)
 				}
 				if want := "a thing: not within " + c.want.String() + ": context deadline exceeded"; err == nil || err.Error() != want {
 					t.Errorf("%v, wanted %s", err, want)

@@ -101,7 +101,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("asked %d times", *asked)
 			}
 		}},
-		{"those who have heard do not wait for each other", func(t *testing.T, s *fleet.Silence, asked *int) {
+		{"callers that know of it do not wait for each other", func(t *testing.T, s *fleet.Silence, asked *int) {
 			_ = run(t.Context(), s, call{}, asked)
 			begin := time.Now()
 			var wait sync.WaitGroup
@@ -113,7 +113,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		}},
-		{"who is more patient asks", func(t *testing.T, s *fleet.Silence, asked *int) {
+		{"a more patient caller asks", func(t *testing.T, s *fleet.Silence, asked *int) {
 			_ = run(t.Context(), s, call{err: unanswered}, asked)
 			_ = run(t.Context(), s, call{err: unanswered}, asked)
 			if *asked != 1 {

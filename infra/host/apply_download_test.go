@@ -58,7 +58,7 @@ func TestRefusedDownloads(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 			if tt.name == "missing" && web.count("/app-2") != 1 {
-				t.Errorf("asked %d times for what is not there", web.count("/app-2"))
+				t.Errorf("asked %d times for a missing file", web.count("/app-2"))
 			}
 			web.add("/app-2", good)
 			web.truncate["/app-2"] = false

@@ -132,7 +132,7 @@ func TestPackages(t *testing.T) {
 				t.Errorf("nothing said %q:\n%s", tt.says, all)
 			}
 			if strings.Contains(strings.Join(tt.state, ""), "%d") && !strings.Contains(all, fmt.Sprintf("(process %d", os.Getpid())) {
-				t.Errorf("it is not said who has the lock:\n%s", all)
+				t.Errorf("no message says which process has the lock:\n%s", all)
 			}
 			if got := m.calls(); got != tt.calls {
 				t.Errorf("calls: %s\nwant:  %s", got, tt.calls)

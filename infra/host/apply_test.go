@@ -364,7 +364,7 @@ func TestSecretsAreNeverReadable(t *testing.T) {
 	}
 	changes := m.diff(appState(t, m, web, "2"), Record{})
 	if words := Words(changes); strings.Contains(words, secretWord) || strings.Contains(words, desired.Sum([]byte(secretWord + "2"))[:12]) {
-		t.Errorf("a secret or its digest is in the words: %s", words)
+		t.Errorf("a secret or its digest is in the text of the changes: %s", words)
 	}
 }
 
@@ -394,8 +394,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveClaimed: what has another claim is not touched; otherwise the claim goes with the rest,
-// and what the script of the caller ends is ended before.
+// TestRemoveClaimed: a machine with another claim is not touched. Otherwise the caller's script
+// runs first, and the claim is removed with the rest.
 func TestRemoveClaimed(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")

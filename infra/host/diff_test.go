@@ -195,8 +195,8 @@ func TestPlanNeedsContent(t *testing.T) {
 	}
 }
 
-// TestUnreadableProgram: a program of which neither is known what it is nor what it should be is
-// told without a digest.
+// TestUnreadableProgram: a finding has no digest if neither the found nor the wanted digest of a
+// program is known.
 func TestUnreadableProgram(t *testing.T) {
 	kubelet := desired.Install{Path: "/usr/local/bin/kubelet", Member: "kubelet"}
 	want := desired.State{Binaries: []desired.Binary{{Name: "kubelet", Version: "v1.36.4", URL: "https://x/kubelet.tar.gz", SHA256: digestA, Installs: []desired.Install{kubelet}}}}

@@ -93,7 +93,7 @@ func TestErrorWords(t *testing.T) {
 	}
 	var left *UnmetError
 	if !errors.As(error(unmet), &left) || len(left.Left) != 1 {
-		t.Error("what is left is not told as data")
+		t.Error("the error does not list what is left as data")
 	}
 }
 
@@ -113,7 +113,8 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// TestCauses asks this machine which process holds a port, and parses another's disk report.
+// TestCauses asks this machine which process holds a port, and parses the disk report of another
+// machine.
 func TestCauses(t *testing.T) {
 	m := newLocalMachine(t)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// TestExplain edits files of a machine by hand: of those that may be shown in full, the changes have the lines, and of
-// the others only digests.
+// TestExplain edits files of a machine by hand: changes of files that may be shown in full have the
+// lines, and changes of other files have only digests.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	m := newLocalMachine(t)

@@ -32,7 +32,7 @@ type localMachine struct {
 	trips atomic.Int32
 	cut   int64 // when set, standard input after the script ends after that many bytes
 	path  string
-	looks int // at the room for a staging; zero means one
+	looks int // how often a staging looks for free space; zero means once
 }
 
 func newLocalMachine(t *testing.T) *localMachine {

@@ -125,7 +125,7 @@ func (d *testDisk) idle() {
 	}
 }
 
-// notUnits are the changes that are not about units, all of which a cut stops.
+// notUnits returns the changes that are not about units. A power cut stops all units.
 func notUnits(changes []Change) []Change {
 	return slices.DeleteFunc(changes, func(c Change) bool { return c.Kind == finding.Unit })
 }
@@ -147,8 +147,9 @@ func whole(t *testing.T, m *localMachine, states ...desired.State) {
 	}
 }
 
-// TestPowerCut cuts the power of a machine at random moments of applies. What has its name is whole then,
-// the next apply converges, and what an apply that ended has made is still there.
+// TestPowerCut cuts the power of a machine at random moments of applies. Afterwards every file that
+// has its final name is whole, the next apply converges, and everything that a finished apply made
+// is still there.
 func TestPowerCut(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	d := newTestDisk(t, m)
@@ -157,7 +158,7 @@ func TestPowerCut(t *testing.T) {
 	took := time.Since(start)
 	d.cut()
 	if lost := notUnits(m.diff(before, rec)); len(lost) > 0 {
-		t.Errorf("an apply had ended, and a power cut took: %s", Words(lost))
+		t.Errorf("a power cut took what a finished apply had made: %s", Words(lost))
 	}
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)) //nolint:gosec // any moment will do
 	rounds := 4
@@ -181,7 +182,7 @@ func TestPowerCut(t *testing.T) {
 			rec = partial // the caller may or may not have saved it
 		}
 		if lost := notUnits(m.diff(want, rec)); err == nil && len(lost) > 0 {
-			t.Errorf("round %d: an apply had ended, and a power cut took: %s", i, Words(lost))
+			t.Errorf("round %d: a power cut took what a finished apply had made: %s", i, Words(lost))
 		}
 		rec = m.converge(want, rec)
 		before = want

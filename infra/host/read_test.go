@@ -42,8 +42,8 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// TestReadActive checks that only files of active units are read, and that no answer of systemd is
-// an error.
+// TestReadActive checks that only files of active units are read, and that it is an error if
+// systemd does not answer.
 func TestReadActive(t *testing.T) {
 	m := newLocalMachine(t)
 	m.write("ca.crt", "the authority")

@@ -25,7 +25,8 @@ func (h hanging) Run(ctx context.Context, cmd remote.Command) (remote.Output, er
 	return remote.Output{}, ctx.Err()
 }
 
-// TestRemoveHangs: a machine that does not even begin does not get all the time of a removal.
+// TestRemoveHangs: a machine that does not even begin the removal does not get the whole time for
+// it.
 func TestRemoveHangs(t *testing.T) {
 	for begins, want := range map[bool]time.Duration{false: removeSilence, true: 20 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,7 +51,8 @@ func (s *scripted) Run(_ context.Context, cmd remote.Command) (remote.Output, er
 	return remote.Output{}, nil
 }
 
-// TestRemoveUndoes: a unit whose stop takes back what it has set up is stopped, and never killed before that.
+// TestRemoveUndoes: a unit whose stop undoes what it has set up is stopped, and never killed before
+// that.
 func TestRemoveUndoes(t *testing.T) {
 	var m scripted
 	units := []desired.Unit{{Name: "routes.service", Undoes: true}, {Name: "server.service"}}
@@ -71,7 +73,8 @@ func TestRemoveUndoes(t *testing.T) {
 	}
 }
 
-// TestRemoveRetiredFirst: what an apply would have ended is removed too, before anything is killed.
+// TestRemoveRetiredFirst: units that an apply would have retired are removed too, before anything
+// is killed.
 func TestRemoveRetiredFirst(t *testing.T) {
 	var m scripted
 	state := desired.State{Units: []desired.Unit{{Name: "server.service"}}, Retired: []desired.Retired{{Unit: "rules.service", Paths: []string{"/etc/rules"}}}}

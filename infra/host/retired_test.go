@@ -57,7 +57,7 @@ func TestRetired(t *testing.T) {
 	}
 	m.write("state/active.proxy.service", "active")
 	if got := Words(m.diff(after, rec)); got != "unit proxy.service: running, wanted none" {
-		t.Errorf("drift of one that was started by hand: %s", got)
+		t.Errorf("drift of a unit that was started by hand: %s", got)
 	}
 	if err := validate(desired.State{Units: before.Units, Retired: after.Retired}); err == nil {
 		t.Error("a unit both wanted and retired was accepted")

@@ -90,7 +90,7 @@ func TestStaged(t *testing.T) {
 		}
 	}
 	if conf := m.read("tmpfiles/k8s-from-scratch.conf"); conf != "e "+m.file("cache")+" - - - 1d\n" {
-		t.Errorf("what nobody takes stays: %q", conf)
+		t.Errorf("downloads that nobody takes stay: %q", conf)
 	}
 	web.Close()
 	var steps []string
@@ -199,7 +199,7 @@ func TestStagingFails(t *testing.T) {
 	}
 }
 
-// TestStagingKilled kills a staging in the middle of a download: the apply takes up the rest of it.
+// TestStagingKilled kills a staging in the middle of a download: the apply downloads only the rest.
 func TestStagingKilled(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -218,7 +218,7 @@ func TestStagingKilled(t *testing.T) {
 	m.wantClean()
 }
 
-// TestApplyDuringStaging checks that an apply waits for the download that it needs and is under way,
+// TestApplyDuringStaging checks that an apply waits for a staging's download that it needs itself,
 // and for no other one.
 func TestApplyDuringStaging(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)

@@ -192,7 +192,7 @@ func TestLastErrors(t *testing.T) {
 	}
 }
 
-// TestFailingUnits checks that only units that fail are told of, whether they are enabled or not.
+// TestFailingUnits checks that only units that fail are reported, whether they are enabled or not.
 func TestFailingUnits(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -170,7 +170,7 @@ func TestOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Of(t.Context(), s, ref); err == nil || strings.Contains(err.Error(), "no key") {
-		t.Errorf("a key that is none: %v", err)
+		t.Errorf("an invalid key: %v", err)
 	}
 }
 
@@ -218,28 +218,28 @@ func TestDecryptRefuses(t *testing.T) {
 		identity string
 		want     error
 	}{
-		"another identity":          {good, other.String(), ErrIdentity},
-		"no identity":               {good, "", ErrIdentity},
-		"an identity with a typo":   {good, mine.String()[:60] + "QQ", ErrIdentity},
-		"a recipient":               {good, mine.Recipient().String(), ErrIdentity},
-		"empty":                     {nil, mine.String(), ErrForeign},
-		"not encrypted":             {[]byte(`{"format":"k8s-from-scratch/key-copy","version":1}`), mine.String(), ErrForeign},
-		"something else":            {encrypt([]byte("hello")), mine.String(), ErrForeign},
-		"other JSON":                {encrypt([]byte(`{"format":"other","version":1}`)), mine.String(), ErrForeign},
-		"a later version":           {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":2,"values":[]}`)), mine.String(), ErrForeign},
-		"fields of other types":     {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":1,"values":["hidden"]}`)), mine.String(), ErrDamaged},
-		"no keys":                   {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":1}`)), mine.String(), ErrDamaged},
-		"impossible generations":    {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":1,"generations":{"etcd_ca":[1,1]}}`)), mine.String(), ErrDamaged},
-		"cut":                       {good[:len(good)-1], mine.String(), ErrDamaged},
-		"cut in the header":         {good[:40], mine.String(), ErrDamaged},
-		"changed at its end":        {flipped(len(good) - 1), mine.String(), ErrDamaged},
-		"too large":                 {encrypt(bytes.Repeat([]byte(" "), MaxSize+1)), mine.String(), ErrDamaged},
-		"a key is missing":          {changed(func(c *Copy) { delete(c.values, "kubernetes-ca-2.key") }), mine.String(), ErrDamaged},
-		"a key of another":          {changed(func(c *Copy) { c.values["etcd-ca.key"] = c.values["kubernetes-ca.key"] }), mine.String(), ErrDamaged},
-		"a public key of another":   {changed(func(c *Copy) { c.values["service-account.pub"] = c.values["service-account-2.pub"] }), mine.String(), ErrDamaged},
-		"an encryption key is none": {changed(func(c *Copy) { c.values["encryption-3.key"] = []byte("hidden") }), mine.String(), ErrDamaged},
-		"an entry too many":         {changed(func(c *Copy) { c.values["encryption.key"] = []byte("hidden") }), mine.String(), ErrDamaged},
-		"a foreign name":            {changed(func(c *Copy) { c.values["owner"] = []byte("{}") }), mine.String(), ErrDamaged},
+		"another identity":        {good, other.String(), ErrIdentity},
+		"no identity":             {good, "", ErrIdentity},
+		"an identity with a typo": {good, mine.String()[:60] + "QQ", ErrIdentity},
+		"a recipient":             {good, mine.Recipient().String(), ErrIdentity},
+		"empty":                   {nil, mine.String(), ErrForeign},
+		"not encrypted":           {[]byte(`{"format":"k8s-from-scratch/key-copy","version":1}`), mine.String(), ErrForeign},
+		"something else":          {encrypt([]byte("hello")), mine.String(), ErrForeign},
+		"other JSON":              {encrypt([]byte(`{"format":"other","version":1}`)), mine.String(), ErrForeign},
+		"a later version":         {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":2,"values":[]}`)), mine.String(), ErrForeign},
+		"fields of other types":   {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":1,"values":["hidden"]}`)), mine.String(), ErrDamaged},
+		"no keys":                 {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":1}`)), mine.String(), ErrDamaged},
+		"impossible generations":  {encrypt([]byte(`{"format":"k8s-from-scratch/key-copy","version":1,"generations":{"etcd_ca":[1,1]}}`)), mine.String(), ErrDamaged},
+		"cut":                     {good[:len(good)-1], mine.String(), ErrDamaged},
+		"cut in the header":       {good[:40], mine.String(), ErrDamaged},
+		"changed at its end":      {flipped(len(good) - 1), mine.String(), ErrDamaged},
+		"too large":               {encrypt(bytes.Repeat([]byte(" "), MaxSize+1)), mine.String(), ErrDamaged},
+		"a key is missing":        {changed(func(c *Copy) { delete(c.values, "kubernetes-ca-2.key") }), mine.String(), ErrDamaged},
+		"the key of another CA":   {changed(func(c *Copy) { c.values["etcd-ca.key"] = c.values["kubernetes-ca.key"] }), mine.String(), ErrDamaged},
+		"another public key":      {changed(func(c *Copy) { c.values["service-account.pub"] = c.values["service-account-2.pub"] }), mine.String(), ErrDamaged},
+		"no encryption key":       {changed(func(c *Copy) { c.values["encryption-3.key"] = []byte("hidden") }), mine.String(), ErrDamaged},
+		"an entry too many":       {changed(func(c *Copy) { c.values["encryption.key"] = []byte("hidden") }), mine.String(), ErrDamaged},
+		"a foreign name":          {changed(func(c *Copy) { c.values["owner"] = []byte("{}") }), mine.String(), ErrDamaged},
 	} {
 		got, err := Decrypt(test.data, test.identity)
 		if !errors.Is(err, test.want) || got != nil {

@@ -71,7 +71,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"webhook without a code", webhook, true, "let pods with the label"},
 		{"admission rule", apierrors.NewForbidden(pods, "x", errors.New("violates PodSecurity")), true, "let pods with the label"},
-		{"service account to come", apierrors.NewForbidden(pods, "x", errors.New("error looking up service account kube-system/default")), false, ""},
+		{"service account that does not exist yet", apierrors.NewForbidden(pods, "x", errors.New("error looking up service account kube-system/default")), false, ""},
 		{"quota", apierrors.NewForbidden(pods, "x", errors.New("exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3")), true,
 			"make room in the quotas of namespace kube-system"},
 		{"webhook that does not answer", apierrors.NewInternalError(errors.New("failed calling webhook")), false, ""},

@@ -28,7 +28,7 @@ func TestPodErrorLog(t *testing.T) {
 		{"of one that is started again", crash, "earlier", "", []string{"", "true"}, []string{"earlier"}, ""},
 		{"of one that was removed", crash, "earlier", logRemoved + "containerd://1", []string{"", "true"}, []string{"earlier"}, ""},
 		{"of two that were removed", crash, logRemoved + "containerd://2", logRemoved + "containerd://1", []string{"", "true"}, nil, logRemoved + "containerd://1"},
-		{"not to be read", crash, "down", "down", []string{"", "true"}, nil, `an error on the server ("kubelet is away")`},
+		{"a log that cannot be read", crash, "down", "down", []string{"", "true"}, nil, `an error on the server ("kubelet is away")`},
 		{"of a container that is not ready", Trouble{Namespace: "default", Pod: "web-1", Container: "c", Reason: notReady, Ran: true}, "earlier", "", []string{""}, nil, ""},
 		{"of what never ran", Trouble{Namespace: "default", Pod: "web-1", Reason: "ImagePullBackOff"}, "earlier", "x", nil, nil, ""},
 	} {

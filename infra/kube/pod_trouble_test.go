@@ -61,7 +61,7 @@ func TestTroubleOf(t *testing.T) {
 			"pod default/web-1 on w, container c: RunContainerError: exec", false, false},
 		{"root forbidden", `{spec: {nodeName: w}, status: {containerStatuses: [{name: c, state: {waiting: {reason: CreateContainerConfigError, message: image will run as root}}}]}}`, nil,
 			"pod default/web-1 on w, container c: CreateContainerConfigError: image will run as root", false, false},
-		{"a secret to come", `{spec: {nodeName: w}, status: {containerStatuses: [{name: c, state: {waiting: {reason: CreateContainerConfigError, message: 'secret "s" not found'}}}]}}`, nil,
+		{"a secret that does not exist yet", `{spec: {nodeName: w}, status: {containerStatuses: [{name: c, state: {waiting: {reason: CreateContainerConfigError, message: 'secret "s" not found'}}}]}}`, nil,
 			`pod default/web-1 on w, container c: CreateContainerConfigError: secret "s" not found`, true, false},
 		{"no node", `{status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/1 nodes are available: 1 Insufficient cpu."}]}}`, nil,
 			"pod default/web-1: Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.", true, false},

@@ -10,15 +10,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// TestAlarmedMember: a member that answers reads and has an alarm serves and is not healthy, and its
-// machine is not stopped. It may end.
+// TestAlarmedMember: a member that answers reads and has an alarm counts as serving and not as
+// healthy. Its machine is not stopped, but may be terminated.
 func TestAlarmedMember(t *testing.T) {
 	t.Parallel()
 	c := newController(t, component.EtcdUnit, component.APIServerUnit)
 	d := c.duty(t)
 	v := c.join(t, d)
 	v.mu.Lock()
-	v.down, v.alarms = map[string]bool{}, []string{"memberID:2 alarm:NOSPACE "} // every member says that it is 2
+	v.down, v.alarms = map[string]bool{}, []string{"memberID:2 alarm:NOSPACE "} // every member says that it is member 2
 	v.mu.Unlock()
 	p, err := d.knownPlace(t.Context(), nobody)
 	if err != nil || len(p.others) != 2 {

@@ -30,8 +30,8 @@ func TestStepAside(t *testing.T) {
 	}
 }
 
-// TestStepAsideRefused: the member runs on if the others are no quorum of all voters. A member that
-// leaves makes the quorum smaller, one that returns does not.
+// TestStepAsideRefused: the member keeps running if the others are no quorum of all voters. A
+// member that leaves makes the quorum smaller, one that returns does not.
 func TestStepAsideRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -119,8 +119,8 @@ func (c *controller) deeds() []string {
 	return slices.Clone(c.did)
 }
 
-// steps are those of Suspend that stop units, without the guards and the hand-over, which need a
-// cluster.
+// steps runs the steps of Suspend that stop units. The guards and the hand-over need a cluster and
+// are left out.
 func steps(ctx context.Context, d *Duty) error {
 	return d.orRestore(ctx, nil,
 		func() error { return d.noteStop(ctx) },
@@ -193,7 +193,8 @@ func TestStopContinued(t *testing.T) {
 	}
 }
 
-// TestNotRestored: a machine that stays away is told of, and what is to run stays noted on it.
+// TestNotRestored: a machine that stays away is reported, and the units that are to run stay noted
+// on it.
 func TestNotRestored(t *testing.T) {
 	t.Parallel()
 	c := newController(t, component.EtcdUnit, component.APIServerUnit)

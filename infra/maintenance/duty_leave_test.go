@@ -120,8 +120,8 @@ func (c *controller) join(t *testing.T, d *Duty) *voters {
 	return v
 }
 
-// killed is a controller whose API server and etcd member were stopped by a process that was killed
-// then. The duty is that of the next process.
+// killed is a controller whose API server and etcd member were stopped by a process that was then
+// killed. The duty belongs to the next process.
 func killed(t *testing.T) (*controller, *Duty, *voters) {
 	t.Helper()
 	c := newController(t, component.EtcdUnit, component.APIServerUnit)
@@ -153,7 +153,7 @@ func TestLeaveContinued(t *testing.T) {
 }
 
 // TestLeaveContinuedRefused: the member stays, and everything runs again, if another member is down
-// or none answers. So the next attempt can ask the machine's own.
+// or none answers. So the next attempt can ask the machine's own member.
 func TestLeaveContinuedRefused(t *testing.T) {
 	t.Parallel()
 	for name, down := range map[string][]string{
@@ -181,7 +181,8 @@ func TestLeaveContinuedRefused(t *testing.T) {
 	}
 }
 
-// TestLeaveContinuedLast: nobody is asked when the others leave too, as when a cluster is destroyed.
+// TestLeaveContinuedLast: no member is asked when the others leave too, as when a cluster is
+// destroyed.
 func TestLeaveContinuedLast(t *testing.T) {
 	t.Parallel()
 	_, d, v := killed(t)
@@ -200,7 +201,7 @@ func TestSuspendContinued(t *testing.T) {
 }
 
 // TestLastMember: the machine with the last member of etcd is not terminated if another one follows
-// without its data. It may end for good, and so may one whose member is no voter.
+// without its data. It may be terminated for good, and so may a machine whose member is no voter.
 func TestLastMember(t *testing.T) {
 	t.Parallel()
 	all := func(string) bool { return true }

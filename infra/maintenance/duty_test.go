@@ -14,8 +14,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// TestSuspendTellsCause: whoever is refused because a node cannot be drained gets the error itself,
-// and its words.
+// TestSuspendTellsCause: whoever is refused because a node cannot be drained gets the cause as an
+// error, and its text.
 func TestSuspendTellsCause(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // for its key pair
 	server.Close()

@@ -13,8 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// TestPauseOrder: workers, then what uses the API servers, then these, then etcd with its leader
-// last; what does not run is not stopped.
+// TestPauseOrder: workers stop first, then the clients of the API servers, then the API servers,
+// then etcd with its leader last. Units that do not run are not stopped.
 func TestPauseOrder(t *testing.T) {
 	t.Parallel()
 	worker := []string{component.ContainerdUnit, component.KubeletUnit, component.KubeProxyUnit}

@@ -51,10 +51,10 @@ func TestAttempts(t *testing.T) {
 
 	gone(t.Context())
 	gone(t.Context())
-	tries(2, "waiting for it, which must not go by what was")
+	tries(2, "waiting for it, which must not rely on earlier failures")
 
 	gone(RememberUnreachable(t.Context(), time.Nanosecond))
-	tries(1, "what was too long ago")
+	tries(1, "a failure too long ago")
 
 	// A caller with little time must not leave the others without an answer.
 	impatient, cancel := context.WithTimeout(looking, time.Millisecond)

@@ -58,8 +58,8 @@ func TestEndlessOutput(t *testing.T) {
 	}
 }
 
-// TestTeeEndsTheCommand: an error of Tee, or a panic in the goroutine of the ssh package, is one of the
-// command.
+// TestTeeEndsTheCommand: an error of Tee, or a panic in the goroutine of the ssh package, is an
+// error of the command.
 func TestTeeEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	key := newSigner(t)

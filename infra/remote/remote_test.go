@@ -288,7 +288,8 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("a failure for which one waited is not remembered: %v", err)
 	}
 
-	// Neither it nor a machine behind it is tried ahead, and what is known of it stays.
+	// A machine that is known to be unreachable is not connected to ahead, nor is one behind it,
+	// and what is known of it stays.
 	bastion, behind := s.host("m-0"), s.host("m-1")
 	behind.Bastion = &bastion
 	m.Prepare(t.Context())

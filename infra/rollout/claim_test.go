@@ -149,7 +149,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("removed what another has taken over: %v", err)
 	}
 
-	// A machine that is another one by now keeps nobody from the rest.
+	// A machine that was replaced in the meantime does not keep the rest from being done.
 	leaves.Host.HostKeys, leaves.removed = []string{otherKey(t)}, 0
 	began := false
 	want.during = func() { began = true }

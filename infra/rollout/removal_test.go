@@ -118,8 +118,8 @@ func otherKey(t *testing.T) string {
 // ref is a reference to keys that are not needed.
 func ref(t *testing.T) pki.Ref { t.Helper(); return pki.Ref{Cluster: "demo"} }
 
-// TestLeftoverOfAName: a machine that was left over stays so when another machine gets its name, and is none
-// when it is wanted again under any name.
+// TestLeftoverOfAName: a machine that was left over stays so when another machine gets its name,
+// and is no leftover any more when it is wanted again under any name.
 func TestLeftoverOfAName(t *testing.T) {
 	t.Parallel()
 	s := fleettest.NewAPIServers(t, fleettest.Serves)

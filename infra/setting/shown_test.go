@@ -2,7 +2,7 @@ package setting
 
 import "testing"
 
-// TestShown finds names that no program has: what they were meant for would be hidden.
+// TestShown finds names that no program has: the settings that they were meant for would be hidden.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	for program, kinds := range shown {

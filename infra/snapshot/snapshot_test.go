@@ -48,8 +48,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestDescribed: Go and the machines' shell agree on what counts. The shell also leaves out what comes
-// from the future.
+// TestDescribed: Go and the machines' shell agree on what counts. The shell also leaves out
+// snapshots from the future.
 func TestDescribed(t *testing.T) {
 	keys := []string{
 		"a/20260103T000000Z-9.db", "a/20260103T000000Z-9.json",

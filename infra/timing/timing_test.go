@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestBusy: calls that overlap are busy once, and their durations add up.
+// TestBusy: the busy time counts overlapping calls once, and the sum of durations counts each.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -45,7 +45,7 @@ func (a *account) identify(ctx context.Context) (err error) {
 	return err
 }
 
-// secrets returns what of the credentials may be in no report.
+// secrets returns the parts of the credentials that no report may contain.
 func (a *account) secrets(ctx context.Context) []string {
 	c, err := a.client.STS.Options().Credentials.Retrieve(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func parameterPath(cluster string) string {
 	return path.Dir(strings.TrimSuffix(keystore.DefaultPrefix(cluster), "/"))
 }
 
-// leftovers returns what there is of the cluster: the resources with its tag or that of the trial,
-// without instances that are terminated, and the parameters below its path.
+// leftovers returns what exists of the cluster: the resources with the cluster's or the trial's
+// tag, without terminated instances, and the parameters below the cluster's path.
 func (a *account) leftovers(ctx context.Context) ([]string, error) {
 	tagged, err := a.tagged(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *account) tagged(ctx context.Context) (map[string]types.ResourceType, er
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("list what has the cluster's tags: %w", err)
+			return nil, fmt.Errorf("list the resources with the cluster's tags: %w", err)
 		}
 		for _, tag := range page.Tags {
 			found[sdk.ToString(tag.ResourceId)] = tag.ResourceType

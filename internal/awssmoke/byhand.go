@@ -8,7 +8,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
-// byHandFile is there as long as the cluster may be.
+// byHandFile exists as long as the cluster may exist.
 func (t *trial) byHandFile() string { return filepath.Join(t.dir, "destroy-by-hand.txt") }
 
 // noteByHand writes down how to destroy the cluster, should this process or computer end.

@@ -16,7 +16,8 @@ import (
 //go:embed checks.yaml
 var workload string
 
-// becoming is how long a new cluster may take for what it does soon after the apply.
+// becoming is how long a new cluster may take until a check succeeds that succeeds soon after an
+// apply.
 var becoming = 2 * time.Minute
 
 // kubeconfig issues an administrator's certificate.
@@ -145,7 +146,7 @@ func (t *trial) checkLogs(ctx context.Context) error {
 	return t.fromEach(ctx, func(ctx context.Context, pod string) error {
 		out, err := t.kube(ctx, "", "logs", pod)
 		if err == nil && !strings.Contains(out, "started") {
-			err = fmt.Errorf("kubectl logs has %q, and not what the pod has printed", out)
+			err = fmt.Errorf("kubectl logs prints %q, and not what the pod printed", out)
 		}
 		return err
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// planned is what AWS would bill of a plan, and the versions in it.
+// planned is what AWS would bill for a plan, and the versions in the plan.
 type planned struct {
 	instances        map[string]int // by type
 	gib              int            // of gp3 volumes
@@ -48,7 +48,7 @@ func readPlan(text []byte) (planned, error) {
 				p.gib += defaultVolume
 			}
 			if r.Values.Public == nil || *r.Values.Public {
-				p.addresses++ // the load balancer's is replaced by its Elastic IP
+				p.addresses++ // the load balancer's address is replaced by its Elastic IP
 			}
 		case "k8s_control_plane":
 			p.kubernetes = r.Values.Version

@@ -10,11 +10,11 @@ const (
 	// publicIPv4 is the price of an address for an hour, in use or not, in every region, since
 	// 2024-02-01 (https://aws.amazon.com/vpc/pricing/).
 	publicIPv4 = 0.005
-	// hoursInMonth is how AWS turns the price of a month into that of an hour.
+	// hoursInMonth is the number by which AWS divides a monthly price to get an hourly price.
 	hoursInMonth = 730
 )
 
-// price is what a region costs.
+// price holds the prices in a region.
 type price struct {
 	instance map[string]float64 // type -> an hour
 	gp3      float64            // a GiB for a month (https://aws.amazon.com/ebs/pricing/)

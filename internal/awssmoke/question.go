@@ -9,7 +9,7 @@ import (
 
 var errDeclined = errors.New("nothing was made")
 
-// ask says what is made, where and at what price, and whether that is wanted.
+// ask says what will be made, where and at what price, and asks for consent.
 func (t *trial) ask() error {
 	_, _ = fmt.Fprintf(t.out, `
 This makes a cluster in a real account, checks it, and destroys it.
@@ -24,7 +24,7 @@ This makes a cluster in a real account, checks it, and destroys it.
 	if t.yes {
 		return nil
 	}
-	_, _ = fmt.Fprint(t.out, `Make it? Only "yes" is taken for an answer: `)
+	_, _ = fmt.Fprint(t.out, `Make it? Only "yes" is accepted: `)
 	answer, err := bufio.NewReader(t.in).ReadString('\n')
 	if strings.TrimSpace(answer) == "yes" {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// redactor replaces what says whose account it was. The same text always becomes the same word, so
+// redactor replaces texts that identify the account. The same text always becomes the same word, so
 // that a report can still be followed.
 type redactor struct {
 	secrets []secret
@@ -46,15 +46,15 @@ func isAddress(s string) bool {
 
 func newRedactor() *redactor { return &redactor{words: map[string]string{}, counts: map[string]int{}} }
 
-// known adds a text that must not appear. Short texts, such as that of a missing session token, are
-// ignored: they would be found everywhere.
+// known adds a text that must not appear. Short texts, such as an empty session token, are ignored:
+// they would be found everywhere.
 func (r *redactor) known(kind, text string) {
 	if len(text) > 3 {
 		r.secrets = append(r.secrets, secret{kind, text})
 	}
 }
 
-// text returns s without what is known or has one of the patterns.
+// text returns s without known texts and without matches of the patterns.
 func (r *redactor) text(s string) string {
 	for _, k := range r.secrets {
 		s = strings.ReplaceAll(s, k.text, r.word(k.kind, k.text))

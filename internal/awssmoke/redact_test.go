@@ -41,7 +41,7 @@ func TestRedactKnown(t *testing.T) {
 	}
 }
 
-// TestRedactTwice redacts a text that is redacted already. A report's parts are.
+// TestRedactTwice redacts a text that is redacted already, as parts of a report are.
 func TestRedactTwice(t *testing.T) {
 	r := newRedactor()
 	once := r.text("10.0.0.1 arn:aws:iam::123456789012:user/ann 2001:db8::1 i-0123456789abcdef0 " + strings.Repeat("A", 60))

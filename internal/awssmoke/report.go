@@ -24,7 +24,7 @@ type report struct {
 	Codes     []codeCount
 	Warnings  []string // of the apply
 	Leftovers []string
-	Differed  []string // from what the local EC2 lets expect; see differences
+	Differed  []string // from a trial of the local EC2; see differences
 }
 
 type version struct{ Name, Version string }
@@ -57,7 +57,7 @@ func (r report) NothingLeft() string {
 	return "Nothing was made."
 }
 
-// differences returns what the trial met that there is not in a trial of the local EC2.
+// differences returns what the trial met that a trial of the local EC2 does not meet.
 func (r *report) differences() []string {
 	var out []string
 	for _, s := range r.Steps {

@@ -19,7 +19,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// whoami answers with the address from which it is asked.
+// whoami answers with the client's address.
 const whoami = "https://checkip.amazonaws.com/"
 
 // tagTrial is a tag of everything that a trial makes, beside the cluster's own.
@@ -135,7 +135,7 @@ func (t *trial) variables(ctx context.Context) (map[string]any, error) {
 	if vars["admin_cidrs"] == nil {
 		address, err := publicAddress(ctx, whoami)
 		if err != nil {
-			return nil, fmt.Errorf("finding out this computer's public address, or give -admin-cidr: %w", err)
+			return nil, fmt.Errorf("finding out this computer's public address, which is not needed with -admin-cidr: %w", err)
 		}
 		vars["admin_cidrs"] = []string{address.String() + "/32"}
 	}

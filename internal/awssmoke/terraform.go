@@ -12,7 +12,7 @@ import (
 
 const planFile = "trial.tfplan"
 
-// plan plans the cluster. Its cost is that of the plan.
+// plan plans the cluster, and estimates the cost of the plan.
 func (t *trial) plan(ctx context.Context) error {
 	if _, err := t.ws.Run(ctx, "plan", "-no-color", "-out="+planFile); err != nil {
 		return brief(err)

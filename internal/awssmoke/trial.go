@@ -51,8 +51,8 @@ func (t *trial) preparation() []step {
 	}
 }
 
-// cluster makes the cluster and checks it. A failed check does not keep the others from being made:
-// a second cluster costs as much as the first.
+// cluster makes the cluster and checks it. If a check fails, the others are made all the same: a
+// second cluster costs as much as the first.
 func (t *trial) cluster() []step {
 	return []step{
 		{"terraform apply", t.apply, ""},
@@ -103,7 +103,7 @@ func (t *trial) bin() string         { return filepath.Join(t.dir, "bin") }
 func (t *trial) sshKey() string      { return filepath.Join(t.dir, "ssh_key") }
 func (t *trial) providerLog() string { return filepath.Join(t.dir, "provider.log") }
 
-// run makes the trial and writes its report. destroying is not ended by what ends trying.
+// run makes the trial and writes its report. The end of trying does not end destroying.
 func (t *trial) run(trying, destroying context.Context) error {
 	if err := t.steps(trying, t.preparation()); err != nil {
 		return errors.Join(err, t.writeReport())

@@ -90,7 +90,7 @@ func (f *fixture) calls(t *testing.T) []string {
 	return strings.Fields(string(text))
 }
 
-// written reads the report, and fails the test if it has what says whose account it is.
+// written reads the report, and fails the test if it identifies the account.
 func (f *fixture) written(t *testing.T) (r report, page string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(f.dir, "report.json"))
@@ -127,7 +127,7 @@ func (f *fixture) byHandLeft() bool {
 	return err == nil
 }
 
-// leave makes a VPC and a parameter of the cluster, which the destroy that is no destroy leaves.
+// leave makes a VPC and a parameter of the cluster, which the fake destroy leaves.
 func (f *fixture) leave(t *testing.T) {
 	t.Helper()
 	_, err := f.account.client.EC2.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16"), TagSpecifications: []types.TagSpecification{
@@ -200,7 +200,7 @@ func TestWhatTerraformGets(t *testing.T) {
 	}
 }
 
-// TestQuestion makes nothing without a yes.
+// TestQuestion checks that nothing is made without a yes.
 func TestQuestion(t *testing.T) {
 	for _, answer := range []string{"", "no\n", "y\n", "\n"} {
 		f := newFixture(t, answer)
@@ -235,7 +235,7 @@ func TestFailedPlan(t *testing.T) {
 	}
 }
 
-// TestFailedApply checks nothing, and destroys.
+// TestFailedApply looks that a trial whose apply fails makes no checks, and destroys.
 func TestFailedApply(t *testing.T) {
 	f := newFixture(t, "-yes")
 	f.does(t, "apply", "echo 'Error: i-0123456789abcdef0 at 203.0.113.10 is gone' >&2; exit 1")
@@ -251,7 +251,7 @@ func TestFailedApply(t *testing.T) {
 	}
 }
 
-// TestFailedCheck makes all other checks, and destroys.
+// TestFailedCheck looks that a trial with a failed check makes all other checks, and destroys.
 func TestFailedCheck(t *testing.T) {
 	for broken, want := range map[string][]string{
 		"logs":        {"logs"},
@@ -342,7 +342,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestDestroyFails says how to destroy by hand, and keeps the state.
+// TestDestroyFails checks that a failed destroy keeps the state and says how to destroy by hand.
 func TestDestroyFails(t *testing.T) {
 	f := newFixture(t, "-yes")
 	f.does(t, "destroy", "echo 'Error: DependencyViolation' >&2; exit 1")
@@ -359,7 +359,8 @@ func TestDestroyFails(t *testing.T) {
 	}
 }
 
-// TestLeftovers finds what has the cluster's tag or path. Another cluster's is not found.
+// TestLeftovers checks that resources with the cluster's tag or path are found, and nothing of
+// another cluster.
 func TestLeftovers(t *testing.T) {
 	f := newFixture(t, "-yes")
 	f.leave(t)

@@ -28,13 +28,14 @@ func (l *Lab) gateway() (string, error) {
 	}
 	program, ok := release.Gateway(s.CacheDir)
 	if !ok {
-		return "", fmt.Errorf("%w: nobody has built the program that serves S3 yet; k8s-lab bucket NAME does", objects.ErrNotReady)
+		return "", fmt.Errorf("%w: the program that serves S3 is not built yet; k8s-lab bucket NAME builds it", objects.ErrNotReady)
 	}
 	return program, nil
 }
 
-// CreateBucket creates an S3 bucket in the account of a running lab, as its owner. The first time on a
-// host it builds the program that serves S3, which takes some minutes. A bucket that exists stays.
+// CreateBucket creates an S3 bucket in the account of a running lab, as its owner. The first time
+// on a host it builds the program that serves S3, which takes some minutes. An existing bucket
+// stays as it is.
 func (l *Lab) CreateBucket(ctx context.Context, name string) error {
 	s, err := l.existingSettings()
 	if err != nil {

@@ -74,8 +74,8 @@ func (l *Lab) prune(ctx context.Context) {
 }
 
 // cacheDirsOf returns the directories of the cache that the daemon and the machines of the lab in a
-// state directory were started with. They may differ from those that lab has noted: a later version
-// may have brought it up since, or an earlier one that notes nothing may run it.
+// state directory were started with. They may differ from those that the lab has recorded: a later
+// version may have started the lab since, or an earlier version, which records nothing, may run it.
 func cacheDirsOf(stateDir string) ([]string, error) {
 	s, err := (&Lab{dir: stateDir}).readSettings()
 	if err != nil {

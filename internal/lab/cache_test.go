@@ -11,7 +11,7 @@ import (
 )
 
 // TestPrune prunes a cache that has images of this version and of earlier ones. Some of the earlier
-// ones are in use, each in another way.
+// images are in use, each in a different way.
 func TestPrune(t *testing.T) {
 	cacheDir := t.TempDir()
 	put := func(elem ...string) string {

@@ -134,7 +134,7 @@ func newControl(account *cloud.Account, world *internet, self Daemon, publish fu
 	})
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, r *http.Request) {
 		for path := range files.Faults() {
-			_ = files.SetFault(path, mirror.FaultNone) // fails on unknown faults only
+			_ = files.SetFault(path, mirror.FaultNone) // fails only on unknown faults
 		}
 		world.archive.ClearFaults()
 		world.line.Reset()
@@ -143,8 +143,8 @@ func newControl(account *cloud.Account, world *internet, self Daemon, publish fu
 	return mux
 }
 
-// withToken asks for a token in requests to the control endpoint. Who has not got it can reach the
-// port all the same: another user of the host, or a web page in somebody's browser.
+// withToken asks for a token in requests to the control endpoint. The port alone is no protection:
+// other users of the host, and web pages in their browsers, can reach it.
 func withToken(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := r.Header.Get("Authorization")

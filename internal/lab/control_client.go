@@ -97,7 +97,7 @@ func (l *Lab) ForgetOutside(ctx context.Context) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/outside", nil, nil)
 }
 
-// Fault adds a fault; its fields are those of the control endpoint.
+// Fault adds a fault. The control endpoint defines its fields.
 func (l *Lab) Fault(ctx context.Context, fields map[string]any) error {
 	return l.Control(ctx, http.MethodPost, "/_lab/faults", fields, nil)
 }
@@ -113,28 +113,28 @@ func (l *Lab) ClearFaults(ctx context.Context) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
 }
 
-// Identities are IAM's users, without secret keys, roles and instance profiles.
+// Identities are the users, roles and instance profiles of IAM, without secret keys.
 type Identities struct {
 	Users    []iam.User    `json:"users"`
 	Roles    []iam.Role    `json:"roles"`
 	Profiles []iam.Profile `json:"instance_profiles"`
 }
 
-// Identities returns the users, roles and instance profiles that were given to the lab.
+// Identities returns the users, roles and instance profiles that were created in the lab.
 func (l *Lab) Identities(ctx context.Context) (Identities, error) {
 	var out Identities
 	return out, l.Control(ctx, http.MethodGet, "/_lab/iam", nil, &out)
 }
 
-// PutUser makes a user with identity policies, or gives them to the one that exists. It returns the
-// user with the access key.
+// PutUser creates a user with identity policies, or gives the policies to an existing user. It
+// returns the user with its access key.
 func (l *Lab) PutUser(ctx context.Context, name string, policies []string) (iam.User, error) {
 	var u iam.User
 	return u, l.Control(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), cloud.Identity{Policies: policies}, &u)
 }
 
-// PutRole makes a role with identity policies and a trust policy, or gives them to the one that
-// exists. An empty trust policy stands for one that trusts the account and EC2.
+// PutRole creates a role with identity policies and a trust policy, or gives the policies to an
+// existing role. With an empty trust policy the role trusts the account and EC2.
 func (l *Lab) PutRole(ctx context.Context, name string, policies []string, trust string) (iam.Role, error) {
 	var r iam.Role
 	return r, l.Control(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), cloud.Identity{Policies: policies, Trust: trust}, &r)
@@ -145,7 +145,8 @@ func (l *Lab) DeleteUser(ctx context.Context, name string) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/iam/users/"+url.PathEscape(name), nil, nil)
 }
 
-// PutInstanceProfile makes an instance profile with a role, or gives the role to the one that exists.
+// PutInstanceProfile creates an instance profile with a role, or gives the role to an existing
+// profile.
 func (l *Lab) PutInstanceProfile(ctx context.Context, name, role string) (iam.Profile, error) {
 	var p iam.Profile
 	return p, l.Control(ctx, http.MethodPut, "/_lab/iam/instance-profiles/"+url.PathEscape(name), cloud.InstanceProfile{Role: role}, &p)

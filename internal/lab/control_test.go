@@ -80,7 +80,7 @@ func TestControlOfTheOutside(t *testing.T) {
 		t.Errorf("faults after all were cleared: %s", out)
 	}
 	if _, out := do(control, "GET", "/_lab/outside", ""); strings.Contains(out, "hello") {
-		t.Errorf("asked, after that was forgotten: %s", out)
+		t.Errorf("requests after the log was cleared: %s", out)
 	}
 }
 

@@ -34,7 +34,7 @@ import (
 type vpcNetwork struct {
 	*network.Manager
 	services *metadata.Servers
-	// names brings the names of public load balancers to the host.
+	// names makes the names of public load balancers resolve on the host.
 	names func(context.Context) error
 }
 
@@ -54,8 +54,8 @@ func (n *vpcNetwork) Apply(ctx context.Context, cfg network.Config) error {
 }
 
 // Serve runs the daemon until ctx ends, and calls announce once it serves. It continues from the
-// state that the last daemon left. Machines and network keep running when it ends. Keep has to run
-// it, which excludes another one.
+// state that the last daemon left. Machines and network keep running when it ends. It must be run
+// by Keep, which excludes a second daemon.
 func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) error {
 	s, err := l.readSettings()
 	if err != nil {

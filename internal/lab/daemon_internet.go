@@ -56,8 +56,8 @@ func openInternet(ctx context.Context, in *network.Manager, archive, web, api ne
 	return &world, nil
 }
 
-// addArtifacts opens the mirror and the registry. They are in the internet, as releases and registries are, and
-// not on the host: a firewall of the host, which drops what comes in, does not stop them.
+// addArtifacts opens the mirror and the registry. They are in the lab's internet and not on the
+// host, where a firewall that drops incoming packets would block them.
 func (w *internet) addArtifacts(ctx context.Context, in *network.Manager, s settings) error {
 	images, err := registry.New(append([]string{s.ImagesDir}, s.MoreImages...)...) //nolint:contextcheck // reads local files only
 	if err != nil {

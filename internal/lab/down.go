@@ -21,8 +21,8 @@ import (
 // stopTimeout bounds the wait for the daemon to end. The daemon does not wait for machines.
 const stopTimeout = 20 * time.Second
 
-// Down stops the daemon and removes the machines, the network and the state, also those that a
-// crashed lab left. The error lists what could not be removed.
+// Down stops the daemon and removes the machines, the network and the state, also what a crashed
+// lab left. The error lists what could not be removed.
 func (l *Lab) Down(ctx context.Context) error {
 	if l.gone() {
 		return nil

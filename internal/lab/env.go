@@ -87,7 +87,7 @@ func (l *Lab) Vars() (Vars, error) {
 }
 
 // kubeProxyConfig keeps kube-proxy from setting the limits of connection tracking: the kernel
-// allows that only in the host's network namespace, in which no machine is.
+// allows that only in the host's network namespace, and machines have others.
 func kubeProxyConfig() map[string]any {
 	return map[string]any{"conntrack": map[string]any{"maxPerCore": 0, "min": 0}}
 }

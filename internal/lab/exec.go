@@ -16,7 +16,7 @@ import (
 
 // Exec returns a command that runs as root on a running instance, without SSH. The instance is
 // given by its id, its Name tag, or the end of that tag ("worker-0" for "demo-worker-0") if no
-// other running instance's has the same end.
+// other running instance has a Name with the same end.
 func (l *Lab) Exec(ctx context.Context, instance string, args ...string) (*exec.Cmd, error) {
 	i, err := l.runningInstance(ctx, instance)
 	if err != nil {
@@ -48,8 +48,8 @@ func (l *Lab) KnownHost(ctx context.Context, instance string, w io.Writer) (neti
 	return address, nil
 }
 
-// hostKeys returns the public keys of a machine's SSH server, one in a line. Those of a virtual
-// machine are what answers at its address: nobody else is in the networks of a lab.
+// hostKeys returns the public keys of a machine's SSH server, one in a line. It asks a virtual
+// machine's SSH server for them, at the machine's address: nobody else can answer there in a lab.
 func (l *Lab) hostKeys(ctx context.Context, id string, address netip.Addr) (string, error) {
 	read := exec.CommandContext(ctx, "ssh-keyscan", "-T", "20", address.String())
 	if !machine.IsVirtual(l.dir, id) {
@@ -65,7 +65,7 @@ func (l *Lab) hostKeys(ctx context.Context, id string, address netip.Addr) (stri
 	return strings.ReplaceAll(string(keys), address.String()+" ", ""), err
 }
 
-// runningInstance returns the running instance that is called so, see Exec.
+// runningInstance returns the running instance with a name or id, as Exec takes it.
 func (l *Lab) runningInstance(ctx context.Context, called string) (ec2.InstanceOverview, error) {
 	o, err := l.Overview(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxRestarts is how often in a row a daemon is started again that ends within steady.
+	// maxRestarts is how often in a row a daemon that ends within steady is started again.
 	maxRestarts = 10
 	steady      = time.Minute
 	// endPatience is how long a daemon may take to end before it is killed.
@@ -31,7 +31,8 @@ const (
 	logBackups = 2
 )
 
-// The first pause before a restart is of firstRest. Each one is twice as long, up to longestRest.
+// The first pause before a restart is firstRest. Each further pause is twice as long, up to
+// longestRest.
 var (
 	firstRest   = 100 * time.Millisecond
 	longestRest = 10 * time.Second
@@ -40,12 +41,12 @@ var (
 // ready is what a daemon prints once it serves.
 const ready = "ready"
 
-// Keep runs the daemon, which the command line serve starts, until ctx ends or the daemon ends by
-// itself without an error. A daemon that dies later than its first start is started again: machines
-// and network go on without it meanwhile. The error is the daemon's if it never served, or if it
-// died maxRestarts times in a row.
+// Keep runs the daemon with the command line serve until ctx ends or the daemon ends by itself
+// without an error. A daemon that has served and dies is started again; machines and network keep
+// running meanwhile. Keep returns the daemon's error if it never served, or if it died maxRestarts
+// times in a row.
 //
-// The daemon's standard input ends with this process, and so does the daemon. What it writes to
+// When this process ends, the daemon's standard input ends, and then the daemon. What it writes to
 // standard error is the lab's log.
 func (l *Lab) Keep(ctx context.Context, serve []string) error {
 	lock, err := l.lock()

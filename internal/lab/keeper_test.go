@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The test's program is the daemon, too: these say how it behaves. It notes each of its lives in a
-// file.
+// The test binary is also the daemon. These values say how the daemon behaves. It records each
+// start in a file.
 const (
 	daemonDoes  = "KEEPER_TEST_DAEMON"
 	daemonNotes = "KEEPER_TEST_NOTES"
@@ -74,7 +74,7 @@ func keep(t *testing.T, does string) kept {
 	return k
 }
 
-// lives waits until the daemon has begun so many lives, and returns the process ids.
+// lives waits until the daemon has been started n times, and returns the process ids.
 func (k kept) lives(n int) []int {
 	k.Helper()
 	var pids []int
@@ -90,7 +90,7 @@ func (k kept) lives(n int) []int {
 			return pids
 		}
 	}
-	k.Fatalf("the daemon had %d lives, want %d", len(pids), n)
+	k.Fatalf("the daemon was started %d times, want %d", len(pids), n)
 	return nil
 }
 
@@ -191,7 +191,7 @@ func TestLogParts(t *testing.T) {
 	}
 }
 
-// TestLogsRotate checks that a log of the lab keeps its size within bounds, and its mode.
+// TestLogsRotate checks that a log of the lab stays within its maximum size and keeps its mode.
 func TestLogsRotate(t *testing.T) {
 	l := &Lab{dir: t.TempDir()}
 	log := l.rotated(callsFile)
@@ -204,7 +204,7 @@ func TestLogsRotate(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // older parts are removed beside
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // older parts are removed in the background
 		parts, err := l.logParts(callsFile)
 		if err != nil {
 			t.Fatal(err)

@@ -86,8 +86,8 @@ type settings struct {
 	CacheDir        string          `json:"cache_dir"`
 	MirrorDir       string          `json:"mirror_dir"`
 	ImagesDir       string          `json:"images_dir"`
-	MoreImages      []string        `json:"more_images,omitempty"` // further layouts
-	Cilium          bool            `json:"cilium,omitempty"`      // its images are one of them
+	MoreImages      []string        `json:"more_images,omitempty"` // further image layouts
+	Cilium          bool            `json:"cilium,omitempty"`      // MoreImages has the layout of its images
 	MachineImages   []machine.Image `json:"machine_images"`
 	AccessKeyID     string          `json:"access_key_id"`
 	SecretAccessKey string          `json:"secret_access_key"`
@@ -115,8 +115,8 @@ func (s settings) served(port uint16) string {
 	return "http://" + netip.AddrPortFrom(s.Artifacts, port).String()
 }
 
-// readSettings returns settings without content if there is no lab. The error is a FormatError,
-// besides settings as far as they could be read, if another version has made the lab.
+// readSettings returns settings without content if there is no lab. If another version made the
+// lab, the error is a FormatError, and the settings are what could be read.
 func (l *Lab) readSettings() (settings, error) {
 	var s settings
 	if err := file.ReadJSON(l.file(settingsFile), &s); err != nil {

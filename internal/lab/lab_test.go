@@ -259,7 +259,7 @@ func TestLab(t *testing.T) {
 			}
 		}
 	})
-	// A computer with ufw or firewalld drops what others begin to send it.
+	// A computer with ufw or firewalld drops connections that others open.
 	t.Run("a firewall of the host", func(t *testing.T) {
 		slice := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(filepath.Join(lab.dir, "slice")))))
 		rules := "table inet k8s_lab_test {\n chain in {\n type filter hook input priority 0; policy accept;\n iifname kl" + slice + " tcp flags & (syn | ack) == syn drop\n }\n}\n"

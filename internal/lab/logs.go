@@ -13,7 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
-// Logs writes the daemon's log, or that of the calls, with its older parts. If follow is set it
+// Logs writes the daemon's log, or the log of API calls, with its older parts. If follow is set it
 // waits for more until ctx ends.
 func (l *Lab) Logs(ctx context.Context, w io.Writer, calls, follow bool) error {
 	name := logFile

@@ -20,7 +20,7 @@ import (
 // Status is what a running lab holds. It has no secrets. Its JSON form is what programs read.
 type Status struct {
 	Dir       string           `json:"state_dir"`
-	PID       int              `json:"pid"` // of the keeper, whose end is the lab's
+	PID       int              `json:"pid"` // of the keeper; the lab ends with it
 	Started   time.Time        `json:"started"`
 	Endpoints Endpoints        `json:"endpoints"`
 	Account   cloud.Overview   `json:"account"`

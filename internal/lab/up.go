@@ -106,13 +106,13 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	return l.start(ctx, opts.Daemon)
 }
 
-// processors says what runs those of virtual machines.
+// processors says what runs the processors of virtual machines, by accelerator.
 var processors = map[string]string{"kvm": "KVM", "tcg": "emulated by QEMU, since guests do not run under KVM here; they are ten to twenty times slower"}
 
 // regionName is the form of the names of AWS' regions.
 var regionName = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[1-9]$`)
 
-// inRegion sets the region of a new lab; that of an existing one stays.
+// inRegion sets the region of a new lab. An existing lab keeps its region.
 func (s *settings) inRegion(name string) error {
 	switch {
 	case name != "" && !regionName.MatchString(name):
@@ -124,7 +124,7 @@ func (s *settings) inRegion(name string) error {
 	return nil
 }
 
-// ofMachines sets the kind of the machines of a new lab; that of an existing one stays.
+// ofMachines sets the kind of machines of a new lab. An existing lab keeps its kind.
 func (s *settings) ofMachines(kind machine.Kind) error {
 	if s.AccessKeyID != "" { // the lab may be older than the setting
 		s.Machines = cmp.Or(s.Machines, machine.Container)
@@ -136,7 +136,7 @@ func (s *settings) ofMachines(kind machine.Kind) error {
 	return nil
 }
 
-// offer adds captured images to those of the lab, and says whether there was one that the lab had not.
+// offer adds captured images to the lab's images, and says whether one of them was new to the lab.
 func (l *Lab) offer(s *settings, ids []string) (added bool, err error) {
 	for _, id := range ids {
 		img, present := machine.CapturedImage(l.cache, id)
@@ -159,8 +159,8 @@ func (l *Lab) offer(s *settings, ids []string) (added bool, err error) {
 	return added, nil
 }
 
-// stillOffered returns those of before that Publish made of the images that there are now, and the captured
-// ones.
+// stillOffered returns the earlier images that the lab still offers: captured images, and images
+// that Publish made from the ones in now.
 func stillOffered(before, now []machine.Image) []machine.Image {
 	return slices.DeleteFunc(slices.Clone(before), func(b machine.Image) bool {
 		made := slices.ContainsFunc(now, func(n machine.Image) bool { return n.Dir == b.Dir && n.ID != b.ID })

@@ -23,7 +23,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 )
 
-// builder makes one machine in a lab, and on it what the image has.
+// builder makes one machine in a lab, and installs on it what the image has.
 type builder struct {
 	lab    *lab.Lab
 	client *aws.Client
@@ -111,7 +111,7 @@ func (b *builder) build(ctx context.Context) (string, error) {
 // stopTimeout is how long the machine may take to stop.
 const stopTimeout = 3 * time.Minute
 
-// console runs a script on the machine by the lab's means, since it may take away those of SSH.
+// console runs a script on the machine through the lab, since the script may make SSH impossible.
 func (b *builder) console(ctx context.Context, instance, script string) error {
 	cmd, err := b.lab.Exec(ctx, instance, "sh", "-s")
 	if err != nil {

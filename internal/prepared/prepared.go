@@ -85,8 +85,8 @@ func Ensure(ctx context.Context, opts Options) (machine.Image, error) {
 	return img, opts.prune(img)
 }
 
-// locate returns the image, which is named by its content, and whether the cache has it. It completes the
-// rest of the cache: the image is made of that.
+// locate returns the image, which is named by its content, and whether the cache has it. First it
+// completes the rest of the cache, from which the image is made.
 func (o Options) locate(ctx context.Context) (machine.Image, bool, error) {
 	mirror, err := release.EnsureMirror(ctx, release.Options{CacheDir: o.CacheDir, Progress: o.Progress})
 	if err != nil {

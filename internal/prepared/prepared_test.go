@@ -78,7 +78,7 @@ func TestImage(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			// Programs and images of others have examples of keys in them.
+			// Third-party programs and images contain examples of keys.
 			if rel, _ := filepath.Rel(img.Dir, path); d.IsDir() && (strings.HasPrefix(rel, "var/lib/containerd/io.containerd.content") || strings.HasPrefix(rel, "var/lib/containerd/io.containerd.snapshotter")) {
 				return filepath.SkipDir
 			}

@@ -248,7 +248,7 @@ func TestAccounts(t *testing.T) {
 		{"forbidden", providertest.Values{"forbidden_account_ids": []any{"123456789012"}}, []string{"AWS account forbidden", "for account 123456789012"}},
 		{"both", providertest.Values{"allowed_account_ids": []any{"123456789012"}, "forbidden_account_ids": []any{"000000000000"}}, []string{"forbidden_account_ids"}},
 		{"no id", providertest.Values{"allowed_account_ids": []any{"1234"}}, []string{"has 12 digits"}},
-		{"not to be found out", providertest.Values{"allowed_account_ids": []any{"123456789012"}, "secret_key": "wrong"}, []string{"Cannot find out the AWS account", "SignatureDoesNotMatch"}},
+		{"an account that AWS does not tell", providertest.Values{"allowed_account_ids": []any{"123456789012"}, "secret_key": "wrong"}, []string{"Cannot find out the AWS account", "SignatureDoesNotMatch"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -41,8 +41,8 @@ func (s stub) ListResource(context.Context, *tfprotov6.ListResourceRequest) (*tf
 	}}, nil
 }
 
-// TestDiagnosticsAreFitToBeShown: whatever a diagnostic quotes, it controls no terminal, turns no text
-// around and has an end.
+// TestDiagnosticsAreFitToBeShown: whatever a diagnostic quotes, it controls no terminal, reverses
+// no text and has a limited length.
 func TestDiagnosticsAreFitToBeShown(t *testing.T) {
 	b := boundary{provider: New("test"), full: stub{answer: func() []*tfprotov6.Diagnostic {
 		return []*tfprotov6.Diagnostic{{Summary: "Pod \x1b[31mweb\x1b[0m\nis \u202edown", Detail: "said:\n\x1b]0;title\x07" + strings.Repeat("x", 1<<20)}}
@@ -74,7 +74,7 @@ func TestDiagnosticsAreFitToBeShown(t *testing.T) {
 	check("list", slices.Collect(listed.Results)[0].Diagnostics[0])
 }
 
-// TestPanicOfACall: the process goes on, and an apply keeps the state of before.
+// TestPanicOfACall: the process goes on, and an apply keeps the previous state.
 func TestPanicOfACall(t *testing.T) {
 	var list []*tfprotov6.Diagnostic
 	at := slices.IndexFunc(list, func(*tfprotov6.Diagnostic) bool { return true })

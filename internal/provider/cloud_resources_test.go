@@ -232,7 +232,7 @@ func TestInPlace(t *testing.T) {
 			c.Fatal(worker.Apply(ch))
 			worker.Converged(with(changes))
 			if worker.Get("id") != id || worker.Get("host_key") != key {
-				t.Error("it is another machine")
+				t.Error("the machine was replaced")
 			}
 		})
 	}
@@ -292,7 +292,7 @@ func TestFailedCreation(t *testing.T) {
 
 // TestCreateBeforeDestroy acts as Terraform with create_before_destroy, or for a machine that was
 // renamed without moved: the new object is created while the old one still has the machine. It is
-// refused, also in the process that has made the machine.
+// refused, even in the process that made the machine.
 func TestCreateBeforeDestroy(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

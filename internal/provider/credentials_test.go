@@ -18,8 +18,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestKeyAsPeopleHaveIt: a private key is taken with line breaks that became \n on their way, and from a path that
-// begins with ~.
+// TestKeyAsPeopleHaveIt: a private key is accepted if its line breaks became \n on the way, and
+// from a path that begins with ~.
 func TestKeyAsPeopleHaveIt(t *testing.T) {
 	t.Parallel()
 	key := providertest.SSHKey(t)
@@ -39,7 +39,7 @@ func TestKeyAsPeopleHaveIt(t *testing.T) {
 		"such a path in the environment": {nil, map[string]string{"K8S_SSH_PRIVATE_KEY_FILE": "~/.ssh/id"}, ""},
 		"checksums below ~":              {providertest.Values{"artifact_checksums": "~/sums"}, nil, ""},
 		"nothing there":                  {providertest.Values{"ssh": providertest.Values{"private_key_file": "~/.ssh/none"}}, nil, "/home/u/.ssh/none"},
-		"another's home":                 {providertest.Values{"ssh": providertest.Values{"private_key_file": "~root/.ssh/id"}}, nil, "~root/.ssh/id"},
+		"the home of another user":       {providertest.Values{"ssh": providertest.Values{"private_key_file": "~root/.ssh/id"}}, nil, "~root/.ssh/id"},
 		"a line that is missing":         {providertest.Values{"ssh": providertest.Values{"private_key": strings.Join(strings.Split(one, `\n`)[:3], `\n`)}}, nil, "not a private key"},
 		"lines that were joined":         {nil, map[string]string{"K8S_SSH_PRIVATE_KEY": strings.ReplaceAll(key, "\n", " ")}, "A common reason is a line break that was lost"},
 	} {
@@ -92,8 +92,9 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// TestCredentialsRefused: what AWS says of roles and sessions is told without what was not asked of it, and with what
-// to do. No other test runs beside it, as with TestSessionsExpire.
+// TestCredentialsRefused: an error about roles and sessions has what AWS said about the request,
+// nothing else that AWS said, and what to do. No other test runs beside it, as with
+// TestSessionsExpire.
 func TestCredentialsRefused(t *testing.T) {
 	c := providertest.NewCloud(t)
 	c.Role("others", `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::123456789012:user/somebody-else"}}}`)

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestDeletionProtection: what is protected is neither destroyed nor replaced, by the plan where a
-// plan sees it and by the apply where only that does. Turning it off touches nothing else.
+// TestDeletionProtection: a protected object is neither destroyed nor replaced. The plan refuses
+// what it can see, and the apply the rest. Turning the protection off changes nothing else.
 func TestDeletionProtection(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -59,8 +59,8 @@ func TestDeletionProtection(t *testing.T) {
 	c.Account.Empty()
 }
 
-// TestProtectedAttributes: the plan refuses to replace a protected object for whatever attribute
-// the schema says replaces it.
+// TestProtectedAttributes: the plan refuses to replace a protected object, whichever attribute that
+// replaces it changes.
 func TestProtectedAttributes(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -127,7 +127,8 @@ func TestEndOfDataIsPlanned(t *testing.T) {
 	}
 }
 
-// TestKeysStay: k8s_pki is not replaced under a role that lives, however it comes about.
+// TestKeysStay: k8s_pki is not replaced while a role uses the keys, whatever causes the
+// replacement.
 func TestKeysStay(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
@@ -152,9 +153,9 @@ func TestKeysStay(t *testing.T) {
 	}
 }
 
-// TestKeysAreNotReplacedByRequest: -replace of k8s_pki is refused in its own plan, since no role is
-// planned with -target. A change of the configuration replaces the keys, and a refused plan leaves
-// nothing behind.
+// TestKeysAreNotReplacedByRequest: -replace of k8s_pki is refused in its own plan, since -target
+// may leave the roles out. A change of the configuration replaces the keys, and a refused plan
+// leaves nothing behind.
 func TestKeysAreNotReplacedByRequest(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

@@ -10,21 +10,23 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// neededElsewhere are actions that this test's job does not need, and who does. The end-to-end tests
-// run under the same policies, and package cluster wants to see calls of the first two.
+// neededElsewhere are actions that this test's job does not need, and what needs them. The
+// end-to-end tests run under the same policies, and package cluster checks that the first two are
+// called.
 var neededElsewhere = map[string]string{
-	"ec2:DescribeNetworkInterfaces":   "asked who has an address or a subnet that is still in use, if EC2 has not given it back in time",
-	"ec2:DescribeInstanceStatus":      "asked while a machine does not answer on SSH yet",
-	"ec2:CreateNetworkInterface":      "asked for by EC2 when it makes the interface of an endpoint, with the action that makes the endpoint",
-	"iam:CreateServiceLinkedRole":     "asked for likewise, for the roles of EC2 Instance Connect and of Spot instances: see TestSpotPolicy",
+	"ec2:DescribeNetworkInterfaces":   "finds out who uses an address or a subnet that EC2 has not released in time",
+	"ec2:DescribeInstanceStatus":      "called while a machine does not answer on SSH yet",
+	"ec2:CreateNetworkInterface":      "EC2 wants it permitted when the action that makes an endpoint makes the endpoint's interface",
+	"iam:CreateServiceLinkedRole":     "EC2 wants it permitted for the service-linked roles of EC2 Instance Connect and of Spot instances: see TestSpotPolicy",
 	"ec2-instance-connect:OpenTunnel": "needed by ssh.instance_connect: this test's machines have no SSH",
-	"ec2:DescribeTags":                "asked at the end of an apply, which settles its claims; without it the next refresh does",
+	"ec2:DescribeTags":                "called at the end of an apply, which settles its claims; without it the next refresh settles them",
 }
 
 // TestPolicies runs the main job, changes, repairs, a replacement and the destruction under exactly
-// the policies of examples/iam: each of their actions is called, some by the damage of this test alone.
-// Then it runs it again without one of them: the error names the action. K8S_KILLS=all, as make soak
-// PART=kills sets it, does that for each, which also finds those that only this test needs.
+// the policies of examples/iam: each of their actions is called, some by the damage of this test
+// alone. Then it runs it again without one of them: the error names the action. With K8S_KILLS=all,
+// which make soak PART=kills sets, it does that for each action. This also finds actions that only
+// this test needs.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	everyday, destroy := providertest.ReadPolicy(t, "everyday.json"), providertest.ReadPolicy(t, "destroy.json")
@@ -56,8 +58,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// tried are actions of every kind: to look, to make, with which resources are tagged, of another
-// service, and to destroy.
+// tried are actions of every kind: to read, to create, to tag, of another service, and to destroy.
 var tried = []string{"ec2:DescribeVpcs", "ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:PutParameter", "ec2:DeleteVolume", "ec2:DescribeInstanceAttribute"}
 
 // TestPolicyAfterAnInterruption continues a create that ended before the machine had a host key of
@@ -96,8 +97,8 @@ func TestPolicyAfterAnInterruption(t *testing.T) {
 	}
 }
 
-// TestPoliciesWhenTagsAreUnknown: a condition on a resource's tags refuses also what is gone, or not
-// known to EC2 yet. Neither ends the job.
+// TestPoliciesWhenTagsAreUnknown: a condition on a resource's tags also refuses calls about a
+// resource that is gone, or that EC2 does not know yet. Such a refusal does not end the job.
 func TestPoliciesWhenTagsAreUnknown(t *testing.T) {
 	t.Parallel()
 	everyday, destroy := providertest.ReadPolicy(t, "everyday.json").Without(""), providertest.ReadPolicy(t, "destroy.json").Without("")

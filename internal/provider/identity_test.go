@@ -83,7 +83,7 @@ func TestIdentities(t *testing.T) {
 	make("k8s_nlb", providertest.Values{"network": network.Get("ref"), "controllers": []any{controller.Get("host")}}, tags, placed(cluster))
 	make("k8s_pki", providertest.Values{"cluster": "demo", "prefix": "/keys/of/demo/"}, tags, placed(providertest.Values{"cluster": "demo", "prefix": "/keys/of/demo/"}))
 
-	// What has an identity in AWS is imported by it.
+	// Resources with an identity that AWS can resolve are imported by it.
 	for typeName, i := range made {
 		again := c.Instance(typeName)
 		if failure := again.ImportsAs(i.Identified()); failure != "" {

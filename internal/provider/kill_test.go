@@ -11,9 +11,9 @@ import (
 // TestKilledAtEveryCall kills the provider at every call to AWS and every command on a machine, of
 // every operation of every resource that has anything in AWS: once before the call arrives, once
 // after it took effect. The next process, which knows the state from before the operation, must
-// bring the same operation to its end, with one of everything, a second plan that is empty, and
-// nothing left after the deletion. Without K8S_KILLS=all, as make soak PART=kills sets it, it kills
-// at every eighth call only.
+// complete the same operation: every object exists once, the second plan is empty, and nothing is
+// left after the deletion. Without K8S_KILLS=all, as make soak PART=kills sets it, it kills at
+// every eighth call only.
 func TestKilledAtEveryCall(t *testing.T) {
 	t.Parallel()
 	network := func(more providertest.Values) func(*providertest.Killed) providertest.Values {

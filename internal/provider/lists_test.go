@@ -20,7 +20,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestLists makes two clusters and lists what they have. What a list says of a resource is what an import says.
+// TestLists makes two clusters and lists their resources. A list returns the same resource as an
+// import.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -41,7 +42,7 @@ func TestLists(t *testing.T) {
 	}
 	make("k8s_pki", providertest.Values{"cluster": "other", "prefix": "/keys/of/other/"})
 	make("k8s_pki", providertest.Values{"cluster": "offline", "key_store": "state"})
-	made["k8s_pki"] = made["k8s_pki"][:3] // what is in a state only is not in AWS
+	made["k8s_pki"] = made["k8s_pki"][:3] // keys in a state are not in AWS
 
 	for typeName, all := range made {
 		found, said := c.List(typeName, nil, 100, false)
@@ -68,7 +69,7 @@ func TestLists(t *testing.T) {
 		}
 	}
 
-	// Nobody but a create, a change or a refresh settles a claim.
+	// Only a create, a change or a refresh settles a claim.
 	tags := slices.DeleteFunc(c.Calls(), func(call string) bool { return call != "CreateTags" })
 	if _, said := c.List("k8s_machine", nil, 100, true); len(said.Errors) > 0 || len(slices.DeleteFunc(c.Calls(), func(call string) bool { return call != "CreateTags" })) != len(tags) {
 		t.Errorf("a list writes tags: %s", said.Failure())
@@ -165,7 +166,7 @@ func TestListWhileOthersDelete(t *testing.T) {
 	}
 }
 
-// TestListErrors: what goes wrong is said in a diagnostic.
+// TestListErrors: a list reports errors in diagnostics.
 func TestListErrors(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -189,7 +190,8 @@ func TestListErrors(t *testing.T) {
 	if c.Fatal(said.Errors); len(found) != 1 {
 		t.Errorf("%v", found)
 	}
-	// Tags can be copied, and be there without what the object needs. Neither hides an object.
+	// Tags can be copied, and an object can lack the other things that it needs. Neither hides the
+	// object.
 	tags := map[string]string{"k8s-from-scratch/cluster": "gone", "k8s-from-scratch/kind": "volume", "k8s-from-scratch/name": "etcd-0"}
 	for range 2 {
 		volumeWith(t, c, tags)

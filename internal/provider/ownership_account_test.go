@@ -100,8 +100,8 @@ func indexOf(o providertest.OwnedCluster, i *providertest.Instance) int {
 	return -1
 }
 
-// TestTaintedAfterResume is a create that fails after it has taken up what an interrupted one left.
-// The tainted machine is destroyed, and nobody is told of create_before_destroy.
+// TestTaintedAfterResume is a create that fails after it has resumed an interrupted create. The
+// tainted machine is destroyed, and no error mentions create_before_destroy.
 func TestTaintedAfterResume(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -149,7 +149,7 @@ func TestImportOfAnotherCluster(t *testing.T) {
 }
 
 // TestImportOfAnotherClustersKeys refuses the plan that would replace the keys or the network of
-// another cluster after an import. What was made here is replaced.
+// another cluster after an import. Resources that were made here are replaced.
 func TestImportOfAnotherClustersKeys(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -167,7 +167,7 @@ func TestImportOfAnotherClustersKeys(t *testing.T) {
 	}
 }
 
-// TestAddresses is two load balancers of one cluster, in one state or in two.
+// TestAddresses makes two load balancers of one cluster, in one state or in two.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

@@ -80,9 +80,9 @@ func interrupted(t *testing.T, kind, at int) int {
 	return calls
 }
 
-// TestAtOnce creates every kind in two states at the same time. At most one has it. The other one
-// is told so, or both are; then the next apply of either decides. If one create has ended before
-// the other one looked, its next refresh is told.
+// TestAtOnce creates every kind in two states at the same time. At most one state has the object.
+// The other state gets an error, or both do; then the next apply of either decides. If one create
+// ends before the other one looks, the error comes with the first state's next refresh.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	for kind, name := range []string{"k8s_network", "k8s_pki", "k8s_machine"} {

@@ -36,7 +36,7 @@ func TestFailedAddress(t *testing.T) {
 		}
 		c = c.Ends(t)
 		lb = c.Taken(lb)
-		// What answers at an address that does not lead to the machine is not asked.
+		// Nothing is asked at an address that does not lead to the machine.
 		if seen := lb.Look(); len(seen.Warnings) > 0 {
 			t.Errorf("%v", seen.Warnings)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestColleague is two states with one cluster name, one after the other. The second neither takes
+// TestColleague uses one cluster name in two states, one after the other. The second neither takes
 // over the first one's cluster nor destroys it, and is told who has it and what to do.
 func TestColleague(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestAdopt(t *testing.T) {
 }
 
 // TestLeftByLoser deletes a network whose VPC is ours and in which another create has left a group.
-// One that a state holds stays, and nothing is deleted.
+// A group that a state holds stays, and nothing is deleted.
 func TestLeftByLoser(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

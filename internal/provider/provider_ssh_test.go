@@ -102,7 +102,7 @@ func TestOneKeyOfTheAgent(t *testing.T) {
 	}
 }
 
-// TestRolesNeedAKey checks that the plan of what is on machines asks for a key, too.
+// TestRolesNeedAKey checks that a plan of resources on machines asks for a key too.
 func TestRolesNeedAKey(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
@@ -137,13 +137,13 @@ func TestAgentConfiguration(t *testing.T) {
 		{"by public key", providertest.Values{"agent_key": authorizedLine(keys[1]) + "\n"}, several, "", "", ""},
 		{"from the environment", providertest.Values{"agent": true}, several, "work", "", ""},
 		{"the argument before the environment", providertest.Values{"agent_key": "work"}, several, "nobody", "", ""},
-		{"another one from the environment", providertest.Values{"agent": true}, several, "nobody", "agent_key", `no key with the name "nobody"`},
+		{"another key from the environment", providertest.Values{"agent": true}, several, "nobody", "agent_key", `no key with the name "nobody"`},
 		{"another comment", providertest.Values{"agent_key": "nobody"}, several, "", "agent_key", "SHA256:"},
 		{"an agent without keys", providertest.Values{"agent": true}, none, "", "agent\")", "ssh-add"},
 		{"a key of an agent without keys", providertest.Values{"agent_key": "work"}, none, "", "agent_key", "ssh-add"},
-		{"without keys, not asked for", providertest.Values{}, none, "", "", ""},
+		{"an agent without keys, not asked for", providertest.Values{}, none, "", "", ""},
 		{"an agent that is gone", providertest.Values{"agent": true}, none + "-gone", "", "agent\")", "ssh-add"},
-		{"one that is gone, not asked for", providertest.Values{}, none + "-gone", "", "", ""},
+		{"an agent that is gone, not asked for", providertest.Values{}, none + "-gone", "", "", ""},
 		{"no agent at all", providertest.Values{"agent_key": "work"}, "", "", "agent_key", "SSH_AUTH_SOCK is not set"},
 		{"an agent that is not used", providertest.Values{"agent": false, "agent_key": "work"}, several, "", "agent_key", "ssh.agent is false"},
 		{"no name", providertest.Values{"agent_key": " "}, several, "", "agent_key", "it names no key"},

@@ -19,8 +19,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// refreshedMachines returns a network with that many machines with pods, as a process finds them that
-// knows nothing but the state.
+// refreshedMachines returns a network with that many machines with pods, as a process that knows
+// only the state finds them.
 func refreshedMachines(t *testing.T, many int) (c providertest.Cloud, network *providertest.Instance, machines []*providertest.Instance) {
 	t.Helper()
 	c = providertest.NewCloud(t)
@@ -98,8 +98,9 @@ func TestRefreshCalls(t *testing.T) {
 	}
 }
 
-// TestRefreshIsTrue: what a refresh shares among machines is never older than the last change of
-// this provider, is never told to the same machine twice, and does not decide that one is gone.
+// TestRefreshIsTrue: an answer that a refresh shares among machines is never older than this
+// provider's last change, is used at most once for each machine, and does not decide that a machine
+// is gone.
 func TestRefreshIsTrue(t *testing.T) {
 	t.Parallel()
 	c, _, machines := refreshedMachines(t, 3)
@@ -112,8 +113,9 @@ func TestRefreshIsTrue(t *testing.T) {
 		t.Error("a terminated machine is still there")
 	}
 
-	providertest.RefreshAll(machines[1:]) // these have had what is known now
-	// Somebody else takes the tags by which one is found away: it is drift, and the machine is there.
+	providertest.RefreshAll(machines[1:]) // these have used the last answer
+	// Somebody else removes the tags by which a machine is found. That is drift, and the machine is
+	// still there.
 	providertest.Answer[*ec2.DeleteTagsOutput](t)(c.Client.EC2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id(machines[1])},
 		Tags: []types.Tag{{Key: sdk.String(infraaws.TagCluster)}}}))
 	machines[1].Refresh()
@@ -122,8 +124,8 @@ func TestRefreshIsTrue(t *testing.T) {
 		t.Errorf("without its tags: drift %v", drift)
 	}
 
-	// This provider changes something of one. Another one, which has not had the last answer, is
-	// told what is so after that.
+	// This provider changes one machine. Another machine, which has not used the last answer, gets
+	// an answer from after the change.
 	provider, err := c.Provider.Sessions[0].AWS(t.Context())
 	if err != nil {
 		t.Fatal(err)

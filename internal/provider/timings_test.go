@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTimings checks which values of the variable write where, that processes append, and that nobody
+// TestTimings checks where the values of the variable write, that processes append, and that nobody
 // else may read the file.
 func TestTimings(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -87,8 +87,9 @@ func TestUnknownDefaultTags(t *testing.T) {
 	}
 }
 
-// TestUnknownAWS: while AWS cannot be asked, since it is not known yet who would answer, a refresh keeps what is known
-// and says so once. Nothing asks AWS under what is known of the configuration, such as the region of the environment.
+// TestUnknownAWS: while AWS cannot be asked, since it is not known yet who would answer, a refresh
+// keeps what is known and says so once. Nothing asks AWS with only the known part of the
+// configuration, such as the region of the environment.
 func TestUnknownAWS(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -153,8 +154,8 @@ func TestUnknownAWS(t *testing.T) {
 	}
 }
 
-// TestUnknownChecksums: the files of a role are unknown in a plan under artifact_checksums that are known only after
-// the apply, and the checksums that are built in are not taken for them.
+// TestUnknownChecksums: the files of a role are unknown in a plan under artifact_checksums that are
+// known only after the apply, and the built-in checksums are not used in their place.
 func TestUnknownChecksums(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewRoles(t)

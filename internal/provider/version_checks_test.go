@@ -73,7 +73,8 @@ func TestChangedMeaning(t *testing.T) {
 	}
 }
 
-// settle makes the state of an instance what a plan of a creation says, with null for what is not known.
+// settle makes the state of an instance what a plan of a creation says, with null for unknown
+// values.
 func settle(t *testing.T, i *providertest.Instance, config providertest.Values) {
 	t.Helper()
 	i.State = tftypes.NewValue(i.Schema.ValueType(), nil)
@@ -117,7 +118,8 @@ func TestDrainIsPlanned(t *testing.T) {
 	}
 }
 
-// TestFixedFlags checks that a flag that says where all objects are can be set for a new cluster, and not changed.
+// TestFixedFlags checks that a flag that says where objects are stored can be set for a new
+// cluster, and not changed.
 func TestFixedFlags(t *testing.T) {
 	t.Parallel()
 	i := providertest.OfflineCore(t).Instance("k8s_control_plane")

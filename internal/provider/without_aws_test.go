@@ -8,8 +8,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestWithoutAWS applies what is in AWS under a provider configuration without a region, and under one without
-// credentials. It is not parallel, since the environment must not have them either.
+// TestWithoutAWS applies AWS resources under a provider configuration without a region, and under
+// one without credentials. It is not parallel, since the environment must not have them either.
 func TestWithoutAWS(t *testing.T) {
 	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE",
 		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {

@@ -72,7 +72,7 @@ type soak struct {
 	out   io.Writer
 }
 
-// state returns the records of all parts, and why those are due that are.
+// state returns the records of all parts, and the reasons for which parts are due.
 func (s soak) state(ctx context.Context) (records map[string]record, why map[string]string, err error) {
 	t, err := readTree(ctx, s.root)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s soak) list(ctx context.Context) error {
 	return nil
 }
 
-// root says that a part needs root, unless this is root.
+// root returns an error unless this process is root's.
 func root() error {
 	if os.Getuid() != 0 {
 		return errors.New("the local EC2 runs real machines and needs root")

@@ -18,8 +18,8 @@ type part struct {
 	// reads are files and directories that matter to the part although no program that is built for it
 	// executes them, and its tests do not open them: what other programs read.
 	reads []string
-	// chance says that the part does other things each time. All functions of the packages that it executes
-	// count, and not only those that the last run happened to execute.
+	// chance says that each run of the part does different things. All functions of the packages
+	// that it executes count, and not only those that the last run happened to execute.
 	chance bool
 	// table says that the guide has a table of the part's figures, under a heading with this anchor.
 	table string

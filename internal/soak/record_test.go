@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// digests answers as tree.digest does, with the key's word.
+// digests answers as tree.digest does, with the word of the key as its content.
 func digests(words map[string]string) digester {
 	return func(key string, tests bool, ran *big.Int) string {
 		return fmt.Sprintf("%s,%t,%v", words[key], tests, ran)

@@ -91,15 +91,16 @@ func output(ctx context.Context, dir, name string, args ...string) ([]byte, erro
 	return out, nil
 }
 
-// below returns the files of a directory and of those in it, or the file of this name.
+// below returns the files in and below a directory, or the file of this name.
 func (t *tree) below(name string) []string {
 	return slices.DeleteFunc(slices.Clone(t.files), func(f string) bool { return f != name && !strings.HasPrefix(f, name+"/") })
 }
 
 // digest returns a digest of what a key stands for, or "" if that does not exist. A key is the
-// directory of a package, a file, or a directory with a slash at its end, which stands for the names
-// in it. Of a package, tests tells whether its tests count as well, and ran has a bit for each of
-// t.functions: the bodies of the others do not count. Everything counts if ran is nil.
+// directory of a package, a file, or a directory with a slash at its end, which stands for the
+// names in it. For a package, tests says whether its tests count too, and ran has a bit for each of
+// t.functions: the bodies of functions whose bit is 0 do not count. Everything counts if ran is
+// nil.
 func (t *tree) digest(key string, tests bool, ran *big.Int) string {
 	h := sha256.New()
 	if dir, listing := strings.CutSuffix(key, "/"); listing {

@@ -47,8 +47,8 @@ func healthyEC2(id string) *aws.Client {
 	})
 }
 
-// A machine that refuses connections gets more time than one that does not answer: only in the
-// latter case something blocks the connection.
+// A machine that refuses connections gets more time than a machine that does not answer, whose
+// connections something blocks.
 func TestAliveWhile(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -127,8 +127,8 @@ func TestAwaitBoot(t *testing.T) {
 	}
 }
 
-// TestAliveTogether: those who wait for many machines, which they have begun at different times, ask
-// about all of them at once.
+// TestAliveTogether: callers that wait for many machines, and have begun at different times, ask
+// about all of them in one call.
 func TestAliveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32

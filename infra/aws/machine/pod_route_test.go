@@ -72,7 +72,7 @@ func tableWith(id, subnet string, routes ...types.Route) types.RouteTable {
 	return types.RouteTable{VpcId: sdk.String("vpc-1"), RouteTableId: &id, Routes: routes, Associations: []types.RouteTableAssociation{{SubnetId: &subnet}}}
 }
 
-// subnetOf returns a subnet of the cluster, or of others for "".
+// subnetOf returns a subnet of the cluster, or a foreign one for "".
 func subnetOf(cluster, id string) types.Subnet {
 	out := types.Subnet{SubnetId: &id}
 	if cluster != "" {
@@ -104,7 +104,7 @@ func TestSettleWaitsForTables(t *testing.T) {
 		fails   string
 	}{
 		{"own network", [][]types.RouteTable{none, main, main, all}, []types.Subnet{subnetOf("demo", "subnet-a")}, "rtb-a", ""},
-		{"own network, subnet not told of", [][]types.RouteTable{none, main, main, all}, nil, "rtb-a", ""},
+		{"own network, subnet not listed", [][]types.RouteTable{none, main, main, all}, nil, "rtb-a", ""},
 		{"own network without association", [][]types.RouteTable{main}, []types.Subnet{subnetOf("demo", "subnet-a")}, "", "subnet-a: no route table is associated with it"},
 		{"adopted, main table", [][]types.RouteTable{none, none, main}, []types.Subnet{subnetOf("", "subnet-a")}, "rtb-main", ""},
 		{"no table at all", [][]types.RouteTable{none}, []types.Subnet{subnetOf("", "subnet-a")}, "", "subnet-a has no route table"},
@@ -127,14 +127,14 @@ func TestSettleWaitsForTables(t *testing.T) {
 	}
 }
 
-// TestSettleRecordsItsOwn checks that a table in which a route of others is in the way is not
+// TestSettleRecordsItsOwn checks that a table in which a foreign route is in the way is not
 // recorded as having the machine's.
 func TestSettleRecordsItsOwn(t *testing.T) {
 	foreign := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-9"), State: types.RouteStateActive}
 	e := &routingEC2{told: [][]types.RouteTable{{tableWith("rtb-a", "subnet-a"), tableWith("rtb-b", "subnet-b", foreign)}}}
 	l, err := settleRoutes(e, "subnet-a", "subnet-b")
 	if err == nil || !strings.Contains(err.Error(), "is not this machine's") {
-		t.Errorf("a route of others in the way: %v", err)
+		t.Errorf("a foreign route in the way: %v", err)
 	}
 	if slices.Contains(l.tables, "rtb-b") {
 		t.Errorf("on record: %v", l.tables)
@@ -178,7 +178,7 @@ func TestSettleWaitsForTheOther(t *testing.T) {
 	}
 }
 
-// TestObserveRecordsItsOwn checks that a route of others to the machine, in a table that applies to
+// TestObserveRecordsItsOwn checks that a foreign route to the machine, in a table that applies to
 // none of the network's subnets, does not count as the machine's.
 func TestObserveRecordsItsOwn(t *testing.T) {
 	to := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-1"), InstanceId: sdk.String("i-1"), State: types.RouteStateActive}

@@ -34,8 +34,8 @@ func TestCheckInstanceProfile(t *testing.T) {
 	}
 }
 
-// TestUnknownProfile: a profile that EC2 does not know is waited for where something new may be used,
-// and the error is about its argument. No other refusal of a parameter is.
+// TestUnknownProfile: a profile that EC2 does not know is waited for where something new may be
+// used, and the error is about its argument. No other refusal of a parameter is treated like this.
 func TestUnknownProfile(t *testing.T) {
 	for message, unknown := range map[string]bool{
 		"Value (node) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name":         true,

@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
-// TestClusterMachines reads 450 machines, of which EC2 lists 100 a page and takes at most 200 ids in
-// a filter. Nobody asks for the volumes of those that are gone.
+// TestClusterMachines reads 450 machines, of which EC2 lists 100 a page and takes at most 200 ids
+// in a filter. It does not ask for the volumes of machines that are gone.
 func TestClusterMachines(t *testing.T) {
 	t.Parallel()
 	var pages, volumes int

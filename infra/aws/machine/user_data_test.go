@@ -13,8 +13,9 @@ func specWith(text, boot string) Spec {
 	return Spec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}, UserData: text, BootCommand: boot}
 }
 
-// TestUserDataThereAndBack: what a machine is launched with is read back as it was, whatever the text is,
-// and cloud-init gets each part with its type, the provider's configuration after that of others.
+// TestUserDataThereAndBack: what a machine is launched with is read back as it was, whatever the
+// text is, and cloud-init gets each part with its type, the provider's configuration after the
+// user's.
 func TestUserDataThereAndBack(t *testing.T) {
 	key, err := newHostKey(rand.Reader)
 	if err != nil {
@@ -58,7 +59,7 @@ func TestUserDataThereAndBack(t *testing.T) {
 	}
 }
 
-// TestCheckUserData: what cloud-init would not take is refused, and why.
+// TestCheckUserData: data that cloud-init would not take are refused with the reason.
 func TestCheckUserData(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "#!/bin/sh\n": "", "#cloud-config\npackages: [jq]\n": "", "#cloud-config": "", "#include-once\nhttps://example.com/\n": "",

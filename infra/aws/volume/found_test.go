@@ -81,7 +81,7 @@ func TestFoundVolumeStays(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		adopts   bool
-		races    bool // another's volume appears before the last look, else that fails
+		races    bool // a volume of another create appears before the last look; otherwise the last look fails
 		returned string
 		deleted  []string
 	}{

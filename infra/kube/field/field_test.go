@@ -66,8 +66,8 @@ func TestLeft(t *testing.T) {
 	}{
 		{"a controller's", "{spec: {replicas: 1, paused: true}}", "{spec: {replicas: 3}}", owned("kube-controller-manager", "Update", replicas), nil, "{spec: {paused: true}}"},
 		{"a person's", "{spec: {replicas: 1}}", "{spec: {replicas: 3}}", owned("kubectl-edit", "Update", replicas), nil, "{spec: {replicas: 1}}"},
-		{"a controller's with the same value", "{spec: {replicas: 3}}", "{spec: {replicas: 3}}", owned("kube-controller-manager", "Update", replicas), nil, "{spec: {replicas: 3}}"},
-		{"ignored, another's", "{spec: {replicas: 1}}", "{spec: {replicas: 3}}", owned("kubectl-edit", "Update", replicas), []string{"spec.replicas"}, "{spec: {}}"},
+		{"a controller's, with the same value", "{spec: {replicas: 3}}", "{spec: {replicas: 3}}", owned("kube-controller-manager", "Update", replicas), nil, "{spec: {replicas: 3}}"},
+		{"ignored, another manager's", "{spec: {replicas: 1}}", "{spec: {replicas: 3}}", owned("kubectl-edit", "Update", replicas), []string{"spec.replicas"}, "{spec: {}}"},
 		{"ignored, ours", "{spec: {replicas: 1}}", "{spec: {replicas: 3}}", owned("us", "Apply", replicas), []string{"spec.replicas"}, "{spec: {replicas: 3}}"},
 		{"ignored, nobody has it", "{spec: {replicas: 1, a: 2}}", "{spec: {}}", owned("us", "Apply", "{}"), []string{"spec.replicas"}, "{spec: {a: 2}}"},
 		{"ignored in a list that has one owner", "{rules: [{a: 1, b: 2}]}", "{rules: [{a: 5, b: 6}]}", owned("other", "Update", `{"f:rules": {}}`), []string{"rules[*].a"}, "{rules: [{a: 5, b: 2}]}"},

@@ -149,7 +149,7 @@ func TestSharedObject(t *testing.T) {
 		metadata["annotations"] = had
 		mu.Unlock()
 	}
-	// The one that was replaced is removed after the new one was applied.
+	// The replaced addon is removed after the new one was applied.
 	if kept, err := first.Remove(t.Context(), s.Fleet, inventory); err != nil || len(kept) != 1 || live == nil {
 		t.Errorf("kept %v, %v", kept, err)
 	}

@@ -55,7 +55,7 @@ func (b *balancedServers) to(ctx context.Context, i int) (net.Conn, error) {
 func TestBalanced(t *testing.T) {
 	t.Parallel()
 	ready := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
-	// authenticates refuses who has no certificate, as with anonymous-auth=false.
+	// authenticates refuses clients without a certificate, as with anonymous-auth=false.
 	authenticates := func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.PeerCertificates) == 0 {
 			w.WriteHeader(http.StatusUnauthorized)

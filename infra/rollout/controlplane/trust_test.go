@@ -39,7 +39,7 @@ func TestKeepTrust(t *testing.T) {
 		{"both are there", data(both.KubernetesCA, both.FrontProxyCA), old, both, "", ""},
 		{"another order", data(both.KubernetesCA, both.FrontProxyCA), both, both, "", ""},
 		{"the old one goes", data(both.KubernetesCA, both.FrontProxyCA), both, fresh, "", fresh.KubernetesCA},
-		{"somebody's stays", data(string(foreign.CertPEM)+both.KubernetesCA, both.FrontProxyCA), both, fresh, "", string(foreign.CertPEM) + fresh.KubernetesCA},
+		{"a foreign authority stays", data(string(foreign.CertPEM)+both.KubernetesCA, both.FrontProxyCA), both, fresh, "", string(foreign.CertPEM) + fresh.KubernetesCA},
 	} {
 		kept, missing := keepTrust(test.m, test.prior, test.now)
 		if missing != test.missing || (kept == nil) != (test.kept == "") {

@@ -32,17 +32,17 @@ func TestSnapshotsAreJudged(t *testing.T) {
 		found, unjudged  []finding.Problem
 		foundOn, because string
 	}{
-		"fresh":                          {said: []string{fresh + "\ncount 2\n"}, newest: 8, known: true},
-		"the newest of what two see":     {said: []string{old + "\ncount 1\n", fresh + "\ncount 2\n"}, newest: 8, known: true},
-		"too old":                        {said: []string{old + "\ncount 1\n"}, newest: 7, known: true, found: []finding.Problem{finding.TooOld}, foundOn: "s3://b/k8s/demo/etcd/"},
-		"none":                           {said: []string{"count 0\n"}, known: true, found: []finding.Problem{finding.Missing}},
-		"one cannot read it, one can":    {said: []string{"unknown S3 answers 403\n", fresh + "\ncount 1\n"}, newest: 8, known: true},
-		"nobody can read it":             {said: []string{"unknown S3 answers 403\n"}, unjudged: []finding.Problem{finding.Unjudged}, because: "machine m0: S3 answers 403"},
-		"what is read makes no sense":    {said: []string{"newest {}\ncount 1\n"}, unjudged: []finding.Problem{finding.Unjudged}, because: "not a description"},
-		"a run failed":                   {said: []string{fresh + "\ncount 1\n", "failed 2026 no room\n" + fresh + "\ncount 1\n"}, newest: 8, known: true, found: []finding.Problem{finding.NotTaken}, foundOn: "m1", because: "2026 no room"},
-		"nothing is installed":           {said: []string{""}},
-		"a run failed and S3 is away":    {said: []string{"failed 2026 x\nunknown S3 answers 503\n"}, found: []finding.Problem{finding.NotTaken}, unjudged: []finding.Problem{finding.Unjudged}},
-		"the age is measured by the age": {said: []string{described(now.Add(-2*time.Hour), 7) + "\ncount 1\n"}, newest: 7, known: true},
+		"fresh":                       {said: []string{fresh + "\ncount 2\n"}, newest: 8, known: true},
+		"the newest of what two see":  {said: []string{old + "\ncount 1\n", fresh + "\ncount 2\n"}, newest: 8, known: true},
+		"too old":                     {said: []string{old + "\ncount 1\n"}, newest: 7, known: true, found: []finding.Problem{finding.TooOld}, foundOn: "s3://b/k8s/demo/etcd/"},
+		"none":                        {said: []string{"count 0\n"}, known: true, found: []finding.Problem{finding.Missing}},
+		"one cannot read it, one can": {said: []string{"unknown S3 answers 403\n", fresh + "\ncount 1\n"}, newest: 8, known: true},
+		"nobody can read it":          {said: []string{"unknown S3 answers 403\n"}, unjudged: []finding.Problem{finding.Unjudged}, because: "machine m0: S3 answers 403"},
+		"what is read makes no sense": {said: []string{"newest {}\ncount 1\n"}, unjudged: []finding.Problem{finding.Unjudged}, because: "not a description"},
+		"a run failed":                {said: []string{fresh + "\ncount 1\n", "failed 2026 no room\n" + fresh + "\ncount 1\n"}, newest: 8, known: true, found: []finding.Problem{finding.NotTaken}, foundOn: "m1", because: "2026 no room"},
+		"nothing is installed":        {said: []string{""}},
+		"a run failed and S3 is away": {said: []string{"failed 2026 x\nunknown S3 answers 503\n"}, found: []finding.Problem{finding.NotTaken}, unjudged: []finding.Problem{finding.Unjudged}},
+		"the age is no finding":       {said: []string{described(now.Add(-2*time.Hour), 7) + "\ncount 1\n"}, newest: 7, known: true},
 	} {
 		var answers []fleet.Snapshots
 		for i, lines := range tt.said {

@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// TestLastCopyStays: hosts that leave an etcd cluster keep their data unless those that stay have
-// it.
+// TestLastCopyStays: hosts that leave an etcd cluster keep their data unless the hosts that stay
+// have the data.
 func TestLastCopyStays(t *testing.T) {
 	t.Parallel()
 	members := []etcd.Member{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}, {ID: 3, Name: "c"}, {ID: 4, Name: "d", Learner: true}}
@@ -61,8 +61,8 @@ func TestLastCopyStays(t *testing.T) {
 	}
 }
 
-// TestFormerMember: a former member of etcd whose name another machine gets is asked, as one that leaves, before
-// its data is deleted.
+// TestFormerMember: a former member of etcd whose name another machine gets is treated like a
+// member that leaves: it is asked before its data are deleted.
 func TestFormerMember(t *testing.T) {
 	t.Parallel()
 	s := fleettest.NewAPIServers(t, fleettest.Serves)

@@ -66,7 +66,7 @@ func TestPlanRestore(t *testing.T) {
 		"from a member, and another has data":   {restoreFacts{restore: one, formed: true, members: with(empty("a", "b", "c", "d", "e"), data, "a", "b")}, "", "compare the machines"},
 		"one leaves":                            {restoreFacts{restore: s3, formed: true, members: three, leaving: []string{"d"}}, "", "does not list d any more, whose data would be deleted"},
 		"one leaves, and that is meant":         {restoreFacts{restore: force(named), formed: true, members: with(three, data, "a"), leaving: []string{"d"}}, "make restored data a,b,c; use restored data a,b,c,d; install a,b,c", ""},
-		"one leaves, with that of a member":     {restoreFacts{restore: force(one), formed: true, members: with(three, data, "a", "b"), leaving: []string{"d"}}, "make restored data a; use restored data a,b,d; install a", ""},
+		"one leaves, with data of a member":     {restoreFacts{restore: force(one), formed: true, members: with(three, data, "a", "b"), leaving: []string{"d"}}, "make restored data a; use restored data a,b,d; install a", ""},
 		"one that it has made leaves":           {restoreFacts{restore: force(named), formed: true, answers: true, begun: true, members: with(three, restored, "a", "b", "c"), leaving: []string{"d"}, joined: []string{"d"}}, "", "hosts does not list d any more, which the restored cluster has"},
 		"one that leaves came back meanwhile":   {restoreFacts{restore: force(named), formed: true, answers: true, begun: true, members: with(three, restored, "a", "b", "c"), leaving: []string{"d"}}, "set aside d", ""},
 	} {
@@ -102,7 +102,7 @@ func TestCheckSnapshot(t *testing.T) {
 		err := checkSnapshot(good, tt.cluster, tt.version, tt.keys)
 		if tt.version == "x" {
 			if err == nil {
-				t.Error("a release that is none is accepted")
+				t.Error("an invalid release is accepted")
 			}
 			continue
 		}

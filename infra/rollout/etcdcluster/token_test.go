@@ -42,7 +42,8 @@ func TestClusterToken(t *testing.T) {
 	}
 }
 
-// etcdMachine returns an operation that makes an etcd cluster on one machine, which gives scripts to run.
+// etcdMachine returns an operation that makes an etcd cluster on one machine, which passes scripts
+// to run.
 func etcdMachine(t *testing.T, rec rollout.Record, run func(script string) (string, int)) *operation {
 	t.Helper()
 	server := remotetest.New(t, "controller-0", run)
@@ -140,7 +141,7 @@ func TestUnmountedData(t *testing.T) {
 		}
 	}
 	o := etcdMachine(t, rollout.Record{Formed: true}, run(1))
-	o.Machines[0].Want = component.Machine{} // keys are not the matter
+	o.Machines[0].Want = component.Machine{} // keys do not matter here
 	err := o.survey(t.Context())
 	var failed *fleet.StepError
 	if !errors.As(err, &failed) || failed.Machine != "controller-0" || !strings.Contains(err.Error(), "no member is added or removed") {

@@ -14,7 +14,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// TestSuperseded: the role leaves a machine whose name another one gets too, and not the one that gets it.
+// TestSuperseded: when another machine gets a name, the role is removed from the former machine of
+// that name, and not from the new one.
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
 	s := fleettest.NewAPIServers(t, fleettest.Serves)

@@ -52,7 +52,8 @@ func TestAddressTrouble(t *testing.T) {
 	}
 }
 
-// TestSteady: what is right for a moment only does not count, and what stays wrong ends the wait.
+// TestSteady: a state that is right only for a moment does not count, and a state that stays wrong
+// ends the wait.
 func TestSteady(t *testing.T) {
 	wrong := errors.New("two have it")
 	for name, tt := range map[string]struct {
@@ -78,7 +79,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// TestCheckInterface: a virtual address lies in the network of the machine's own one.
+// TestCheckInterface: a virtual address lies in the network of the machine's own address.
 func TestCheckInterface(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ip, found string
@@ -126,7 +127,8 @@ func TestVirtualAddressOnMachines(t *testing.T) {
 	says(t, x.checkInterfaces(t.Context(), o))
 
 	address := netip.MustParseAddrPort("192.168.1.3:6443")
-	// A new address that somebody else has is refused, and one that was the cluster's before is not.
+	// A new address that another machine has is refused, and a former address of the cluster is
+	// not.
 	interfaces = ""
 	says(t, x.checkFree(t.Context(), o, nil), "another machine in the network has 192.168.1.3 already", "nothing has been changed")
 	says(t, x.checkFree(t.Context(), o, x))
@@ -139,7 +141,7 @@ func TestVirtualAddressOnMachines(t *testing.T) {
 	if err != nil || !v.holds || v.err == nil || len(dialled) != 1 || dialled[0] != "192.168.1.3:6443" || !strings.Contains(scripts[len(scripts)-1], "address show to 192.168.1.3") {
 		t.Errorf("view %+v, %v, dialled %q, scripts %q", v, err, dialled, scripts)
 	}
-	// What the packet filter of the others drops is not tried.
+	// Connections that the packet filter of the other machines drops are not tried.
 	interfaces, x.Spec.AllowedCIDRs = "", []netip.Prefix{netip.MustParsePrefix("192.168.1.100/32")}
 	if v, err := x.viewAddress(t.Context(), m, address); err != nil || v.holds || v.err != nil || len(dialled) != 1 {
 		t.Errorf("view %+v, %v, dialled %q", v, err, dialled)

@@ -33,8 +33,9 @@ func poolOf(t *testing.T, ref pki.Ref, targets ...fleet.Target) Pool {
 		Version: "1.36.4", ControlPlaneEndpoint: "https://192.0.2.1:6443", Artifacts: programs}}
 }
 
-// TestSuperseded: when another machine gets the name of a worker, the role is removed from the former one,
-// which is known by its address and host key. Its node goes first, and only if it is still that machine's.
+// TestSuperseded: when another machine gets the name of a worker, the role is removed from the
+// former one, which is known by its address and host key. Its node is deleted first, and only if it
+// still belongs to that machine.
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
 	const old, now = "192.0.2.20", "192.0.2.21"
@@ -126,7 +127,8 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
-// TestSuccessorIsSilent: while the machine that takes a name does not answer, the one that has it is left as it is.
+// TestSuccessorIsSilent: while the machine that takes a name does not answer, the machine that has
+// the name is left as it is.
 func TestSuccessorIsSilent(t *testing.T) {
 	t.Parallel()
 	asked := func(w http.ResponseWriter, r *http.Request) {

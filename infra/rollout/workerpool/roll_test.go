@@ -38,8 +38,8 @@ func TestWorkerChanges(t *testing.T) {
 	}
 }
 
-// TestSplitReloads: a list that a unit only reads again takes no node down. If the unit restarts anyway, or
-// does not keep what it has set up, the list is a change as any other.
+// TestSplitReloads: a list that a unit only reads again takes no node down. If the unit restarts
+// anyway, or does not keep what it has set up, the list is a change like any other.
 func TestSplitReloads(t *testing.T) {
 	const routes, list, script = "routes.service", "/etc/routes", "/usr/local/sbin/routes"
 	units := []desired.Unit{

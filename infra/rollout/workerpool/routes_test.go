@@ -30,14 +30,14 @@ func TestRoutesUntilGone(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		prior, want Pool
-		routes      map[string]string // nil: those of want
+		routes      map[string]string // nil: the routes of want
 	}{
 		{"nobody leaves", pool(two, a, b), pool(two, a, b), nil},
 		{"one leaves", pool(two, a, b), pool(one, b), two},
 		{"one leaves and keeps its route", pool(two, a, b), pool(two, b), nil},
 		{"one of another pool leaves", pool(two, b), pool(one, b), nil},
-		{"one leaves another its network", pool(two, a, b), pool(map[string]string{"10.200.0.0/24": c, "10.200.1.0/24": b}, b, c), nil},
-		{"one leaves others a part of it", pool(two, a, b), pool(map[string]string{"10.200.0.128/25": c, "10.200.1.0/24": b}, b, c), nil},
+		{"one leaves its network to another", pool(two, a, b), pool(map[string]string{"10.200.0.0/24": c, "10.200.1.0/24": b}, b, c), nil},
+		{"one leaves parts of its network to others", pool(two, a, b), pool(map[string]string{"10.200.0.128/25": c, "10.200.1.0/24": b}, b, c), nil},
 		{"no routes any more", pool(two, a, b), pool(nil, b), nil},
 		{"none before", pool(nil, a, b), pool(one, b), nil},
 	} {

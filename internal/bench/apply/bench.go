@@ -49,8 +49,8 @@ func (b *bench) path(elem ...string) string {
 	return filepath.Join(append([]string{b.dir}, elem...)...)
 }
 
-// run measures the sides in turn, every second round in the opposite order, and prints what each took.
-// Logs stay in the directory. Of the labs nothing is left.
+// run measures the sides in turn, every second round in the opposite order, and prints what each
+// took. Logs stay in the directory. Nothing of the labs is left.
 func (b *bench) run(ctx context.Context, rounds int) error {
 	unlock, err := b.lock()
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *bench) run(ctx context.Context, rounds int) error {
 	return err
 }
 
-// lock fails if another process measures in the directory. It would end this one's labs.
+// lock fails if another process measures in the directory, since each would end the other's labs.
 func (b *bench) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (b *bench) setUp(ctx context.Context) error {
 }
 
 // inLab starts a lab, measures in it, and ends it with everything in it, also when ctx has ended.
-// name is that of the log.
+// name is the name of the log.
 func (b *bench) inLab(ctx context.Context, name string, measure func(context.Context, *lab, clock) error) (took []measurement, err error) {
 	log, err := os.Create(b.path("logs", name+".log"))
 	if err != nil {
@@ -161,8 +161,8 @@ func (b *bench) inLab(ctx context.Context, name string, measure func(context.Con
 // clock measures a function that does something.
 type clock func(what string, measured func(context.Context) error) error
 
-// apply measures a whole apply of the example, from nothing to the end of its last resource, and one of
-// one more worker.
+// apply measures a whole apply of the example, from nothing to the end of its last resource, and
+// the apply of one more worker.
 func (b *bench) apply(ctx context.Context, l *lab, clock clock) error {
 	return b.applies(ctx, l, clock, "")
 }

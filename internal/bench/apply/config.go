@@ -41,8 +41,9 @@ const (
 
 type object = map[string]any
 
-// initConfig is the input of kubeadm init: YAML documents, each written as JSON. Pods get no network
-// from the controller manager, since each node's is fixed, as in examples/ha-cluster.
+// initConfig is the input of kubeadm init: YAML documents, each written as JSON. Pods get no
+// network from the controller manager, since each node's network is fixed, as in
+// examples/ha-cluster.
 func (c cluster) initConfig(n node) ([]byte, error) {
 	const api = "kubeadm.k8s.io/v1beta4"
 	kubelet := object{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}

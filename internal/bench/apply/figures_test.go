@@ -85,7 +85,7 @@ func TestCAHash(t *testing.T) {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 	if _, err := caHash([]byte("no PEM")); err == nil {
-		t.Error("a certificate that is none has a hash")
+		t.Error("a text that is no certificate has a hash")
 	}
 }
 

@@ -133,8 +133,8 @@ func (b *bench) nodeFiles(c cluster, n node) ([]machineFile, error) {
 	return files, nil
 }
 
-// script runs a shell script on a machine. The shell reads all of it before it runs anything, so that
-// no program of it reads the script.
+// script runs a shell script on a machine. The shell reads all of it before it runs anything, so
+// that no program in it reads the script.
 func (l *lab) script(ctx context.Context, machine, script string, args ...string) error {
 	whole := "{\n" + script + "\n} </dev/null\n"
 	_, err := l.on(ctx, machine, strings.NewReader(whole), append([]string{"sh", "-s", "--"}, args...)...)

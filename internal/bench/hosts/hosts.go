@@ -1,12 +1,12 @@
 // Package hosts makes machines that cost little, for measurements: each is a directory tree with a
 // real shell and real programs in it, and one process is the SSH server of all of them.
 //
-// Commands run chrooted in the tree of their machine. /usr is that of this computer, read-only, with
-// stand-ins laid over the programs that cannot work there: systemctl, apt-get, dpkg-query, modprobe,
-// nft, sudo and haproxy, which keep their state in files of the tree. /proc/sys and /sys are
-// directories, so that no command changes a kernel. All machines share one network, one kernel and
-// the processes of the namespace that this package is used in, which has to be one of its own (see
-// [Enter]): scripts kill processes that they find in /proc.
+// Commands run chrooted in the tree of their machine. /usr is this computer's, read-only, with
+// stand-ins laid over the programs that cannot work there: systemctl, apt-get, dpkg-query,
+// modprobe, nft, sudo and haproxy, which keep their state in files of the tree. /proc/sys and /sys
+// are directories, so that no command changes a kernel. All machines share one kernel, one network
+// and one process namespace. The program must run in namespaces of its own (see [Enter]), since
+// scripts kill processes that they find in /proc.
 //
 // What may not enter: what scripts mean, AWS, Kubernetes, Terraform.
 package hosts
@@ -33,12 +33,12 @@ var standins embed.FS
 type Spec struct {
 	Name      string
 	Address   netip.Addr // private
-	User      string     // who logs in; whoever it is runs commands as root
+	User      string     // who logs in; all commands run as root
 	LoginKeys []string   // public keys that may log in, in authorized_keys form
 	// HostKey is the SSH server's private key, in PEM, and HostPublicKey the public one, in
 	// authorized_keys form. Commands may replace both, in /etc/ssh.
 	HostKey, HostPublicKey string
-	// Real are the units whose programs are really run. Those of all others only count as running.
+	// Real are the units whose programs are really run. All other units only count as running.
 	Real []string
 }
 
@@ -95,8 +95,8 @@ func (f *Fleet) path(elem ...string) string {
 	return filepath.Join(append([]string{f.dir}, elem...)...)
 }
 
-// Close ends the programs of the machines, since another fleet has the same addresses, and takes the mounts away. It is not
-// needed before the namespaces end.
+// Close ends the programs of the machines, since another fleet has the same addresses, and removes
+// the mounts. It is not needed before the namespaces end.
 func (f *Fleet) Close() error {
 	notes, err := filepath.Glob(f.path("machines", "*", "root", "run", "units", "pid.*"))
 	for _, note := range notes {
@@ -126,7 +126,7 @@ func end(note string) error {
 	return fmt.Errorf("process %d does not end", pid)
 }
 
-// directories are those of a new machine.
+// directories exist on a new machine.
 var directories = []string{
 	"dev", "proc", "usr", "etc/alternatives", "etc/ssh", "etc/real", "etc/systemd/system", "etc/haproxy", "home", "root", "mnt", "opt",
 	"run/units", "run/systemd/resolve", "sys/module", "tmp", "var/lib/dpkg/installed", "var/log/units", "var/tmp",
@@ -153,7 +153,7 @@ func (f *Fleet) Add(id string, spec Spec) (*Host, error) {
 			return fail(err)
 		}
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/uuid") // another one at each read
+	boot, err := os.ReadFile("/proc/sys/kernel/random/uuid") // a new id at each read
 	if err != nil {
 		return fail(err)
 	}
@@ -177,7 +177,7 @@ func (f *Fleet) Add(id string, spec Spec) (*Host, error) {
 			return fail(err)
 		}
 	}
-	// A new id at each read, which is all that a file cannot be.
+	// The kernel's file is mounted over this one, since it has a new id at each read.
 	if err := write(filepath.Join(sys, "kernel/random/uuid"), ""); err != nil {
 		return fail(err)
 	}
@@ -190,7 +190,8 @@ func (f *Fleet) Add(id string, spec Spec) (*Host, error) {
 	if err := h.alternatives(); err != nil {
 		return fail(err)
 	}
-	// Nothing of this computer that could be written to: whoever deletes a tree deletes what is mounted there.
+	// Mount nothing of this computer that is writable: whoever deletes a tree deletes what is
+	// mounted there.
 	for _, m := range [][2]string{
 		{f.path("usr"), "usr"}, {local, "usr/local"}, {"/proc", "proc"}, {sys, "proc/sys"},
 		{"/proc/sys/kernel/random/uuid", "proc/sys/kernel/random/uuid"},

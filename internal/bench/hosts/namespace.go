@@ -37,7 +37,7 @@ func Enter(ctx context.Context, local ...string) (inside bool, err error) {
 	cmd.WaitDelay = time.Minute
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID,
-		// The first process of a PID namespace takes all others with it.
+		// When the first process of a PID namespace ends, the kernel ends all others.
 		Pdeathsig: syscall.SIGKILL,
 	}
 	return false, cmd.Run()

@@ -42,7 +42,7 @@ type Server struct {
 	After func(*Host)
 }
 
-// Serve serves until ctx ends. Which machine a client means is told by the address it connects to.
+// Serve serves until ctx ends. The address that a client connects to says which machine it means.
 func (s *Server) Serve(ctx context.Context, l net.Listener) {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -90,7 +90,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// answer answers keepalives as OpenSSH does: it knows no such request.
+// answer answers keepalives as OpenSSH does, with a failure: the request is unknown.
 func answer(requests <-chan *ssh.Request) {
 	for r := range requests {
 		if r.WantReply {
@@ -171,8 +171,8 @@ func (h *Host) run(ctx context.Context, command string, channel ssh.Channel) uin
 	return 255
 }
 
-// forward carries a connection from the machine. What listens on loopback addresses of the machine
-// listens on its private address, too.
+// forward carries a connection from the machine. A connection to its loopback address goes to its
+// private address, on which the servers listen too.
 func (s *Server) forward(ctx context.Context, h *Host, c ssh.NewChannel) {
 	var to struct {
 		Host   string

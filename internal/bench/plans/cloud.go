@@ -162,7 +162,7 @@ func (s *site) named(name string) *hosts.Host {
 	return nil
 }
 
-// takeCalls returns how often each service was called, and forgets it.
+// takeCalls returns how often each service was called, and resets the counts.
 func (s *site) takeCalls() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

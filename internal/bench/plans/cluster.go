@@ -98,7 +98,7 @@ func (c *cluster) prepare(dir, api, mirror, sums string) error {
 	if err != nil {
 		return err
 	}
-	for _, v := range []string{"GOGC", "GOMEMLIMIT", "GODEBUG"} { // to try
+	for _, v := range []string{"GOGC", "GOMEMLIMIT", "GODEBUG"} { // for experiments
 		if value := os.Getenv(v); value != "" {
 			c.ws.Env = append(c.ws.Env, v+"="+value)
 		}

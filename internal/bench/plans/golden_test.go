@@ -31,7 +31,8 @@ func controlPlane(arguments string) string {
 	return "resource \"k8s_control_plane\" \"this\" {\n" + arguments + "\n}\n"
 }
 
-// changes are those of which a plan is shown. Each is planned alone, on a cluster that is as wanted.
+// changes are the changes whose plans are golden files. Each is planned alone, on a cluster that is
+// as wanted.
 var changes = []planned{
 	{name: "api-server-flag", override: controlPlane(`extra_args = { kube_apiserver = { max-requests-inflight = "800" } }`)},
 	{name: "audit-policy", override: controlPlane(`audit_policy = yamlencode({
@@ -165,7 +166,7 @@ func (c *cluster) addRelease(version string) error {
 	return os.WriteFile(c.sums, sums, 0o600)
 }
 
-// vary is what is another at each run or in each place, and what stands for it.
+// vary lists what differs between runs or computers, and what replaces it.
 var vary = []struct {
 	shape *regexp.Regexp
 	to    string
@@ -208,6 +209,6 @@ func golden(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	if text != string(want) {
-		t.Errorf("another plan than %s, which -update writes:\n%s", file, text)
+		t.Errorf("the plan differs from %s, which -update writes:\n%s", file, text)
 	}
 }

@@ -13,12 +13,12 @@ const (
 	timeTolerance = 1.4
 )
 
-// What a plan of so many workers is to cost at most.
+// The most that a plan with this number of workers may cost.
 const (
 	large       = 200
 	largeCPU    = 10  // milliseconds for each machine
 	largeMemory = 250 // MiB
-	pages       = 10  // EC2 calls more than for the smallest cluster, for further pages
+	pages       = 10  // EC2 calls in addition to the smallest cluster's, for further pages
 )
 
 // column is a figure by name.
@@ -40,8 +40,9 @@ var columns = []column{
 	{"STS calls", func(f figures) float64 { return float64(f.STS) }, tolerance},
 }
 
-// judge returns what grows faster than the number of machines, from 50 workers on, and whether EC2 is
-// asked more often for more machines, but for further pages.
+// judge returns an error with the figures that, from 50 workers on, grow faster than the number of
+// machines, and with the plans that call EC2 more often for more machines, not counting further
+// pages.
 func judge(all []figures) error {
 	var errs []error
 	for i, f := range all {

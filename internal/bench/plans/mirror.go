@@ -38,7 +38,7 @@ func newMirror(real string) (*mirror, error) {
 		return nil, err
 	}
 	kubernetes := strings.TrimPrefix(release.KubernetesVersion, "v")
-	// Their checksums are not known yet, which is the error of each.
+	// Each returns an error, since the checksums are not known yet.
 	etcd, _ := catalog.EtcdSet(strings.TrimPrefix(release.EtcdVersion, "v"))
 	controller, _ := catalog.ControlPlaneSet(kubernetes)
 	worker, _ := catalog.WorkerSet(kubernetes, "", "", "", true)

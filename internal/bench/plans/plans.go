@@ -26,8 +26,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// ErrSaid is returned when this program has failed in network namespaces of its own, where it has said why.
-var ErrSaid = errors.New("it has said why")
+// ErrSaid is returned when this program has failed in network namespaces of its own, and has
+// printed the reason.
+var ErrSaid = errors.New("the reason was printed before")
 
 // Run is the subcommand plans, with its arguments. It needs root, and starts this program again in network
 // namespaces of its own.

@@ -24,7 +24,7 @@ const (
 	profileVariable  = "K8S_BENCH_PROFILE"  // directory for profiles; empty for none
 )
 
-// selfProgram, as the provider's program, is this one.
+// selfProgram, as the provider's program, stands for this one.
 const selfProgram = "/proc/self/exe"
 
 // usage is what a process used, as wait4(2) says.
@@ -34,8 +34,8 @@ type usage struct {
 	Log    int64         `json:"log"`    // bytes that it has logged
 }
 
-// ServeIfPlugin is the provider if Terraform has started this program as that: it runs the real one
-// and notes what it used. It returns if Terraform has not.
+// ServeIfPlugin acts as the provider if Terraform has started this program as one: it runs the real
+// provider and notes what that used. Otherwise it returns.
 func ServeIfPlugin() {
 	if !strings.HasPrefix(filepath.Base(os.Args[0]), "terraform-provider-k8s") {
 		return
@@ -125,7 +125,7 @@ func profiled(dir string) int {
 }
 
 // used returns what the provider's processes used since the file was last removed: all processor
-// time, the memory of the largest, all they have logged, and how many they were.
+// time, the memory of the largest, all they have logged, and the number of processes.
 func used(file string) (sum usage, processes int, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -36,7 +36,7 @@ func DefaultDir() string {
 // usersDir holds one file for each lab that uses the cache.
 const usersDir = "labs"
 
-// user is the content of such a file.
+// user is the content of one file in usersDir.
 type user struct {
 	StateDir string   `json:"state_dir"`
 	Dirs     []string `json:"dirs"`
@@ -98,10 +98,11 @@ func Prune(cacheDir string, remove func(used []string) error) error {
 	})
 }
 
-// Sweep removes every directory in dir except those that are or hold one of keep, which may name them by
-// any path, and returns the removed ones. It renames a directory before it removes it, so that an interrupted
-// Sweep leaves no directory that looks complete; the next Sweep removes the rest. Hidden
-// directories count as unfinished and are removed too. The caller keeps others from adding to dir.
+// Sweep removes the directories in dir and returns the removed ones. It spares a directory if a
+// path in keep leads to it or to something in it. It renames a directory before it removes it, so
+// that an interrupted Sweep leaves no directory that looks complete; the next Sweep removes the
+// rest. Hidden directories count as unfinished and are removed too. The caller keeps others from
+// adding to dir.
 func Sweep(dir string, keep []string) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,9 +20,9 @@ func newLock(name string) *flock.Flock {
 }
 
 // Lock takes the lock of a part of the cache: a file that a process holds while it adds to that
-// part, and that the kernel frees when the process ends. When another process has it, Lock calls
-// waiting once with the id of that process, and waits until the lock is free or ctx ends, with its
-// cause. The directory of the file must exist.
+// part, and whose lock the kernel frees when the process ends. If another process has the lock,
+// Lock calls waiting once with that process's id, and waits until the lock is free. If ctx ends
+// first, the error is its cause. The directory of the file must exist.
 func Lock(ctx context.Context, name string, waiting func(pid string)) (unlock func(), err error) {
 	l := newLock(name)
 	held, err := l.TryLock()

@@ -38,7 +38,7 @@ type Lease struct {
 
 // Source returns the lease of the interface that has a MAC address and is behind a link of the
 // router; link is the link's index there. It returns false when another interface is behind the
-// link, so that no interface learns another's address.
+// link, so that no interface learns the address of another one.
 type Source func(link int, mac net.HardwareAddr) (Lease, bool)
 
 // Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls leased with an

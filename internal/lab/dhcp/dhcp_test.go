@@ -40,14 +40,14 @@ func TestAnswers(t *testing.T) {
 		want    dhcpv4.MessageType
 	}{
 		{"discover", request(t, dhcpv4.MessageTypeDiscover), dhcpv4.MessageTypeOffer},
-		{"request of what was offered", request(t, dhcpv4.MessageTypeRequest, asks("10.240.1.10"), of("10.240.1.1")), dhcpv4.MessageTypeAck},
-		{"request of another server's offer", request(t, dhcpv4.MessageTypeRequest, asks("10.240.1.10"), of("10.240.1.9")), none},
+		{"request for the offered address", request(t, dhcpv4.MessageTypeRequest, asks("10.240.1.10"), of("10.240.1.1")), dhcpv4.MessageTypeAck},
+		{"request for the offer of another server", request(t, dhcpv4.MessageTypeRequest, asks("10.240.1.10"), of("10.240.1.9")), none},
 		{"request after a reboot", request(t, dhcpv4.MessageTypeRequest, asks("10.240.1.10")), dhcpv4.MessageTypeAck},
-		{"request of somebody's address", request(t, dhcpv4.MessageTypeRequest, asks("10.240.1.11")), dhcpv4.MessageTypeNak},
+		{"request for the address of another interface", request(t, dhcpv4.MessageTypeRequest, asks("10.240.1.11")), dhcpv4.MessageTypeNak},
 		{"renewal", request(t, dhcpv4.MessageTypeRequest, has("10.240.1.10")), dhcpv4.MessageTypeAck},
-		{"renewal of somebody's address", request(t, dhcpv4.MessageTypeRequest, has("10.240.1.11")), dhcpv4.MessageTypeNak},
+		{"renewal of the address of another interface", request(t, dhcpv4.MessageTypeRequest, has("10.240.1.11")), dhcpv4.MessageTypeNak},
 		{"inform", request(t, dhcpv4.MessageTypeInform, has("10.240.1.10")), dhcpv4.MessageTypeAck},
-		{"inform by somebody's address", request(t, dhcpv4.MessageTypeInform, has("10.240.1.11")), none},
+		{"inform from the address of another interface", request(t, dhcpv4.MessageTypeInform, has("10.240.1.11")), none},
 		{"release", request(t, dhcpv4.MessageTypeRelease, has("10.240.1.10"), of("10.240.1.1")), none},
 		{"decline", request(t, dhcpv4.MessageTypeDecline, asks("10.240.1.10"), of("10.240.1.1")), none},
 		{"relayed", request(t, dhcpv4.MessageTypeDiscover, dhcpv4.WithGatewayIP(net.IP{10, 240, 1, 10})), none},
@@ -95,6 +95,6 @@ func TestWhatAnInterfaceIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reply.YourIPAddr.IsUnspecified() || reply.IPAddressLeaseTime(0) != 0 {
-		t.Errorf("one that only informs itself is given %s", reply.YourIPAddr)
+		t.Errorf("the answer to an inform assigns the address %s", reply.YourIPAddr)
 	}
 }

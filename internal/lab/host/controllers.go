@@ -39,8 +39,9 @@ func (h Host) enableControllers(c *Changes) error {
 	return nil
 }
 
-// disableControllers disables controllers. One that a group of somebody else passes on to its own groups by now
-// stays: the kernel refuses. Limits that somebody has set meanwhile on a group directly below the root group end.
+// disableControllers disables controllers. The kernel refuses to disable a controller that another
+// program's group has enabled for its own children, so such a controller stays. Limits that other
+// programs have set meanwhile on groups directly below the root group are lost.
 func disableControllers(enabled []Controller) {
 	for _, c := range enabled {
 		_ = os.WriteFile(c.Path, []byte("-"+c.Name), 0o644)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// group makes a control group of cgroup v2 which has controllers that its children have not.
+// group makes a control group of cgroup v2 with controllers that are not enabled for its children.
 func group(t *testing.T) (dir string, available []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -40,7 +40,7 @@ type Changes struct {
 	Modules []string `json:"modules"`
 }
 
-// Setting is a setting of the kernel, a number, that was raised.
+// Setting is a numeric setting of the kernel that was raised.
 type Setting struct {
 	Path   string `json:"path"` // such as /proc/sys/fs/inotify/max_user_instances
 	Before int    `json:"before"`
@@ -143,9 +143,9 @@ func (h Host) Release(ctx context.Context, lab string) error {
 	})
 }
 
-// Turn waits until no other process has the turn of the lab in a state directory, which need not
-// exist. waiting is called with the id of that process. The next one begins when end is called, or
-// when this process ends.
+// Turn lets one process at a time start or stop the lab in a state directory, which need not exist.
+// It waits for its turn, and calls waiting with the id of the process that has the turn. The turn
+// ends when end is called, or when this process ends.
 func (h Host) Turn(ctx context.Context, lab string, waiting func(pid string)) (end func(), err error) {
 	if err := os.MkdirAll(h.dir, 0o755); err != nil {
 		return nil, err
@@ -163,8 +163,8 @@ func (h Host) Changes() (Changes, error) {
 	return c, nil
 }
 
-// locked lets change work on the record while no other process does. Labs whose state directory is
-// gone are dropped before. The record is saved also after an error.
+// locked calls change with the record while no other process uses it. First it drops labs whose
+// state directory is gone. It saves the record even after an error.
 func (h Host) locked(ctx context.Context, change func(*Changes) error) error {
 	if err := os.MkdirAll(h.dir, 0o755); err != nil {
 		return fmt.Errorf("record of changes to this host: %w", err)

@@ -120,7 +120,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestComingAndGoing: while a lab is up, the setting is never the low one.
+// TestComingAndGoing checks that the setting is never low while a lab is up.
 func TestComingAndGoing(t *testing.T) {
 	w := newWorld(t, "128")
 	var all sync.WaitGroup

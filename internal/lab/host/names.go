@@ -19,8 +19,8 @@ import (
 // mark ends each line of a lab in the file hosts, followed by the lab's state directory.
 const mark = " # k8s-lab "
 
-// Names makes names lead to addresses on the host, and those that the lab had before to nothing. The lab has a
-// state directory.
+// Names makes names resolve to addresses on the host, and removes the names that the lab had
+// before. The lab's state directory must exist.
 func (h Host) Names(ctx context.Context, lab string, names map[string][]netip.Addr) error {
 	return h.locked(ctx, func(*Changes) error { return h.putNames(lab, names) })
 }

@@ -58,7 +58,7 @@ func All() ([]Device, error) {
 	return all, nil
 }
 
-// Below lists the devices of the files in and below dir, with those of removed files.
+// Below lists the devices of the files in and below dir, also of removed files.
 func Below(dir string) ([]Device, error) {
 	all, err := All()
 	if err != nil {

@@ -27,9 +27,10 @@ func CapturedImage(cacheDir, id string) (img Image, present bool) {
 
 func capturedDir(cacheDir string) string { return filepath.Join(cacheDir, "captured-images") }
 
-// Capture makes an image of the disk of a stopped container of the lab in stateDir: of its image, what it
-// has written, and what lies in dataDirs. Volumes are not part of it. What no two machines may share
-// must have been removed from the disk. The caller keeps others from calling it for the same id.
+// Capture makes an image of the disk of a stopped container of the lab in stateDir: the files of
+// the container's image, those that the container has written, and those in dataDirs. Volumes are
+// not part of it. What no two machines may share must have been removed from the disk. The caller
+// prevents concurrent calls for the same id.
 func Capture(ctx context.Context, stateDir, instance, cacheDir, id string) (Image, error) {
 	img, present := CapturedImage(cacheDir, id)
 	if present {

@@ -198,7 +198,7 @@ func removeGroup(dir string) error {
 			}
 		}
 	}
-	// Not os.Remove, whose error would be that of its second attempt, unlink.
+	// os.Remove would return the error of its second attempt, unlink.
 	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
 		return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// recipe is what makes the images in addition to the packages: build.sh, and the files that it copies
-// over those of the packages, by kind of machine.
+// recipe makes the images out of packages: build.sh, and the files that it copies over the
+// packages' files, by kind of machine.
 //
 //go:embed image
 var recipe embed.FS
@@ -44,7 +44,8 @@ type Image struct {
 	Name    string
 	Release string // of Debian, by version; empty if Captured
 	Dir     string // root file system of a container, or directory with a virtual machine's files
-	// Captured says that Capture has made it: it is not Debian's, but the account's own.
+	// Captured says that Capture made the image, which therefore belongs to the account and not to
+	// Debian.
 	Captured bool `json:",omitempty"`
 }
 
@@ -68,7 +69,8 @@ func LocateImage(cacheDir string, r Release, kind Kind) (img Image, present bool
 	return img, err == nil, err
 }
 
-// Republished returns the same image under the id and the name of a newer one. serial tells it from others.
+// Republished returns the same image with a new id and a newer name. serial distinguishes repeated
+// publications.
 func (i Image) Republished(serial int) Image {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", i.ID, serial))
 	i.ID, i.Name = "ami-"+hex.EncodeToString(sum[:])[:17], fmt.Sprintf("%s-%d", i.Name, serial)

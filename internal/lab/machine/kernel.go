@@ -41,7 +41,7 @@ var modules = []module{
 	{"loop", "CONFIG_BLK_DEV_LOOP", "/sys/module/loop"},
 }
 
-// needed are the modules of the host without which a machine cannot run, or a container not as a
+// needed are the kernel modules without which a machine cannot run, or a container cannot be a
 // Kubernetes node.
 var needed = map[Kind][]string{
 	Container:      {"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "fuse", "loop"},

@@ -14,7 +14,7 @@ import (
 const reaper = `trap : INT QUIT; "$@"; exit $?`
 
 // Enter returns a command that runs as root inside a running machine. It needs no network, sshd or
-// key. stateDir is that of the machine's manager, which need not be open.
+// key. stateDir is the state directory of the machine's manager, which need not be open.
 func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd, error) {
 	content, err := os.ReadFile(diskOf(stateDir, id).path("leader"))
 	if err != nil {
@@ -39,5 +39,6 @@ func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd,
 	return cmd, nil
 }
 
-// IsVirtual says whether a running machine is a virtual one. stateDir is that of its manager.
+// IsVirtual says whether a running machine is a virtual one. stateDir is the state directory of its
+// manager.
 func IsVirtual(stateDir, id string) bool { return exists(diskOf(stateDir, id).path("qmp.sock")) }

@@ -22,7 +22,7 @@ const (
 	// is cut. It is longer than systemd waits for a service to stop (DefaultTimeoutStopSec). EC2
 	// allows minutes.
 	stopTimeout = 2 * time.Minute
-	// askAgain is after how long a machine is asked again to shut down.
+	// askAgain is the time after which a machine is asked again to shut down.
 	askAgain = 20 * time.Second
 )
 
@@ -173,8 +173,8 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 	return stopped("stop", id, in.cutPower(ctx, b))
 }
 
-// shutDown asks the machine to shut down, until it has heard that. It says whether the machine has
-// ended.
+// shutDown asks the machine to shut down, again and again until the machine has received it. It
+// says whether the machine has ended.
 func (in *instance) shutDown(ctx context.Context, b *boot) bool {
 	patience, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()

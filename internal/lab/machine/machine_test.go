@@ -71,7 +71,7 @@ func TestMachines(t *testing.T) {
 		}
 	})
 
-	t.Run("sysctls start as the host's", func(t *testing.T) {
+	t.Run("sysctls start with the host's values", func(t *testing.T) {
 		for _, key := range []string{"fs/nr_open", "vm/overcommit_memory", "net/netfilter/nf_conntrack_max"} {
 			host, err := os.ReadFile("/proc/sys/" + key)
 			if got := must(t, ca, "cat /proc/sys/"+key); err != nil || got != strings.TrimSpace(string(host)) {
@@ -244,12 +244,12 @@ json.dump(c, open("config.json", "w"))'
 		must(t, ca, "until pgrep -x sleep; do sleep 0.1; done")
 		_, _ = run(ca, "systemctl reboot")
 		if !l.awaitExit(a.ID) || l.Running(a.ID) {
-			t.Errorf("a machine that reboots itself exits as one that does not, running %v", l.Running(a.ID))
+			t.Errorf("the exit of a machine that reboots itself does not say so, running %v", l.Running(a.ID))
 		}
 		l.start(a)
 		_, _ = run(l.await(a), "systemctl poweroff")
 		if l.awaitExit(a.ID) || l.Running(a.ID) {
-			t.Errorf("a machine that powers itself off exits as one that boots again, running %v", l.Running(a.ID))
+			t.Errorf("the exit of a machine that powers itself off says that it boots again, running %v", l.Running(a.ID))
 		}
 		leader := l.machines[b.ID].running().leader
 		if err := leader.signal(unix.SIGKILL); err != nil {

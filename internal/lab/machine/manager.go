@@ -25,13 +25,13 @@ type Spec struct {
 	Image    string // id of the image that the disk is made from at the first start
 	Hostname string // used by the first boot; user data may change it afterwards
 	Netns    string // path of a network namespace with the machine's interface
-	// VCPUs is how many processors the machine has, Cores on how many cores they are, and MemoryMiB
-	// how much memory the machine's kernel has to give. The machine sees that and cannot use more.
-	// A container sees no more memory than the host has, and cannot run on more processors than the
-	// host has.
+	// VCPUs is the number of processors, Cores the number of cores that they are on, and MemoryMiB
+	// the memory that the machine's kernel can give to programs. The machine sees these numbers and
+	// cannot use more. A container sees no more memory than the host has, and cannot run on more
+	// processors than the host has.
 	VCPUs, Cores, MemoryMiB int
-	// The rest of a size is for virtual machines: the memory of which the kernel gives MemoryMiB, and
-	// the name of the size.
+	// InstalledMiB and Type are for virtual machines: the memory with the kernel's own share, and
+	// the instance type.
 	InstalledMiB int
 	Type         string
 	// Root is the volume with the disk of a virtual machine. A container's disk has no size.
@@ -64,9 +64,9 @@ type Manager struct {
 	sizing sync.Mutex // held while a machine chooses its CPUs
 }
 
-// The control groups of a machine are two, below one with its id: its own processes are in
-// limitedGroup, whose limits are the machine's size. In helperGroup is what shows it that size, and
-// is not of the machine.
+// A machine has two control groups, below one with its id. limitedGroup has the machine's
+// processes, and its limits are the machine's size. helperGroup has lxcfs, which shows the machine
+// its size.
 const (
 	limitedGroup = "machine"
 	helperGroup  = "lxcfs"
@@ -87,11 +87,11 @@ type instance struct {
 	current *boot // nil when the machine is down
 }
 
-// An Exit is that of a machine that went down by itself.
+// An Exit says that a machine went down by itself.
 type Exit struct {
 	ID string
-	// Reboot says that the machine is to boot again. It is not known of a machine that an earlier Manager
-	// has started.
+	// Reboot says that the machine is to boot again. It is false for a machine that an earlier
+	// Manager started, since nobody knows.
 	Reboot bool
 }
 
@@ -111,8 +111,8 @@ type boot struct {
 
 // NewManager opens the lab in stateDir. It adopts the machines that run, and cleans up after those
 // that ended while no Manager was open; [Manager.Exits] does not report these. All its machines are
-// of one kind. Images are for machines without a disk; one that has a disk keeps the image that the
-// disk was made from.
+// of one kind. A machine that has a disk keeps the image that the disk was made from; images are
+// for other machines.
 func NewManager(stateDir string, kind Kind, images []Image) (*Manager, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -247,7 +247,7 @@ func (m *Manager) watch(in *instance, leader process, status <-chan int) *boot {
 	return b
 }
 
-// reboots reports whether the boot, which has ended, ended since the machine is to boot again.
+// reboots reports whether a finished boot ended because the machine is to boot again.
 func (b *boot) reboots() bool { return b.status != nil && <-b.status == rebootStatus }
 
 func (in *instance) running() *boot {
@@ -303,8 +303,8 @@ func (m *Manager) find(id string) *instance {
 	return m.machines[id]
 }
 
-// GrowRoot gives the root volume of a machine a bigger size, which the machine sees if it runs. That
-// of a container has none.
+// GrowRoot gives the root volume of a machine a bigger size, which a running machine sees. A
+// container's root volume has no size.
 func (m *Manager) GrowRoot(ctx context.Context, id string, root Volume) error {
 	in, done, err := m.acquire(ctx, id)
 	if err != nil {

@@ -91,7 +91,7 @@ func (containers) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 	cmd.Env = append(programs(),
 		"SYSTEMD_NSPAWN_API_VFS_WRITABLE=1", // sysctls, as on a virtual machine
 		"SYSTEMD_NSPAWN_LOCK=0")             // the lock file would be left behind after a power cut
-	// AppArmor may restrict what unshare(1) starts, also that of root.
+	// AppArmor may restrict what unshare(1) starts, even for root.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	return cmd, d.detach(cmd)
 }

@@ -61,8 +61,9 @@ type platform interface {
 	// place makes the devices of a running machine agree with the volumes that it has. It may be called
 	// again at any time.
 	place(ctx context.Context, in *instance, b *boot) error
-	// detach takes a volume away from a running machine and records that it has the rest. ErrVolumeInUse
-	// says that it keeps the volume; a container does not with force.
+	// detach takes a volume away from a running machine and records which volumes are left.
+	// ErrVolumeInUse says that the machine keeps the volume. With force, a container never keeps
+	// it.
 	detach(ctx context.Context, in *instance, b *boot, volume string, rest []attachedVolume, force bool) error
 	// grow gives the root volume of a running machine a bigger size.
 	grow(ctx context.Context, in *instance, root Volume) error
@@ -82,8 +83,8 @@ func (containers) up(_ context.Context, _ *instance, b *boot) error {
 	return err
 }
 
-// shutDown sends the signal on which nspawn sends the one of --kill-signal: power off. On a second one
-// nspawn would cut the power.
+// shutDown sends nspawn a signal. nspawn then sends the signal of --kill-signal, power off, to the
+// machine. On a second signal nspawn would cut the power.
 func (containers) shutDown(_ context.Context, _ *instance, b *boot) bool {
 	_ = b.leader.signal(unix.SIGTERM) // it fails if the machine has just ended
 	return true

@@ -27,8 +27,8 @@ var packageClasses = []struct {
 	}},
 }
 
-// A difference is one between a machine and an instance of Debian's image on EC2, with its reason.
-// The files below image give their own reasons.
+// A difference is something in which a machine differs from an instance of Debian's image on EC2,
+// and why. The files below image give their own reasons.
 type difference struct{ what, reason string }
 
 // omitted are the packages of the recipe that are not installed, by kind of machine.
@@ -37,18 +37,18 @@ var omitted = map[Kind][]difference{
 		{"linux-image-cloud-amd64", "a container runs on its host's kernel"},
 		{"grub-cloud-amd64", "a container has no boot loader"},
 		{"cloud-initramfs-growroot", "a container has no initramfs"},
-		{"awscli", "a hundred megabytes that nothing here calls"},
+		{"awscli", "a hundred megabytes that nothing here uses"},
 	},
 	VirtualMachine: {
 		{"grub-cloud-amd64", "QEMU loads the kernel"},
-		{"awscli", "a hundred megabytes that nothing here calls"},
+		{"awscli", "a hundred megabytes that nothing here uses"},
 	},
 }
 
 // masked are the units of the images that must not start in a container.
 var masked = []difference{
-	{"console-getty.service", "the console is the lab's log, nobody can log in at it"},
-	{"user@.service", "each login would start a service manager of its own, which nothing talks to and a laptop with ten machines cannot spare"},
+	{"console-getty.service", "the console is the lab's log, nobody can log in there"},
+	{"user@.service", "each login would start a service manager of its own, which nothing uses, and whose memory a laptop with ten machines needs"},
 	{"systemd-timesyncd.service", "the clock is the host's to set"},
 	{"systemd-binfmt.service", "binary formats are registered for the whole host"},
 	{"proc-sys-fs-binfmt_misc.automount", "binary formats are registered for the whole host"},

@@ -12,18 +12,18 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// A sight is what a machine sees of its processors and its memory and does not change while it
-// runs. What changes comes from lxcfs.
+// A sight is what a machine sees of its processors and memory, as far as that does not change while
+// it runs. lxcfs shows the rest.
 type sight struct {
 	cpus            cpuset.CPUSet
-	cores           int // each has as many threads as the others
+	cores           int // all have the same number of threads
 	memoryKiB       uint64
-	vulnerabilities map[string]string // of the processor, by name, as the host's kernel tells them
+	vulnerabilities map[string]string // of the processor, by name, as the host's kernel reports them
 }
 
-// visibleCPUs are the CPUs that a machine of n sees when it runs on the given ones: those, with the
-// kernel's numbers, so that they agree with sched_getaffinity(2). A machine that has more than the
-// host sees the numbers from 0.
+// visibleCPUs returns the CPUs that a machine with n CPUs sees when it runs on cpus: the same CPUs,
+// with the kernel's numbers, so that they agree with sched_getaffinity(2). A machine with more CPUs
+// than the host sees the numbers from 0.
 func visibleCPUs(cpus cpuset.CPUSet, n int) cpuset.CPUSet {
 	if cpus.Size() >= n {
 		return cpus
@@ -120,7 +120,7 @@ func mask(cpus cpuset.CPUSet) string {
 var processorLine = regexp.MustCompile(`(?m)^([^\t:]+)(\s*:[ ]?)(.*)$`)
 
 // cpuinfo returns the machine's /proc/cpuinfo, made from the host's (proc_cpuinfo(5)). A CPU that
-// the host has not looks like the host's first.
+// the host does not have looks like the host's first CPU.
 func (s sight) cpuinfo(host string) string {
 	var first string
 	sections := map[string]string{} // by number of the processor

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// hostCPUInfo is the beginning of each processor of a host with four, without its last line.
+// hostCPUInfo is the beginning of each processor's section on a host with four processors.
 const hostCPUInfo = `processor	: 0
 model name	: Intel(R) Xeon(R) Processor
 physical id	: 0
@@ -87,7 +87,7 @@ power management:
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		for _, other := range []string{"cpu0", "cpu1", "cpu2"} {
 			if strings.Contains(name, "/"+other+"/") {
-				t.Errorf("%s is of a processor that the machine has not", name)
+				t.Errorf("%s is of a processor that the machine does not have", name)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestShow checks that what another size showed is gone.
+// TestShow checks that the files of an earlier size are gone.
 func TestShow(t *testing.T) {
 	d := disk(t.TempDir())
 	for _, cpus := range []cpuset.CPUSet{cpuset.New(0, 1), cpuset.New(1)} {

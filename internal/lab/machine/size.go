@@ -20,9 +20,10 @@ const cpuPeriod = 100_000
 // A limit is a file of a control group, and what is written into it.
 type limit struct{ file, value string }
 
-// limits are those of a machine of this size that runs on the given CPUs, in the order in which
-// they can be written. Those of cgroup v1 and v2 are in one list, since a group has only the files
-// of its own version and controllers. No machine has swap: an EC2 instance has none either.
+// limits returns the limits of a machine of this size that runs on the given CPUs, in the order in
+// which they can be written. The limits of cgroup v1 and v2 are in one list, since a group has only
+// the files of its own version and controllers. No machine has swap: an EC2 instance has none
+// either.
 func (s Spec) limits(cpus cpuset.CPUSet) []limit {
 	memory := strconv.FormatInt(int64(s.MemoryMiB)<<20, 10)
 	period, quota := strconv.Itoa(cpuPeriod), strconv.Itoa(s.VCPUs*cpuPeriod)
@@ -67,8 +68,7 @@ func (g cgroups) limit(limits []limit) error {
 	return nil
 }
 
-// missingControllers lists the controllers that no hierarchy has, of those that limit a machine's
-// size.
+// missingControllers lists the controllers that limit a machine's size and that no hierarchy has.
 func missingControllers(in []hierarchy) []string {
 	return slices.DeleteFunc([]string{"cpu", "cpuset", "memory"}, func(controller string) bool {
 		return slices.ContainsFunc(in, func(h hierarchy) bool {
@@ -130,7 +130,7 @@ func (m *Manager) limitSize(in *instance, s Spec) error {
 	if err != nil {
 		return fmt.Errorf("CPUs of the host: %w", err)
 	}
-	// One machine after the other, so that each counts the CPUs of those before.
+	// One machine after the other, so that each counts the CPUs of the earlier ones.
 	m.sizing.Lock()
 	cpus := chooseCPUs(host, s.VCPUs, takenCPUs(in.in))
 	err = in.limited().limit(in.platform.limits(s, cpus))
@@ -159,7 +159,7 @@ func (containers) showSize(in *instance, s Spec, cpus cpuset.CPUSet) error {
 	}, string(cpuinfo))
 }
 
-// vulnerabilities returns what the kernel says of the processor's, by name.
+// vulnerabilities returns what the kernel says about the processor's vulnerabilities, by name.
 func vulnerabilities() map[string]string {
 	found := map[string]string{}
 	files, _ := filepath.Glob("/sys/devices/system/cpu/vulnerabilities/*")

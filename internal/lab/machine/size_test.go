@@ -26,7 +26,7 @@ func TestChooseCPUs(t *testing.T) {
 		{"a free host", cpuset.New(0, 1, 2, 3), 2, nil, "0-1"},
 		{"the free ones", cpuset.New(0, 1, 2, 3), 2, []cpuset.CPUSet{cpuset.New(0, 1)}, "2-3"},
 		{"the least used ones", cpuset.New(0, 1, 2, 3), 2, []cpuset.CPUSet{cpuset.New(0, 1), cpuset.New(2, 3), cpuset.New(0, 2)}, "1,3"},
-		{"others that are no more online", cpuset.New(0, 2), 1, []cpuset.CPUSet{cpuset.New(0, 1)}, "2"},
+		{"machines on CPUs that are offline", cpuset.New(0, 2), 1, []cpuset.CPUSet{cpuset.New(0, 1)}, "2"},
 		{"all", cpuset.New(0, 1), 2, []cpuset.CPUSet{cpuset.New(0, 1)}, "0-1"},
 		{"more than there are", cpuset.New(0, 1), 8, nil, "0-1"},
 	} {

@@ -18,8 +18,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/qemu"
 )
 
-// guestInterface is the name of the interface in a machine's network namespace, and that of a
-// virtual machine's own, which takes its place.
+// guestInterface is the name of the interface in a machine's network namespace, and of the
+// interface inside a virtual machine, which takes its place.
 const guestInterface = "ens5"
 
 // virtual are virtual machines of QEMU.
@@ -28,7 +28,7 @@ type virtual struct {
 	accelerator string
 }
 
-// prepare makes the root volume on top of the image's, or gives it a bigger size.
+// prepare makes the root volume on top of the image's disk, or gives it a bigger size.
 func (v *virtual) prepare(ctx context.Context, in *instance, s Spec, img Image) error {
 	if len(s.Files) > 0 && !in.disk.prepared() {
 		return errors.New("files cannot be written to the disk of a virtual machine before its first boot")
@@ -57,7 +57,7 @@ func qemuImg(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// overheadMiB is how much memory QEMU may have in addition to that of its guest. Its emulator alone
+// overheadMiB is how much memory QEMU may use in addition to the guest's memory. The emulator alone
 // keeps a gibibyte of translated code.
 const overheadMiB = 2048
 
@@ -108,7 +108,7 @@ func (v *virtual) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 	return cmd, in.disk.detach(cmd)
 }
 
-// instanceUUID returns the UUID of an instance. By its first characters programs recognise EC2.
+// instanceUUID returns the UUID of an instance. Programs recognise EC2 by its first characters.
 func instanceUUID(id string) string {
 	sum := sha256.Sum256([]byte("uuid " + id))
 	h := hex.EncodeToString(sum[:])
@@ -158,8 +158,8 @@ func (v *virtual) place(ctx context.Context, in *instance, _ *boot) error {
 	})
 }
 
-// detach takes a volume away. Unlike EC2, a guest gives up a disk that it has mounted. One that does
-// not answer keeps it until it is stopped, also if the volume is detached by force.
+// detach takes a volume away. Unlike on EC2, a guest gives up even a mounted disk. A guest that
+// does not answer keeps the disk until it is stopped, even if the volume is detached by force.
 func (v *virtual) detach(ctx context.Context, in *instance, b *boot, _ string, rest []attachedVolume, _ bool) error {
 	had, err := in.loadVolumes()
 	if err != nil {

@@ -23,7 +23,7 @@ type Volume struct {
 	SizeGiB int
 }
 
-// attachedVolume is a volume that a running machine has. Number is that of its device.
+// attachedVolume is a volume that a running machine has. Number is the number of its device.
 type attachedVolume struct {
 	Volume
 	Number int
@@ -85,8 +85,8 @@ func (m *Manager) AttachVolume(ctx context.Context, id string, v Volume) error {
 }
 
 // DetachVolume takes a volume away from a running machine. ErrVolumeInUse says that the machine has
-// it mounted, and keeps it. With force the volume goes all the same, without what the machine has
-// not synced. It is no error if the machine does not have it.
+// it mounted, and keeps it. With force the volume is taken away anyway, without the data that the
+// machine has not synced. It is no error if the machine does not have it.
 func (m *Manager) DetachVolume(ctx context.Context, id, volume string, force bool) error {
 	return m.changeVolumes(ctx, "detach volume "+volume+" from", id, func(in *instance, b *boot) error {
 		volumes, err := in.loadVolumes()

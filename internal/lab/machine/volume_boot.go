@@ -22,7 +22,7 @@ func (m *Manager) replug(in *instance, b *boot) {
 	}
 }
 
-// placeVolumes is place for callers that change no volumes.
+// placeVolumes calls place for callers that change no volumes.
 func (in *instance) placeVolumes(ctx context.Context, b *boot) error {
 	in.volumes.Lock()
 	defer in.volumes.Unlock()

@@ -23,8 +23,8 @@ const (
 
 // pull takes a device away from a machine that has it mounted, like a disk that is pulled out. The
 // file system ends without writing what was not synced, and answers with errors from then on. The
-// volume becomes a copy of what the device has got; the device itself stays with the machine,
-// without a file, until its last user ends.
+// volume becomes a copy of what was written to the device. The device itself stays with the
+// machine, without a file, until its last user ends.
 func (in *instance) pull(b *boot, d loop.Device) error {
 	if err := in.shutFilesystems(b, d); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (in *instance) shutFilesystems(b *boot, d loop.Device) error {
 		err = unix.IoctlSetPointerInt(int(dir.Fd()), fsShutdown, noLogFlush)
 		_ = dir.Close()
 		if err == nil {
-			return nil // all mount points are those of one file system
+			return nil // all mount points have the same file system
 		}
 		if !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("ending the file system on %s: %w", point, err)

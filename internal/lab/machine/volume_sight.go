@@ -22,8 +22,8 @@ const (
 // ebsModel is the model of an EBS volume's NVMe controller.
 const ebsModel = "Amazon Elastic Block Store"
 
-// showDevices writes what the kernel's files say of a machine's block devices. They are what
-// libblkid, lsblk and the kubelet read (cadvisor: utils/sysinfo).
+// showDevices writes the files in which a machine sees its block devices. libblkid, lsblk and the
+// kubelet read them (cadvisor: utils/sysinfo).
 func showDevices(first process, root string, devices []device) error {
 	for _, dir := range []string{shownBlocks, shownNumbers} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -71,8 +71,8 @@ func showDevices(first process, root string, devices []device) error {
 	return nil
 }
 
-// describe makes the directory that stands for a device's in /sys/block. What the kernel says of
-// the loop device is true of the volume, but for its name and model.
+// describe makes the directory that stands for the device's directory in /sys/block. What the
+// kernel says about the loop device is also true for the volume, except name and model.
 func (d device) describe(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "device"), 0o755); err != nil {
 		return err

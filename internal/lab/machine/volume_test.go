@@ -29,8 +29,8 @@ func mayResize(t *testing.T) bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
-// TestVolumes takes volumes to machines and away from them, mounted and not, through every end that
-// a machine or its manager can have.
+// TestVolumes takes volumes to machines and away from them, mounted and not, through every way in
+// which a machine or its manager can end.
 func TestVolumes(t *testing.T) {
 	l := newTestLab(t, Releases[0])
 	a, b := l.add(""), l.add("")

@@ -11,9 +11,9 @@ import (
 // dnsTTL is the TTL of answers in seconds, as Amazon's resolver uses.
 const dnsTTL = 60
 
-// resolver resolves the names that EC2 gives instances, those of load balancers and the public names. For
-// every other name it answers at once that it does not exist: the lab has no way to the real internet, and
-// a resolver that stays silent delays each machine's boot by half a minute.
+// resolver resolves the names that EC2 gives to instances and load balancers, and the public names.
+// For every other name it answers at once that it does not exist: the lab has no way to the real
+// internet, and a resolver that stays silent delays each machine's boot by half a minute.
 type resolver struct {
 	vpcID  string
 	source Source

@@ -25,7 +25,7 @@ type Source interface {
 	// BalancerAddresses returns the addresses behind the name of a load balancer, in lower case and without a
 	// dot at the end.
 	BalancerAddresses(name string) ([]netip.Addr, bool)
-	// Role returns what the profile of an instance that has one gives it now.
+	// Role returns what the instance's profile, which it must have, gives it now.
 	Role(Instance) (Role, error)
 }
 

@@ -90,8 +90,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, body)
 }
 
-// identity returns what a request for a path sees below iamPath. It issues credentials only where
-// they are looked at.
+// identity returns what a request for a path sees below iamPath. It issues credentials only for a
+// path that shows them.
 func (s *service) identity(i Instance, path string) (map[string]string, error) {
 	if i.Profile == nil {
 		return nil, nil

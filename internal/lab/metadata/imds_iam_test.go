@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestRoleCredentials: what an instance with a profile sees below iam.
+// TestRoleCredentials checks what an instance with a profile sees below iam.
 func TestRoleCredentials(t *testing.T) {
 	since := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	role := Role{

@@ -76,7 +76,7 @@ func TestLease(t *testing.T) {
 	}
 	mac[5]++
 	if got, ok := leases(1, mac); ok {
-		t.Errorf("nobody's MAC address gets %+v", got)
+		t.Errorf("an unknown MAC address gets %+v", got)
 	}
 	mac[5]--
 	now.InterfaceID = "eni-2"
@@ -188,7 +188,7 @@ func TestMetadataTokens(t *testing.T) {
 	}
 	c.from = "10.240.0.11:4711"
 	if got := code("PUT", "/latest/api/token", ttlHeader, "60"); got != 404 {
-		t.Errorf("from nobody's address: %d", got)
+		t.Errorf("from an unused address: %d", got)
 	}
 	tagged := example()
 	tagged.ShowTags = true
@@ -197,7 +197,8 @@ func TestMetadataTokens(t *testing.T) {
 	}
 }
 
-// TestSpotMetadata: a Spot instance sees the notice of its interruption, and nothing before.
+// TestSpotMetadata checks that a Spot instance sees the notice of its interruption, and nothing
+// before it.
 func TestSpotMetadata(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	plain, spot, noticed := example(), example(), example()

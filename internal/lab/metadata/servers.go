@@ -32,7 +32,7 @@ const (
 type Listener interface {
 	ListenTCP(ctx context.Context, vpcID, addr string) (net.Listener, error)
 	ListenUDP(ctx context.Context, vpcID, addr string) (net.PacketConn, error)
-	// InterfaceAt returns the interface behind the link of the router that has the index.
+	// InterfaceAt returns the interface behind the router's link with an index.
 	InterfaceAt(vpcID string, link int) (interfaceID string, err error)
 }
 

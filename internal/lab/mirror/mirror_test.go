@@ -31,7 +31,6 @@ func newTestMirror(t *testing.T, content string) (*Handler, string) {
 	return m, server.URL
 }
 
-// answer is a response with its body.
 type answer struct {
 	status int
 	header http.Header
@@ -88,7 +87,7 @@ func TestServesFiles(t *testing.T) {
 	}
 	counts := m.Counts()
 	if counts["/host/a/file.tgz"] != 4 || counts["/host/a/none"] != 1 {
-		t.Errorf("counts %v: want 4 GET requests for the file and 1 for what is missing", counts)
+		t.Errorf("counts %v: want 4 GET requests for the file and 1 for the missing file", counts)
 	}
 }
 

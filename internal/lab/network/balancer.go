@@ -19,7 +19,7 @@ type Balancer struct {
 	Listeners []Listener
 }
 
-// Listener forwards each new connection to a port to one of the targets, by chance.
+// Listener forwards each new connection to a port to a random target.
 type Listener struct {
 	Port    int
 	Targets []netip.AddrPort
@@ -28,7 +28,7 @@ type Listener struct {
 	PreserveClient bool
 }
 
-// forwards says whether this package forwards behind an interface, for what is not a machine.
+// forwards says whether this package forwards behind an interface, since no machine is there.
 func (i Interface) forwards() bool { return i.NATGateway || i.Balancer != nil }
 
 func (v *validator) balancer(i Interface) {
@@ -55,8 +55,8 @@ func (v *validator) balancer(i Interface) {
 // withoutClient marks, inside a node, packets whose source becomes the node.
 const withoutClient = 1
 
-// renderBalancer renders the ruleset of a node with an address. It resets a connection that it has
-// forgotten. It answers nothing that is sent to itself, except to its own health checks.
+// renderBalancer renders the ruleset of a node with an address. The node resets a connection that
+// it has forgotten. It drops packets to itself, except answers to its own health checks.
 func renderBalancer(own netip.Addr, b Balancer) string {
 	var r ruleset
 	r.line("table ip lab")
@@ -110,10 +110,10 @@ func (r *ruleset) listener(l Listener) {
 	}
 }
 
-// nodeMarks returns the numbers of the nodes of load balancers in a VPC, by interface. A router marks
-// with it what a node has forwarded, and sends the answers to the node, whatever the client's address
-// is: the node has to put the listener's address in the place of the target's. They are hashes of the
-// identifiers, and no numbers of route tables.
+// nodeMarks returns a number for each load balancer's node in a VPC, by interface. The router marks
+// the flows that the node has forwarded with this number, and sends the answers to the node,
+// whatever the client's address is: the node has to replace the target's address by the listener's.
+// The numbers are hashes of the identifiers, and differ from those of route tables.
 func (v VPC) nodeMarks() map[string]int {
 	marks := map[string]int{}
 	taken := map[int]bool{}
@@ -132,7 +132,7 @@ func (v VPC) nodeMarks() map[string]int {
 	return marks
 }
 
-// answers marks what nodes have forwarded, and chooses the route of the answers.
+// answers marks the flows that nodes have forwarded, and chooses the route of the answers.
 func (r *ruleset) answers() {
 	marks := r.vpc.nodeMarks()
 	r.open("chain answers")
@@ -177,8 +177,8 @@ func (m *Manager) DialFrom(ctx context.Context, interfaceID string, to netip.Add
 	return conn, nil
 }
 
-// EndFlows makes a node forget the connections that it forwards to a target. Who sends the next packet
-// of one gets a reset.
+// EndFlows makes a node forget the connections that it forwards to a target. Whoever sends the next
+// packet of such a connection gets a reset.
 func (m *Manager) EndFlows(ctx context.Context, interfaceID string, target netip.AddrPort) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("end connections to %s: %w", target, err)

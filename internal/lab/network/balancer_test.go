@@ -152,7 +152,8 @@ func TestRenderBalancer(t *testing.T) {
 	golden(t, "balanced.nft", renderRuleset(vpc))
 }
 
-// TestBalancerGroups: groups of the node act on clients, and stand for it in the groups of targets.
+// TestBalancerGroups checks that the node's groups filter clients, and that rules of the targets'
+// groups can name them.
 func TestBalancerGroups(t *testing.T) {
 	l := withBalancer(t)
 	vpc := &l.cfg.VPCs[0]
@@ -173,7 +174,8 @@ func TestBalancerGroups(t *testing.T) {
 	}
 }
 
-// TestBalancerFlows: connections outlive changes of targets, and end when that is asked for.
+// TestBalancerFlows checks that connections outlive changes of targets, and that EndFlows ends
+// them.
 func TestBalancerFlows(t *testing.T) {
 	l := withBalancer(t)
 	for _, id := range []string{"eni-a", "eni-b"} {
@@ -237,7 +239,8 @@ func TestBalancerFlows(t *testing.T) {
 	l.reaches("eni-c", ipNode+":443")
 }
 
-// TestBalancerIdle: a node forgets a connection without packets after the time of AWS.
+// TestBalancerIdle checks that a node forgets a connection without packets after the same time as
+// on AWS.
 func TestBalancerIdle(t *testing.T) {
 	l := withBalancer(t)
 	l.ingress(l.iface("eni-a").Groups[0], cidr("tcp", 6443, "0.0.0.0/0"))

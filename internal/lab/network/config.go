@@ -94,15 +94,16 @@ type Interface struct {
 	// Stopped drops packets to the interface, as on EC2 when its instance does not run. Otherwise
 	// the kernel would answer them in place of the machine.
 	Stopped bool
-	// NATGateway makes the interface that of a NAT gateway. No machine is behind it: this package
-	// forwards for it. It has no groups, and no source/destination check.
+	// NATGateway says that the interface belongs to a NAT gateway. No machine is behind it: this
+	// package forwards for it. It has no groups, and no source/destination check.
 	NATGateway bool
-	// Balancer makes the interface that of a load balancer's node: this package forwards for it. No machine is
-	// behind it, and it has no source/destination check. Without groups it takes and sends everything. Without
-	// listeners it takes no connections, and is the interface of an EC2 Instance Connect Endpoint.
+	// Balancer says that the interface belongs to a load balancer's node: this package forwards for
+	// it. No machine is behind it, and it has no source/destination check. Without groups it takes
+	// and sends everything. Without listeners it takes no connections, and is the interface of an
+	// EC2 Instance Connect Endpoint.
 	Balancer *Balancer
-	// Cut drops every packet that is forwarded from or to the interface, also those of flows that
-	// exist. The flows continue once it is false again. The VPC's own services still answer: on EC2
+	// Cut drops every packet that is forwarded from or to the interface, also packets of existing
+	// flows. The flows continue once it is false again. The VPC's own services still answer: on EC2
 	// they are on the machine's own host.
 	Cut bool
 }

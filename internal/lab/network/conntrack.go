@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cutStaleFlows deletes a router's connection tracking entries that are no longer valid: those of
-// removed interfaces, whose addresses may belong to others by now, and those translated by a
-// changed mapping. Flows whose security group rule was removed stay, as on EC2.
+// cutStaleFlows deletes a router's connection tracking entries that are no longer valid: entries of
+// removed interfaces, whose addresses may belong to other interfaces by now, and entries translated
+// by a changed mapping. Flows whose security group rule was removed stay, as on EC2.
 func cutStaleFlows(handle *netlink.Handle, vpc VPC, removed []netip.Addr) error {
 	filter := staleFlows{cidr: vpc.CIDR, public: vpc.translations(), present: map[netip.Addr]bool{}}
 	for _, i := range vpc.Interfaces {

@@ -25,7 +25,7 @@ func TestStaleFlows(t *testing.T) {
 		{"to an interface that is gone", "10.240.0.10", "10.240.0.12", "10.240.0.12", "10.240.0.10", true},
 		{"from an interface that is gone", "10.240.0.12", "10.240.0.10", "10.240.0.10", "10.240.0.12", true},
 		{"in through the public address", "203.0.113.1", "203.0.113.3", "10.240.0.10", "203.0.113.1", false},
-		{"in through another's public address", "203.0.113.1", "203.0.113.3", "10.240.0.11", "203.0.113.1", true},
+		{"in through the public address of another interface", "203.0.113.1", "203.0.113.3", "10.240.0.11", "203.0.113.1", true},
 		{"out with the public address", "10.240.0.10", "203.0.113.1", "203.0.113.1", "203.0.113.3", false},
 		{"out with a former public address", "10.240.0.10", "203.0.113.1", "203.0.113.1", "203.0.113.4", true},
 		{"out with a public address taken away", "10.240.0.11", "203.0.113.1", "203.0.113.1", "203.0.113.4", true},

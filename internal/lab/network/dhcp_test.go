@@ -17,7 +17,7 @@ import (
 const macA, macB = "02:00:0a:f0:00:0a", "02:00:0a:f0:00:0b"
 
 // dhcpLab is a network whose router answers DHCP, and whose interfaces A and B have no address yet.
-// B has no source/destination check, as a worker.
+// B has no source/destination check, like a worker.
 func dhcpLab(t *testing.T) (l *lab, taken chan string) {
 	vpc := threeInterfaces()
 	vpc.Interfaces[0].MAC, vpc.Interfaces[1].MAC = macA, macB
@@ -90,7 +90,7 @@ func TestAddressByDHCP(t *testing.T) {
 	l.renews(lease)
 }
 
-// lookupBeforeAddress checks that a machine without an address gets only DHCP through.
+// lookupBeforeAddress checks that only DHCP works for a machine without an address.
 func (l *lab) lookupBeforeAddress() {
 	l.t.Helper()
 	other, err := l.ListenUDP(l.t.Context(), "vpc-1", "0.0.0.0:69")
@@ -150,6 +150,6 @@ func TestNobodyGetsAnothersAddress(t *testing.T) {
 		t.Errorf("B took the address of %s", <-taken)
 	}
 	if _, err := l.client("eni-b").Request(t.Context()); err != nil {
-		t.Errorf("B is not told its own: %v", err)
+		t.Errorf("B is not told its own address: %v", err)
 	}
 }

@@ -14,8 +14,9 @@
 // servers, and drops packets from private addresses and to unknown ones. Each VPC has its own
 // router namespace, so that the addresses of VPCs may overlap. Every packet between two interfaces
 // crosses the router, also within a subnet. The namespace of a NAT gateway's interface is a router
-// of its own, which translates and sends back what it gets. The node of a load balancer is one too: it puts
-// a target in the place of itself, and the router brings it the answers by a mark on the flow.
+// of its own, which translates and sends back what it gets. The node of a load balancer is a router
+// too: it replaces its own address by a target's, and the VPC's router sends it the answers because
+// of a mark on the flow.
 //
 // A [Config] is the wanted state. [Manager.Apply] compares it with the kernel's state and changes
 // the difference. All state is in the kernel: namespaces are pinned under /run/netns as by

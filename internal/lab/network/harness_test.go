@@ -253,7 +253,7 @@ func name(place string) string {
 	return place
 }
 
-// addAddress adds an address to a namespace, that of a pod or of a forged sender.
+// addAddress adds an address to a namespace, such as the address of a pod or of a forged sender.
 func (l *lab) addAddress(place, addr string) {
 	l.t.Helper()
 	err := l.at(place, func() error {

@@ -37,7 +37,7 @@ func TestDownLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := Leftovers(slice); err != nil || len(left) < 8 {
-		t.Errorf("of a network in use, only this is seen: %v %v", left, err)
+		t.Errorf("a network in use leaves only this to see: %v %v", left, err)
 	}
 	if err := Release(stateDir); err == nil {
 		t.Error("released a slice in use")

@@ -152,7 +152,7 @@ func TestRemovingAnInterfaceLeavesOthersAlone(t *testing.T) {
 	l.cfg.VPCs[0].Interfaces = l.cfg.VPCs[0].Interfaces[:2]
 	l.apply()
 	if err := toB.alive(answerWithin); err != nil {
-		t.Errorf("a flow between others was cut: %v", err)
+		t.Errorf("a flow between other interfaces was cut: %v", err)
 	}
 	if _, err := os.Stat(gone); !os.IsNotExist(err) {
 		t.Errorf("%s is still there: %v", gone, err)
@@ -176,7 +176,7 @@ func TestAddressIsGivenToANewInterface(t *testing.T) {
 	received = l.receive("eni-d", ":9")
 	flow()
 	if sender, err := received(patience); err == nil {
-		t.Errorf("the new interface gets %s's packets on the strength of the old one's groups", sender)
+		t.Errorf("the new interface gets packets from %s that only the old one's groups allowed", sender)
 	}
 	l.serve("eni-d", ":80")
 	l.reaches("eni-a", ipC+":80")

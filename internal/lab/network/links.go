@@ -40,10 +40,11 @@ var forwardingSysctls = []sysctl{
 	{"ipv4/ip_forward", "1"},
 }
 
-// instanceSysctls set what a namespace inherits from this host to the values on EC2. There the initramfs
-// of Debian's images ends the detection of duplicate IPv6 addresses. systemd-networkd turns IPv6 on for its
-// link, and would wait two seconds for that in each boot: https://salsa.debian.org/cloud-team/debian-cloud-images, no-v6-dad.sh for the class EC2, which
-// Debian 11 introduced.
+// instanceSysctls set what a namespace inherits from this host to the values on EC2. There the
+// initramfs of Debian's images turns off the detection of duplicate IPv6 addresses.
+// systemd-networkd turns IPv6 on for its link, and would wait two seconds for the detection in each
+// boot: https://salsa.debian.org/cloud-team/debian-cloud-images, no-v6-dad.sh for the class EC2,
+// which Debian 11 introduced.
 var instanceSysctls = []sysctl{
 	{"ipv6/conf/all/accept_dad", "0"},
 	{"ipv6/conf/default/accept_dad", "0"},
@@ -307,7 +308,7 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 		{"ipv4/neigh/" + l.Name + "/proxy_delay", "0"},
 	}
 	if l.Interface.forwards() {
-		// It forwards the router's own errors to those whose packets they are about.
+		// It forwards the router's own errors to the senders of the packets.
 		atRouter = append(atRouter, sysctl{"ipv4/conf/" + l.Name + "/accept_local", "1"})
 	}
 	err = within(router, func() error { return setSysctls(atRouter) })

@@ -248,8 +248,8 @@ func (m *Manager) ListenInternet(ctx context.Context, addr netip.AddrPort) (net.
 	return m.ListenTCP(ctx, internetID, addr.String())
 }
 
-// InterfaceAt returns the identifier of the interface behind the link of a VPC's router that has an
-// index. So the sender of a packet is known even if the packet forges its source.
+// InterfaceAt returns the identifier of the interface behind the link with an index of a VPC's
+// router. It identifies the sender of a packet even if the packet forges its source.
 func (m *Manager) InterfaceAt(vpcID string, index int) (string, error) {
 	handle, _, closeRouter, err := open(m.slice.namespace(vpcID))
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// natIdle is after how long without a packet a NAT gateway or a load balancer forgets a flow, in seconds.
-// https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html
+// natIdle is the number of seconds without a packet after which a NAT gateway or a load balancer
+// forgets a flow. https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html
 // https://docs.aws.amazon.com/elasticloadbalancing/latest/network/network-load-balancers.html
 const natIdle = 350
 
-// natSysctls are those of connection tracking in a NAT gateway or a load balancer. It does not take up a
-// TCP connection that it has forgotten.
+// natSysctls are the sysctls of connection tracking in a NAT gateway or a load balancer, which does
+// not resume a TCP connection that it has forgotten.
 var natSysctls = []sysctl{
 	{"netfilter/nf_conntrack_tcp_timeout_established", strconv.Itoa(natIdle)},
 	{"netfilter/nf_conntrack_udp_timeout", strconv.Itoa(natIdle)},
@@ -25,11 +25,11 @@ var natSysctls = []sysctl{
 	{"netfilter/nf_conntrack_tcp_loose", "0"},
 }
 
-// syncForwarder makes the namespace behind an interface a NAT gateway or a load balancer's node: a router
-// with one leg. A NAT gateway translates and forwards what the route tables send to it, whatever its source
-// is, and its own packets take the route table of its subnet: to the internet gateway, where the public
-// address of its interface takes the place of the private one. Answers return by the same table, so answers
-// to pods need the routes to the pods there.
+// syncForwarder makes the namespace behind an interface a NAT gateway or a load balancer's node: a
+// router with one leg. A NAT gateway translates and forwards the packets that route tables send to
+// it, from any source. The translated packets take the route table of the gateway's subnet: to the
+// internet gateway, where the public address of its interface takes the place of the private one.
+// Answers return by the same table, so answers to pods need the routes to the pods there.
 func (m *Manager) syncForwarder(ctx context.Context, l link) error {
 	name := m.slice.namespace(l.Interface.ID)
 	text := renderNATGateway(l.Interface.PrivateIP)

@@ -82,7 +82,7 @@ func TestNATGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if before, after := l.flows("vpc-1", experimental), l.flows("eni-nat", experimental); before != 1 || after != 0 {
-		t.Errorf("of another protocol %d flows reach it, and it forwards %d", before, after)
+		t.Errorf("another protocol: %d flows reach the NAT gateway, and it forwards %d", before, after)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestNATGatewayNeedsARoute(t *testing.T) {
 	l := withNATGateway(t)
 	outside := l.slice.Operator.String() + ":80"
 	l.reaches("eni-c", outside)
-	for _, target := range []Target{{Kind: Blackhole}, {Kind: ToInterface, InterfaceID: "eni-nat"}} { // the latter leads back to itself
+	for _, target := range []Target{{Kind: Blackhole}, {Kind: ToInterface, InterfaceID: "eni-nat"}} { // the second route leads back to the NAT gateway
 		l.cfg.VPCs[0].RouteTables[0].Routes[0].Target = target
 		l.apply()
 		l.dropped("eni-c", outside)
@@ -132,7 +132,8 @@ func TestNATGatewayForPods(t *testing.T) {
 	}
 }
 
-// TestNATGatewayFlows checks that a flow outlives changes that do not concern it, another Manager, and not the NAT gateway's memory.
+// TestNATGatewayFlows checks that a flow outlives a new Manager and changes that do not concern it,
+// and ends once the NAT gateway has forgotten it.
 func TestNATGatewayFlows(t *testing.T) {
 	l := withNATGateway(t)
 	outside := l.slice.Operator.String() + ":80"

@@ -137,7 +137,7 @@ func TestSlices(t *testing.T) {
 		}
 		for _, addr := range slices.Concat(addrs, s.Servers(), []netip.Addr{s.Operator, s.internet()}) {
 			if seen[addr] || !s.Prefix.Contains(addr) {
-				t.Errorf("slice %d: %s is outside or not the slice's alone", index, addr)
+				t.Errorf("slice %d: %s is outside of it, or in another slice too", index, addr)
 			}
 			seen[addr] = true
 		}

@@ -1,4 +1,4 @@
-// Package nsenter runs functions in other network namespaces than that of the process.
+// Package nsenter runs functions in other network namespaces than the process's own.
 //
 // It makes no namespaces, and does not know what is in them.
 package nsenter

@@ -74,7 +74,7 @@ func New(cfg Config) *Store {
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "s3"
-			r.Out.Host = r.In.Host // it is signed
+			r.Out.Host = r.In.Host // the header is signed
 			r.Out.Header["X-Forwarded-For"] = nil
 		},
 		Transport: &http.Transport{
@@ -93,18 +93,18 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// deleted answers as S3 does if an object that is to be deleted does not exist: with 204. The program
-// does so too, but for an object that another request deletes at the same time.
+// deleted makes the deletion of an object that does not exist succeed with 204, as in S3. The
+// program does so itself, unless another request deletes the object at the same time.
 // https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObject.html
 func deleted(r *http.Response) error {
 	if r.Request.Method != http.MethodDelete || r.StatusCode != http.StatusNotFound {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16)) // an error's
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16)) // of an error
 	if err != nil {
 		return fmt.Errorf("answer of the object store: %w", err)
 	}
-	_ = r.Body.Close() // read
+	_ = r.Body.Close() // it has been read
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	var said struct{ Code string }
 	if xml.Unmarshal(body, &said) == nil && said.Code == "NoSuchKey" {

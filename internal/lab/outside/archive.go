@@ -172,7 +172,7 @@ func (a *Archive) file(name string) string { return filepath.Join(a.dir, filepat
 // checkedSuffix ends the names of the files that checkedFile names.
 const checkedSuffix = ".checked"
 
-// checkedFile returns the name of a file whose time says when the named file was last compared with
+// checkedFile returns the name of the file whose time says when file name was last compared with
 // upstream's.
 func (a *Archive) checkedFile(name string) string {
 	dir, base := filepath.Split(a.file(name))

@@ -39,8 +39,8 @@ func (a *Archive) prune() {
 			return ignoreGone(err)
 		}
 		if strings.HasPrefix(entry.Name(), ".") {
-			// Hidden files are those of checkedFile, and unfinished downloads. A download gets
-			// upstream's modification time just before it is renamed.
+			// Hidden files are the files that checkedFile names, and unfinished downloads. A
+			// download gets upstream's modification time just before it is renamed.
 			if !strings.HasSuffix(entry.Name(), checkedSuffix) && a.now().Sub(accessed(info)) > abandoned {
 				_ = os.Remove(name)
 			}

@@ -41,9 +41,9 @@ type Line struct {
 // lineBurst is how many bytes a line sends at once.
 const lineBurst = 64 << 10
 
-// SetSpeed changes the speed of all lines, for answers that begin from now on. Those under way first
-// finish a wait at the old speed, and stay unlimited if they began without limits. It fails on an invalid
-// speed.
+// SetSpeed changes the speed of all lines, for answers that begin from now on. Answers under way
+// first finish a wait at the old speed, and stay unlimited if they began without limits. It fails
+// on an invalid speed.
 func (l *Line) SetSpeed(s Speed) error {
 	if err := s.validate(); err != nil {
 		return err

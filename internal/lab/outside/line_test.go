@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestLine checks that an address gets so many bytes a second for all its requests together, that
-// another one has a line of its own, and that without limits nothing waits.
+// TestLine checks that all requests of an address share one line, that another address has a line
+// of its own, and that nothing waits without limits.
 func TestLine(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 1_000_000)
 	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -13,7 +13,7 @@ const Program = "qemu-system-x86_64"
 const (
 	socket  = "qmp.sock"
 	tapName = "vm0"
-	// slot is that of the network interface. Debian's EC2 images call the interface there ens5.
+	// slot is the PCI slot of the network interface, which Debian's EC2 images call ens5 there.
 	slot = 5
 )
 
@@ -24,8 +24,8 @@ type Disk struct {
 	Format string // "raw" or "qcow2"
 }
 
-// serial is the disk's serial number, as EBS makes it of a volume's id. It has the 20 characters that
-// virtio allows.
+// serial is the disk's serial number, as EBS derives it from a volume's id. It has the 20
+// characters that virtio allows.
 func (d Disk) serial() string { return strings.ReplaceAll(d.ID, "-", "") }
 
 // node and device are the names of the disk's parts in QEMU.
@@ -42,7 +42,7 @@ type Machine struct {
 	MAC         string
 	MTU         int
 	Product     string // what the firmware calls the computer: the instance type
-	UUID        string // in lower case; that of an instance begins with "ec2"
+	UUID        string // in lower case; an instance's UUID begins with "ec2"
 	// Kernel and Initrd are files, CommandLine is the kernel's.
 	Kernel, Initrd, CommandLine string
 	Disks                       []Disk // the root volume first

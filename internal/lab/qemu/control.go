@@ -36,8 +36,9 @@ func PowerButton(ctx context.Context, dir string) error {
 	return with(ctx, dir, func(m *monitor) error { return m.do("system_powerdown", nil, nil) })
 }
 
-// SetDisks gives a running virtual machine these disks, beside its root volume: it plugs in those
-// that it has not, and pulls out others. Each gets the size of its file, in bytes.
+// SetDisks gives a running virtual machine these disks, beside its root volume: it plugs in the
+// disks that the machine does not have, and pulls out others. Each gets the size of its file, in
+// bytes.
 func SetDisks(ctx context.Context, dir string, root string, disks []Disk, size func(Disk) (int64, error)) error {
 	return with(ctx, dir, func(m *monitor) error {
 		have, err := m.disks()

@@ -34,7 +34,7 @@ func (e *Error) Error() string { return fmt.Sprintf("QEMU, %s: %s", e.Command, e
 func open(ctx context.Context, dir string) (*monitor, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	// The path of a socket has 107 bytes at most, and that of dir may be longer.
+	// The path of a socket has 107 bytes at most, and the path of dir may be longer.
 	at, err := os.Open(dir)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/nsenter"
 )
 
-// An Interface is what a guest needs to know of the interface that it takes the place of.
+// An Interface is what a guest needs to know about the interface that it replaces.
 type Interface struct {
 	MAC string
 	MTU int

@@ -96,8 +96,9 @@ func (w *statusWriter) Header() http.Header         { return w.header }
 func (w *statusWriter) WriteHeader(status int)      { w.status = status }
 func (w *statusWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// layoutBlobs serves the blobs of layouts, given by their directories, without checking digests, which
-// clients do. The registry's own disk handler reads a blob twice more on every request to check it.
+// layoutBlobs serves the blobs of layouts, given by their directories, without checking digests,
+// since clients check them. The registry's own disk handler reads a blob twice more on every
+// request to check it.
 type layoutBlobs []string
 
 // open opens a blob of the first layout that has it.

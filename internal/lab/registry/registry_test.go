@@ -40,7 +40,6 @@ func newLayout(t *testing.T, ref string) (dir string, layer v1.Layer) {
 	return dir, layers[0]
 }
 
-// answer is a response with its body.
 type answer struct {
 	status int
 	header http.Header

@@ -23,7 +23,7 @@ type Cilium struct {
 	Helm   string // program
 }
 
-// ciliumDir is the cache's directory of what only Cilium needs.
+// ciliumDir is the cache's directory for files that only Cilium needs.
 const ciliumDir = "cilium"
 
 // ciliumModule is the Go module of all of Cilium. It replaces two modules by forks, which `go install` of

@@ -34,8 +34,8 @@ var ciliumPrograms = map[string]string{
 	"cilium-mount":            "usr/bin/cilium-mount", "cilium-sysctlfix": "usr/bin/cilium-sysctlfix", "cilium-cni": "opt/cni/bin/cilium-cni",
 }
 
-// ciliumLinks are symbolic links of the agent's image. Those of packages are made by the packages' scripts
-// elsewhere.
+// ciliumLinks are symbolic links of the agent's image, some of which packages' scripts would make
+// if they ran.
 var ciliumLinks = map[string]string{
 	"usr/bin/cilium": "cilium-dbg", "usr/bin/clang": "clang-19", "usr/bin/sh": "dash", "usr/bin/awk": "mawk",
 	"usr/sbin/iptables": "xtables-nft-multi", "usr/sbin/iptables-save": "xtables-nft-multi", "usr/sbin/iptables-restore": "xtables-nft-multi",

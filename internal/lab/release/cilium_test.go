@@ -29,8 +29,8 @@ func TestCiliumProduct(t *testing.T) {
 	}
 }
 
-// TestCiliumReplaces checks that the module in which Cilium is built keeps the forks that it replaces others by, and
-// drops its tools.
+// TestCiliumReplaces checks that the module in which Cilium is built keeps the replacements of
+// modules by forks, and drops the tools.
 func TestCiliumReplaces(t *testing.T) {
 	const upstream = `module github.com/cilium/cilium
 go 1.25.0

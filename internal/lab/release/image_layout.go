@@ -105,7 +105,7 @@ func PruneImages(cacheDir string, keep []string) ([]string, error) {
 	if err != nil {
 		return removed, err
 	}
-	// Its only directories are those of LocateCilium, and unfinished ones.
+	// It contains only directories that LocateCilium returns, and unfinished ones.
 	cilium, err := cache.Sweep(filepath.Join(cacheDir, ciliumDir), keep)
 	return append(removed, cilium...), err
 }

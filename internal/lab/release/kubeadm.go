@@ -36,7 +36,7 @@ type Kubeadm struct {
 // EtcdTag is the tag of etcd's image in Kubeadm.Images. Upstream appends the image's own revision.
 var EtcdTag = strings.TrimPrefix(EtcdVersion, "v") + "-0"
 
-// kubeadmDir is the cache's directory of what only kubeadm needs.
+// kubeadmDir is the cache's directory for files that only kubeadm needs.
 const kubeadmDir = "kubeadm"
 
 // EnsureKubeadm provides Kubeadm: what the mirror has, kubeadm itself, and images of the same
@@ -115,8 +115,8 @@ func nftProduct() product {
 	return p
 }
 
-// kubeadmImages are the images for kubeadm that the catalogue lacks. Their programs have the paths
-// of upstream's.
+// kubeadmImages are the images for kubeadm that the catalogue lacks. Their programs have the same
+// paths as in upstream's images.
 func kubeadmImages() []image {
 	const bin = "usr/local/bin/"
 	config := v1.Config{Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, WorkingDir: "/"}
@@ -138,8 +138,9 @@ func kubeadmImages() []image {
 	return append(images, of(etcdProduct(EtcdVersion), "etcd", EtcdTag))
 }
 
-// writeKubeadmImages writes the archive of images to a file, and removes those of other recipes.
-// mirror and own are the stores with the programs, catalogue is the layout of catalogueImages.
+// writeKubeadmImages writes the archive of images to a file, and removes the archives of other
+// recipes. mirror and own are the stores with the programs, catalogue is the layout of
+// catalogueImages.
 func writeKubeadmImages(ctx context.Context, to, mirror, own, catalogue string) error {
 	programs, err := os.MkdirTemp(own, ".programs-")
 	if err != nil {

@@ -243,8 +243,8 @@ func (s *store) unchanged(file string, e entry) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.Size && info.ModTime().Equal(e.ModTime)
 }
 
-// verify reads the files that were touched since they were verified, and drops those with other
-// content from the index.
+// verify reads the files that were touched since they were verified, and drops changed files from
+// the index.
 func (s *store) verify() error {
 	changed := false
 	for file, e := range s.entries {

@@ -26,8 +26,8 @@ func aptMirror(dir string) string {
 	return ""
 }
 
-// debianURI returns the first URI that ends in /debian, as those of all mirrors of Debian's archive
-// do, in a file of either of sources.list(5)'s formats.
+// debianURI returns the first URI in a file that ends in /debian, as the URIs of all mirrors of
+// Debian's archive do. The file has one of the two formats of sources.list(5).
 func debianURI(file string) string {
 	f, err := os.Open(file)
 	if err != nil {

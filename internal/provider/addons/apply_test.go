@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestUnreachable: only a request without an answer says that the API server is gone. A deletion that
-// waits for finalizers until the deadline does not, and neither do the requests that the deadline cuts.
+// TestUnreachable: only a request without an answer says that the API server is gone. A deletion
+// that waits for finalizers until the deadline does not say so, nor do requests that the deadline
+// interrupts.
 func TestUnreachable(t *testing.T) {
 	over, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()

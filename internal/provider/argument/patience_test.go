@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
-// TestTimeLimit: patience makes the default of a time limit longer, and no limit that is configured.
+// TestTimeLimit: patience lengthens the default of a time limit, but no configured limit.
 func TestTimeLimit(t *testing.T) {
 	configured := func(limit time.Duration) func(context.Context, time.Duration) (time.Duration, diag.Diagnostics) {
 		return func(_ context.Context, fallback time.Duration) (time.Duration, diag.Diagnostics) {

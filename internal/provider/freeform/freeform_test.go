@@ -90,7 +90,7 @@ func TestMap(t *testing.T) {
 		}
 	}
 	if m, known := Map(types.DynamicValue(object(nil))); m == nil || !known {
-		t.Error("an empty object is none")
+		t.Error("an empty object counts as null")
 	}
 }
 
@@ -139,7 +139,7 @@ func TestValue(t *testing.T) {
 		case "large": // JSON that was decoded into a float64 before
 		case "null of a type", "list", "set", "map", "dynamic":
 			if got := plan(v, literal); !got.Equal(v) {
-				t.Errorf("%s: %v is no equivalent of %v", name, v, literal)
+				t.Errorf("%s: %v is not equivalent to %v", name, v, literal)
 			}
 		default:
 			if !v.Equal(literal) {
@@ -196,7 +196,7 @@ func plan(state, config types.Dynamic) types.Dynamic {
 	return resp.PlanValue
 }
 
-// TestKeepEquivalent checks that only an equivalent value is no change.
+// TestKeepEquivalent checks that an equivalent value is no change, and any other value is one.
 func TestKeepEquivalent(t *testing.T) {
 	of := func(v attr.Value) types.Dynamic {
 		return types.DynamicValue(object(map[string]attr.Value{"field": v}))

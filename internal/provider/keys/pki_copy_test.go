@@ -92,7 +92,7 @@ func TestKeysFromACopy(t *testing.T) {
 		t.Errorf("%d keys came back, there were %d", len(after), len(before))
 	}
 	if restored.Get("ref").(providertest.Values)["kubernetes_ca_pem"] != ref["kubernetes_ca_pem"] {
-		t.Error("the reference is another one")
+		t.Error("the reference has changed")
 	}
 	restored.Leaks()
 	hidden(t, "the state", providertest.Plain(restored.State), identity, secret)
@@ -127,7 +127,7 @@ func TestKeysFromACopy(t *testing.T) {
 	}
 }
 
-// TestRestoreFromLater: restore_from on keys that exist does nothing but to be noted.
+// TestRestoreFromLater: restore_from on existing keys is recorded and changes nothing.
 func TestRestoreFromLater(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -201,7 +201,7 @@ func TestCopyDrift(t *testing.T) {
 			t.Errorf("%s: %+v, %v", moved, o, c.Account.S3.Keys(providertest.Copies))
 		}
 		if _, err := keycopy.Decrypt(c.Account.S3.Get("elsewhere", moved).Content, identity); err == nil {
-			t.Error("an identity that is no recipient's any more decrypts it")
+			t.Error("the identity of a former recipient decrypts it")
 		}
 	})
 	t.Run("only timeouts", func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestCopyDrift(t *testing.T) {
 			t.Error("it was written again")
 		}
 	})
-	t.Run("keys that are not those of the reference", func(t *testing.T) {
+	t.Run("keys that differ from the reference", func(t *testing.T) {
 		fresh := c.Instance("k8s_pki")
 		fresh.Must(providertest.Values{"cluster": "fresh"})
 		ref := providertest.With(fresh.Get("ref").(providertest.Values), providertest.Values{"kubernetes_ca_pem": keys.Get("ref").(providertest.Values)["kubernetes_ca_pem"]})
@@ -346,8 +346,8 @@ func TestCopyAtEveryCall(t *testing.T) {
 	}
 }
 
-// TestCopyPolicy copies and restores keys under the policies of examples/iam, and without each action
-// of the one for copies. A refresh that may not look only warns.
+// TestCopyPolicy copies and restores keys under the policies of examples/iam, and without each
+// action of the policy for copies. A refresh that may not look only warns.
 func TestCopyPolicy(t *testing.T) {
 	t.Parallel()
 	everyday, policy := providertest.ReadPolicy(t, "everyday.json"), providertest.ReadPolicy(t, "key-copies.json")
@@ -401,7 +401,7 @@ func TestCopyPolicy(t *testing.T) {
 	for _, s := range policy.Statement {
 		for _, a := range providertest.StatementActions(s) {
 			if a != "s3:PutObject" && a != "s3:GetObject" && a != "s3:ListBucket" {
-				t.Errorf("nobody has tried without %s", a)
+				t.Errorf("nothing was tried without %s", a)
 			}
 		}
 	}
@@ -423,7 +423,7 @@ func TestNoIdentityForOldTerraform(t *testing.T) {
 	hidden(t, "the error", ch.Failure(), identity[20:40])
 }
 
-// TestObjectErrors: what S3 says is found again in the error, and what to do about it.
+// TestObjectErrors: the error has what S3 said, and what to do about it.
 func TestObjectErrors(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestArchitecture: the instance type decides on the image, and roles are told. Between two architectures a
-// machine is replaced.
+// TestArchitecture: the instance type decides which image is used, and roles learn the
+// architecture. A change to another architecture replaces the machine.
 func TestArchitecture(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -67,7 +67,7 @@ func TestMixedArchitectures(t *testing.T) {
 	if files["/etc/systemd/system/kubelet.service"] == nil {
 		t.Errorf("files %v", files)
 	}
-	// Without their checksums it is said which are missing.
+	// Without their checksums the error says which are missing.
 	missing := providertest.NewCore(t, provider.New("test"), providertest.Values{"ssh": providertest.Values{"private_key": providertest.SSHKey(t)}, "artifact_checksums": providertest.Downloads, "artifact_mirror": "http://mirror.example"})
 	providertest.Mention(t, missing.Instance("k8s_worker_pool").Plan(pool).Failure(), "arm64/kubelet")
 }

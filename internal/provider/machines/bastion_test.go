@@ -92,7 +92,7 @@ func TestPausedBastion(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Terraform stops the bastion first: the others go before it.
+	// Terraform begins with the bastion, and yet the others stop before it.
 	behind(*elastic.PublicIp)
 	machines[0].Must(configs()[0])
 	for n := range machines {
@@ -111,7 +111,7 @@ func TestPausedBastion(t *testing.T) {
 		m.Converged(configs()[n])
 	}
 
-	// Terraform starts it last: it is started before the others are waited for.
+	// Terraform ends with the bastion, and yet it is started before anything waits for the others.
 	network.Must(on)
 	for _, n := range []int{2, 1, 0} {
 		machines[n].Must(configs()[n])
@@ -120,7 +120,7 @@ func TestPausedBastion(t *testing.T) {
 		m.Converged(configs()[n])
 	}
 
-	// Its address is another one when it starts again.
+	// It has another address when it starts again.
 	network.Must(off)
 	for n, m := range machines {
 		m.Must(configs()[n])
@@ -135,8 +135,8 @@ func TestPausedBastion(t *testing.T) {
 	}
 }
 
-// TestPausedWithoutBastion: a provider that knows no bastion cannot ask machines that have no public
-// address, and says how it can.
+// TestPausedWithoutBastion: a provider that knows no bastion cannot ask machines that have no
+// public address, and says what would let it.
 func TestPausedWithoutBastion(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

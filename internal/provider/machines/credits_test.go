@@ -77,7 +77,7 @@ func TestCPUCredits(t *testing.T) {
 		worker.Converged(config)
 		c.HasCredits(t, worker, want)
 		if worker.Get("id") != id {
-			t.Fatal("it is another machine")
+			t.Fatal("the machine was replaced")
 		}
 		if calls := c.Calls()[before:]; config["instance_type"] == nil && slices.Contains(calls, "StopInstances") {
 			t.Errorf("it was stopped: %q", calls)

@@ -13,8 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestTerminatedUnasked: a machine that is beyond answering can be destroyed; a controller that
-// answers and does not tell whether etcd runs on it is asked once more and kept, until it tells or
+// TestTerminatedUnasked: a machine that can no longer answer can be destroyed. A controller that
+// answers and does not say whether etcd runs on it is asked once more, and kept until it says so or
 // is stopped.
 func TestTerminatedUnasked(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestTerminatedUnasked(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		machine func(*providertest.Instance) providertest.Values
-		errs    []error // of asking, one after the other
+		errs    []error // of the questions, in order
 		kept    bool
 		warned  string
 	}{

@@ -40,7 +40,7 @@ func TestSecurityGroups(t *testing.T) {
 		worker.Converged(config)
 		c.HasGroups(t, worker, own, further...)
 		if worker.Get("id") != id {
-			t.Fatal("it is another machine")
+			t.Fatal("the machine was replaced")
 		}
 	}
 	apply(config(monitoring, storage), storage, monitoring)

@@ -34,8 +34,8 @@ func (f *machineFleet) config(n int) providertest.Values {
 	})
 }
 
-// each runs f for each machine, all at once, as with -parallelism of as many. It returns the errors by
-// the machine's number.
+// each runs f for each machine, all at once, as with a -parallelism of their number. It returns the
+// errors by the machine's number.
 func (f *machineFleet) each(do func(n int, m *providertest.Instance) providertest.Change) map[int]string {
 	failed := map[int]string{}
 	var mu sync.Mutex
@@ -63,9 +63,9 @@ func (f *machineFleet) create() map[int]string {
 	})
 }
 
-// TestManyMachines makes, changes and terminates 10 and 100 machines, all at once, in an account whose calls are
-// throttled as in AWS. Hardly any is refused, and no machine costs more calls because there are others. It has the
-// processor for itself: a late answer would make it ask again.
+// TestManyMachines makes, changes and terminates 10 and 100 machines, all at once, in an account
+// whose calls are throttled as in AWS. Hardly any call is refused, and no machine costs more calls
+// because there are others. It has the processor for itself: a late answer would make it ask again.
 func TestManyMachines(t *testing.T) {
 	for _, size := range []int{10, 100} {
 		f := newMachineFleet(t, size)
@@ -89,9 +89,10 @@ func TestManyMachines(t *testing.T) {
 	}
 }
 
-// counts checks that do makes so many calls once and for each machine, and which are refused. There may be
-// two DescribeInstances for each machine: launches are half a second apart, and so are the questions. Few
-// other calls are made while machines wait, whether they are shared or only about those that boot slowly.
+// counts checks how many calls do makes once and for each machine, and which are refused. Two
+// DescribeInstances for each machine are allowed: launches are half a second apart, and so are
+// these calls. Few other calls are made while machines wait, whether they are shared or only about
+// those that boot slowly.
 func (f *machineFleet) counts(what string, once, each map[string]int, do func() map[int]string) {
 	f.T.Helper()
 	f.Account.ForgetCalls()
@@ -123,8 +124,8 @@ func (f *machineFleet) counts(what string, once, each map[string]int, do func() 
 	}
 }
 
-// TestCapacityRunsOut has room for 18 of 30 machines. Those are made, the others fail with an error each and
-// leave nothing, and the next apply makes them.
+// TestCapacityRunsOut has room for 18 of 30 machines. 18 machines are made. The other machines fail
+// with an error each and leave nothing, and the next apply makes them.
 func TestCapacityRunsOut(t *testing.T) {
 	t.Parallel()
 	const size, room = 30, 18

@@ -64,7 +64,7 @@ func TestPlacementGroup(t *testing.T) {
 	}
 	apply("one", 0) // it is stopped already
 
-	// A group without room: the machine runs on where it was.
+	// A group without room: the machine keeps running where it was.
 	subnet := network.Get("ref").(providertest.Values)["subnets"].([]any)[0].(providertest.Values)["id"].(string)
 	for range 7 {
 		c.Launched(t, subnet, "two")

@@ -18,7 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 )
 
-// of returns the calls of this action.
+// of returns the number of calls of an action.
 func of(calls []string, action string) int {
 	n := 0
 	for _, c := range calls {
@@ -29,8 +29,8 @@ func of(calls []string, action string) int {
 	return n
 }
 
-// TestPowerState: one machine is stopped after it was asked what it does, keeps its addresses and
-// host key, and starts again. Somebody else's start is drift.
+// TestPowerState: a machine is first asked what it does for the cluster, and then stopped. It keeps
+// its addresses and host key, and starts again. A start by somebody else is drift.
 func TestPowerState(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -87,7 +87,7 @@ func TestPowerState(t *testing.T) {
 	c.Fatal(worker.Apply(on))
 	worker.Converged(config)
 	if worker.Get("id") != id || worker.Get("host_key") != before["host_key"] || worker.Get("private_ip") != before["private_ip"] {
-		t.Error("it is another machine")
+		t.Error("the machine was replaced")
 	}
 	if said := c.Instance("k8s_machine").Plan(providertest.With(off, providertest.Values{"name": "worker-1"})).Failure(); !strings.Contains(said, "A machine is created running") {
 		t.Errorf("a new one that is stopped: %q", said)

@@ -46,7 +46,7 @@ func TestInstanceProfile(t *testing.T) {
 		name, _ := profile.(string)
 		c.HasProfile(t, worker, name)
 		if worker.Get("id") != id {
-			t.Fatal("it is another machine")
+			t.Fatal("the machine was replaced")
 		}
 	}
 	before := len(c.Calls())
@@ -91,8 +91,8 @@ func TestInstanceProfile(t *testing.T) {
 	c.Account.Empty()
 }
 
-// TestUnusableProfile: a profile that cannot be is an error of the plan, one that does not exist an
-// error of the apply, both at the argument. A new one is waited for.
+// TestUnusableProfile: an invalid name is an error of the plan, and a missing profile an error of
+// the apply, both on the argument. The apply waits for a new profile.
 func TestUnusableProfile(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

@@ -91,8 +91,8 @@ resource "k8s_machine" "worker" {
 	}
 }
 
-// TestReplacementFails: what a failed deletion leaves in the state does not make a replacement of
-// a later destruction, and neither does what a creation stores.
+// TestReplacementFails: neither what a failed deletion leaves in the state nor what a creation
+// stores makes a later destruction count as a replacement.
 func TestReplacementFails(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -121,7 +121,7 @@ func TestReplacementFails(t *testing.T) {
 	}
 	worker.Private = []byte(`{"replaced":"dHJ1ZQ=="}`) // as if the mark had been left
 	if !providertest.Marked(worker.Private) {
-		t.Fatal("the test does not know how private data look")
+		t.Fatal("private data have a form that the test does not know")
 	}
 	for name, config := range map[string]providertest.Values{"destroy": nil, "change": providertest.With(config, providertest.Values{"tags": providertest.Values{"a": "b"}})} {
 		if ch := worker.Plan(config); providertest.Marked(ch.Private) {

@@ -35,7 +35,7 @@ func newRolled(t *testing.T, names ...string) *rolled {
 	return r
 }
 
-// works makes every machine do something for the cluster, but those with an error.
+// works makes every machine do its work for the cluster, except the machines in failing.
 func (r *rolled) works(failing map[string]error) {
 	for _, d := range r.Provider.Sessions {
 		d.Works = func(_ context.Context, t fleet.Target) error { return failing[t.Node.Name] }
@@ -126,8 +126,8 @@ func TestImageRoll(t *testing.T) {
 	}
 }
 
-// TestImageRollWaits: nothing is replaced while another machine does not do its work, and what is stopped,
-// protected, or keeps its image is left out.
+// TestImageRollWaits: nothing is replaced while another machine does not do its work. Machines that
+// are stopped, protected or keep their image are left out.
 func TestImageRollWaits(t *testing.T) {
 	t.Parallel()
 	r := newRolled(t, "controller-0", "controller-1", "worker-0")

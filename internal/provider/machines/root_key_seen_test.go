@@ -10,7 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestSeeRootKey: only a key that is certainly another one is taken over from the volume.
+// TestSeeRootKey: the state takes over the volume's key only if it certainly differs from the known
+// key.
 func TestSeeRootKey(t *testing.T) {
 	t.Parallel()
 	const other = "arn:aws:kms:us-east-1:123456789012:key/" + providertest.OtherKeyID

@@ -10,8 +10,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestRootVolumeKey: the root volume is encrypted with the key that is configured, however it is written, and
-// another one replaces the machine. Without one it has the account's, and an import finds the key.
+// TestRootVolumeKey: the root volume is encrypted with the configured key, in whatever form it is
+// written, and another key replaces the machine. Without a configured key the volume has the
+// account's key. An import finds the key.
 func TestRootVolumeKey(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

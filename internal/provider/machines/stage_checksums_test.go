@@ -17,7 +17,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-// TestStagedChecksums: what has no checksum is no reason to leave out the others, and nothing is looked up twice.
+// TestStagedChecksums: a missing checksum is no reason to leave out other downloads, and no
+// checksum is looked up twice.
 func TestStagedChecksums(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -8,8 +8,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestStage checks what a new machine is told to fetch, and that stage matters only then: it is never a
-// change, whatever becomes of it.
+// TestStage checks what a new machine is told to fetch, and that stage matters only then: another
+// value is never a change.
 func TestStage(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -17,7 +17,7 @@ func TestStage(t *testing.T) {
 	for n, line := range strings.Split(strings.TrimSpace(providertest.Downloads), "\n") { // one for each file
 		fmt.Fprintf(&sums, "%064x  %s\n", n, strings.Fields(line)[1])
 	}
-	c.More = providertest.Values{"artifact_checksums": sums.String(), "artifact_mirror": "http://mirror.example.com"} // one that is not asked for checksums
+	c.More = providertest.Values{"artifact_checksums": sums.String(), "artifact_mirror": "http://mirror.example.com"} // a mirror that is not asked for checksums
 	c = c.Process(t)
 	network := c.Instance("k8s_network")
 	network.Must(providertest.NetworkConfig())
@@ -70,7 +70,7 @@ func TestStage(t *testing.T) {
 			t.Errorf("%s: the state has stage: %v", tt.name, got)
 		}
 	}
-	// With user data of others it replaces no bootcmd.
+	// It replaces no bootcmd of configured user data.
 	machine := c.Instance("k8s_machine")
 	machine.Must(providertest.Values{"name": "worker-2", "role": "worker", "network": network.Get("ref"), "stage": everything, "user_data": userScript})
 	if script, data := c.Staging(t, machine), c.UserData(machine); !strings.Contains(script, "/kubelet") || strings.Contains(data, "bootcmd") || !strings.Contains(data, userScript) {

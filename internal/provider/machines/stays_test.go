@@ -31,8 +31,8 @@ func (ready) Run(context.Context, remote.Command) (remote.Output, error) {
 	return remote.Output{}, nil
 }
 
-// TestNotTerminated: a machine that has left its cluster and is not terminated then gets back what
-// was done to it, unless EC2 says that it ends.
+// TestNotTerminated: if a machine has left its cluster and is not terminated then, it joins again,
+// unless EC2 says that it ends.
 func TestNotTerminated(t *testing.T) {
 	t.Parallel()
 	refused := func(action string) fault.Fault {
@@ -40,8 +40,8 @@ func TestNotTerminated(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		fault fault.Fault // from when it leaves
-		ends  bool        // somebody terminates it then
+		fault fault.Fault // begins when the machine leaves
+		ends  bool        // somebody terminates the machine then
 	}{
 		{"the termination is refused", refused("TerminateInstances"), false},
 		{"everything is refused", refused("*"), false},

@@ -97,8 +97,8 @@ func TestDataVolumeOfStopped(t *testing.T) {
 	controller.Converged(providertest.With(config, off))
 }
 
-// TestVolumeInUse: a machine takes its volume from no other that runs, from no other cluster, and waits
-// for it while its predecessor ends.
+// TestVolumeInUse: a machine takes its volume neither from another running machine nor from another
+// cluster, and waits for it while its predecessor ends.
 func TestVolumeInUse(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -131,8 +131,8 @@ func TestVolumeInUse(t *testing.T) {
 	}
 }
 
-// TestVolumeInUseIsNotDeleted: a volume with a file system is taken from no machine, so that it can be
-// deleted, unless that machine is being terminated. One that was never formatted is.
+// TestVolumeInUseIsNotDeleted: a volume with a file system is not taken from its machine to delete
+// it, unless the machine is being terminated. A volume that was never formatted is.
 func TestVolumeInUseIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

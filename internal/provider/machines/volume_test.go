@@ -87,8 +87,9 @@ func TestVolume(t *testing.T) {
 	c.Account.Empty()
 }
 
-// TestVolumeEnlargedOutside: the size that somebody else has given the volume is shown, and kept. It is
-// no error, with which nothing could be planned or destroyed until the configuration has it.
+// TestVolumeEnlargedOutside: a size that somebody else has given the volume is shown and kept. It
+// is no error: otherwise nothing could be planned or destroyed until the configuration has that
+// size.
 func TestVolumeEnlargedOutside(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -243,7 +244,7 @@ func TestDataVolume(t *testing.T) {
 		t.Errorf("machine %v, file system %q, mounts %q", controller.Get("id"), c.FileSystem(t, id), c.Mounts(t, controller))
 	}
 
-	// A volume that grows takes its file system along.
+	// The file system grows with its volume.
 	volume.Must(providertest.With(providertest.VolumeConfig(network), providertest.Values{"size": 20}))
 	controller.Converged(config)
 	out, err := exec.CommandContext(t.Context(), "/usr/sbin/dumpe2fs", "-h", disk).Output()
@@ -257,8 +258,8 @@ func TestDataVolume(t *testing.T) {
 	c.Account.Empty()
 }
 
-// TestForeignFileSystem: what is on a volume is never formatted over, and a tag and a disk that
-// disagree are an error that says what to do.
+// TestForeignFileSystem: data on a volume are never formatted over. If the tag and the disk
+// disagree, the error says what to do.
 func TestForeignFileSystem(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -323,7 +324,7 @@ func TestForeignFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The tag says that it is theirs: it is used as it is.
+	// With the tag, the file system counts as the user's choice and is used as it is.
 	c.Fatal(controller.Apply(controller.Plan(config)))
 	controller.Converged(config)
 	if c.FileSystem(t, id) != theirs || c.Mounts(t, controller) != disk+" /var/lib/etcd" {

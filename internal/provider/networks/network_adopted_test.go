@@ -127,7 +127,7 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	worker.Must(providertest.WorkerConfig(network))
 	worker.Converged(providertest.WorkerConfig(network))
 	if worker.Get("id") != id {
-		t.Error("it is another machine")
+		t.Error("the machine was replaced")
 	}
 	if got := s.Routes(t, s.Main); got != "" {
 		t.Errorf("routes left in the main table: %s", got)
@@ -291,7 +291,7 @@ func removeGateway(t *testing.T, api *ec2.Client, vpc string) {
 	providertest.Answer[*ec2.DeleteInternetGatewayOutput](t)(api.DeleteInternetGateway(t.Context(), &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}))
 }
 
-// TestIgnoreRules checks that a rule of others is kept only while ignore_rules matches it.
+// TestIgnoreRules checks that a foreign rule is kept only while ignore_rules matches it.
 func TestIgnoreRules(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestNetworkInUse: a network that something still uses ends the deletion, when its time is over,
-// with what EC2 said and with what uses it.
+// TestNetworkInUse: when its time is over, the deletion of a network in use fails. The error has
+// what EC2 said, and what uses the network.
 func TestNetworkInUse(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)

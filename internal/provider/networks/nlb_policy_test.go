@@ -7,8 +7,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestBalancerPolicy makes, repairs, changes and deletes load balancers under the policies of examples/iam:
-// each action of that for load balancers is called, and without it an error names it.
+// TestBalancerPolicy makes, repairs, changes and deletes load balancers under the policies of
+// examples/iam: each action of the policy for load balancers is called, and without it an error
+// names it.
 func TestBalancerPolicy(t *testing.T) {
 	t.Parallel()
 	everyday, balancers, destroy := providertest.ReadPolicy(t, "everyday.json"), providertest.ReadPolicy(t, "load-balancers.json"), providertest.ReadPolicy(t, "destroy.json")

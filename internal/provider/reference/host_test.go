@@ -29,10 +29,10 @@ func TestCompleteHost(t *testing.T) {
 		HostKey: types.StringUnknown(),
 	}
 	if said := check(OfHost.Value(t.Context(), h)); said != "" {
-		t.Errorf("a host of which something is not known yet: %s", said)
+		t.Errorf("a host that is partly unknown: %s", said)
 	}
 	if said := check(OfHost.Unknown()); said != "" {
-		t.Errorf("a host of which nothing is known yet: %s", said)
+		t.Errorf("a host that is unknown: %s", said)
 	}
 	h.HostKey, h.Address = types.StringNull(), types.StringNull()
 	if said := check(OfHost.Value(t.Context(), h)); said != "A host needs address. A host needs host_key." {

@@ -39,7 +39,7 @@ var (
 
 func (all settings[M, S]) FromSpec(ctx context.Context, s *S, m *M) { all.fromSpec(ctx, s, m) }
 
-// Count has n count how often a setting is converted.
+// Count makes n count how often a setting is converted.
 func (all settings[M, S]) Count(name string, n *int) {
 	one := all[name]
 	convert := one.toSpec

@@ -9,8 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestFilesOfNewMachine plans a worker that does not exist yet: only files that depend on what is not known of it are
-// unknown.
+// TestFilesOfNewMachine plans a worker that does not exist yet: only files that depend on unknown
+// values are unknown.
 func TestFilesOfNewMachine(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewRoles(t)

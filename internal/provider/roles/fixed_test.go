@@ -8,8 +8,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
-// TestFixedWithData: what the data of etcd have does not change under a control plane, unless the same plan makes
-// etcd anew.
+// TestFixedWithData: settings on which etcd's data depend do not change under a control plane,
+// unless the same plan makes etcd anew.
 func TestFixedWithData(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{"service_cidr": "10.96.0.0/16", "pod_cidr": "10.128.0.0/16", "domain": "k8s.example"} {
@@ -51,7 +51,7 @@ func TestFixedWithData(t *testing.T) {
 		replaced("-replace of etcd", cp.Plan(changed))
 		etcd.Plan(r.Etcd)
 		refused("another plan, in which etcd stays", cp.Plan(changed))
-		r.Instance("k8s_etcd_cluster").Plan(r.Etcd) // a tainted one is planned so
+		r.Instance("k8s_etcd_cluster").Plan(r.Etcd) // a tainted one is planned like this
 		replaced("etcd is tainted", cp.Plan(changed))
 		restored := providertest.With(r.Etcd, providertest.Values{"restore_from": providertest.Values{"bucket": "example-snapshots", "region": "us-east-1"}})
 		if ch := r.Instance("k8s_etcd_cluster").Plan(restored); ch.Failure() != "" {
@@ -69,7 +69,7 @@ func TestFixedWithData(t *testing.T) {
 	}
 }
 
-// TestClusterKeepsItsName: a role that exists does not become that of another cluster.
+// TestClusterKeepsItsName: an existing role does not move to another cluster.
 func TestClusterKeepsItsName(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)

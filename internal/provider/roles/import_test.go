@@ -108,7 +108,7 @@ func importBack[M any, S rollout.Role](t *testing.T, c providertest.RoleSet, mad
 		t.Fatal(r.Name(), diags, err)
 	}
 	if diff := cmp.Diff(files, again); diff != "" {
-		t.Errorf("%s: the files are others: %s", r.Name(), diff)
+		t.Errorf("%s: the files differ: %s", r.Name(), diff)
 	}
 	before, after := tfsdk.State{Schema: described.Schema, Raw: buildObject(t, described, nil)}, tfsdk.State{Schema: described.Schema, Raw: buildObject(t, described, nil)}
 	diags.Append(before.Set(t.Context(), &want)...)

@@ -16,8 +16,8 @@ func TestSpotHostOfImport(t *testing.T) {
 	}
 }
 
-// TestSameYAML: comments, order and spelling do not count; a field said twice, of which one reader
-// takes the first and another the last, does.
+// TestSameYAML: comments, order and spelling do not count; a field that is given twice does, since
+// one reader takes the first value and another one the last.
 func TestSameYAML(t *testing.T) {
 	const policy = "kind: Policy\nrules:\n- level: Metadata\n"
 	for text, want := range map[string]bool{

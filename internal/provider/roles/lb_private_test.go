@@ -47,7 +47,7 @@ func TestPrivateEndpoint(t *testing.T) {
 	if len(said.Warnings) != 1 || !strings.Contains(said.Warnings[0].Summary, "The Elastic IP "+ip+" is released") {
 		t.Errorf("warnings %v", said.Warnings)
 	}
-	// Without an Elastic IP nothing is done at a public address, which may be that of the released one.
+	// Without an Elastic IP nothing is done at a public address, which may be the released one.
 	if providertest.Mention(t, lb.Attempt(private), "10.240.0.30"); c.Addresses(t) != 0 {
 		t.Error("a private endpoint keeps its Elastic IP")
 	}

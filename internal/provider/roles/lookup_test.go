@@ -14,7 +14,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 )
 
-// TestWithRole: which machines have a role is what their claims say, and two claims are two resources.
+// TestWithRole: the claims on machines say which of them have a role, and two claims mean two
+// resources.
 func TestWithRole(t *testing.T) {
 	machines := []awsmachine.Machine{{Name: "controller-0"}, {Name: "worker-0"}, {Name: "worker-1"}, {Name: "worker-2"}}
 	for _, test := range []struct {

@@ -47,7 +47,7 @@ func TestEmptyPool(t *testing.T) {
 		ch := pool.Plan(providertest.With(labelled, providertest.Values{"hosts": hosts}))
 		planned, _ := providertest.Plain(ch.Planned).(providertest.Values)
 		if planned["runc_version"] != providertest.Unknown || planned["files"] != providertest.Unknown || ch.Failure() != "" {
-			t.Errorf("%s to come: runc %v, files %v, %s", what, planned["runc_version"], planned["files"], ch.Failure())
+			t.Errorf("%s not known yet: runc %v, files %v, %s", what, planned["runc_version"], planned["files"], ch.Failure())
 		}
 	}
 	if unknown := r.Instance("k8s_worker_pool").Plan(providertest.With(r.Pool, providertest.Values{"hosts": providertest.Unknown})); unknown.Failure() != "" {
@@ -100,8 +100,8 @@ func TestPoolRenamed(t *testing.T) {
 	}
 }
 
-// TestSuccession: a plan that destroys a role on machines and makes it there in another resource is refused, in
-// whatever order Terraform plans both, and moves of hosts are not.
+// TestSuccession: a plan that destroys a role on machines and makes it there in another resource is
+// refused, in whatever order Terraform plans both. Moves of hosts are not refused.
 func TestSuccession(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"the destruction", "the creation"} {

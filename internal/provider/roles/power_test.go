@@ -88,8 +88,8 @@ func TestPausedRoles(t *testing.T) {
 	}
 }
 
-// TestStoppedMembers: a plan in which the machines that run are too few is refused, unless the
-// whole cluster is paused.
+// TestStoppedMembers: a plan that leaves too few machines running is refused, unless the whole
+// cluster is paused.
 func TestStoppedMembers(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
@@ -131,7 +131,7 @@ func TestStoppedWorkerLeaves(t *testing.T) {
 	}
 }
 
-// TestOnlyStoppedAreLeftAlone: of a pool with one stopped worker, the other one is asked.
+// TestOnlyStoppedAreLeftAlone: in a pool with a stopped worker, the other worker is asked.
 func TestOnlyStoppedAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
@@ -178,8 +178,8 @@ func TestPausedBackup(t *testing.T) {
 	}
 }
 
-// TestPausedAddress: the public address of an instance, which an Elastic IP replaces, may be another
-// one when it is paused; that of a machine that is no instance may not.
+// TestPausedAddress: the public address of an instance, which an Elastic IP replaces, may change
+// when it is paused; the address of a machine that is no instance may not.
 func TestPausedAddress(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)

@@ -91,7 +91,7 @@ func TestCheckQuorum(t *testing.T) {
 		{"three become five", members("a", "b", "c"), members("a", "b", "c", "?", "?"), "", "", 0},
 		{"five become three", members("a", "b", "c", "d", "e"), members("a", "b", "c"), "", "", 0},
 		{"three become one", members("a", "b", "c"), members("a"), "", "controller-1, controller-2 leave", diag.SeverityWarning},
-		{"machines of one's own", members("", "", ""), members("", "", ""), "", "", 0},
+		{"the user's own machines", members("", "", ""), members("", "", ""), "", "", 0},
 		{"the only one becomes another", members("a"), []reference.Host{{Name: types.StringValue("other"), InstanceID: types.StringValue("b")}}, "", "None of the present members (controller-0)", diag.SeverityError},
 		{"all leave for others", members("a", "b", "c"), renamed(members("d", "e", "f")), "", "Exchange one member in each apply", diag.SeverityError},
 		{"the only one is joined by two others", members("a"), members("a", "b", "c"), "", "", 0},

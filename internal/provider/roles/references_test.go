@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestReferencesCarryKeys: the keys go from k8s_etcd_cluster to the control plane, and from there to what takes it. In a
-// plan in which they are not known yet, nothing is refused.
+// TestReferencesCarryKeys: the keys go from k8s_etcd_cluster to the control plane, and from there
+// to the resources that refer to it. A plan in which the keys are not known yet refuses nothing.
 func TestReferencesCarryKeys(t *testing.T) {
 	t.Parallel()
 	r := providertest.NewRoles(t)
@@ -47,7 +47,7 @@ func TestReferencesCarryKeys(t *testing.T) {
 		"k8s_kubeconfig":    {"control_plane": unknown(r.Pool["control_plane"].(providertest.Values))},
 	} {
 		if said := r.Instance(resource).Plan(config).Failure(); said != "" {
-			t.Errorf("%s with keys to come: %s", resource, said)
+			t.Errorf("%s with keys that are not known yet: %s", resource, said)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestPoolFollowsControlPlane(t *testing.T) {
 	}{
 		{"the same", of("1.36.4"), "1.36.4"},
 		{"an upgrade", of("1.36.5"), "1.36.5"},
-		{"a release to come", of(providertest.Unknown), providertest.Unknown},
+		{"a release that is not known yet", of(providertest.Unknown), providertest.Unknown},
 		{"its own", providertest.With(of("1.36.5"), providertest.Values{"version": "1.36.4"}), "1.36.4"},
 		{"its own without a release of the API servers", providertest.With(of(providertest.Unknown), providertest.Values{"version": "1.36.4"}), "1.36.4"},
 	} {

@@ -32,19 +32,19 @@ func TestHostsKeepTheirNames(t *testing.T) {
 		hosts []any
 		want  string
 	}{
-		"the first leaves, and positions are names":     {own, []any{called(b, "worker-0")}, "worker-1 at 10.240.0.21 would become worker-0"},
-		"the machine that leaves is named":              {own, []any{called(b, "worker-0")}, "here worker-0 (10.240.0.20)."},
-		"one is renamed":                                {own, []any{a, called(b, "worker-9")}, "worker-1 at 10.240.0.21 would become worker-9"},
-		"without the comment of its key":                {own, []any{a, providertest.With(called(b, "worker-9"), providertest.Values{"host_key": strings.Join(strings.Fields(b["host_key"].(string))[:2], " ")})}, "would become worker-9"},
-		"the first leaves":                              {own, []any{b}, ""},
-		"another order":                                 {own, []any{b, a}, ""},
-		"one comes":                                     {own, []any{a, b, other}, ""},
-		"another machine takes a name":                  {own, []any{called(other, "worker-0"), b}, ""},
-		"it is not known which":                         {own, []any{a, providertest.With(called(b, "worker-9"), providertest.Values{"host_key": providertest.Unknown})}, ""},
-		"an instance is replaced":                       {rented, []any{rent(called(other, "worker-0"), "i-3"), rent(b, "i-2")}, ""},
-		"an instance is replaced, at another's address": {rented, []any{rent(providertest.With(other, providertest.Values{"name": "worker-0", "address": b["address"], "private_ip": b["private_ip"]}), "i-3")}, ""},
-		"an instance to come":                           {rented, []any{providertest.Unknown, rent(b, "i-2")}, ""},
-		"an instance with another name":                 {rented, []any{rent(a, "i-1"), rent(called(b, "worker-9"), "i-2")}, "worker-1 at 10.240.0.21 would become worker-9"},
+		"the first leaves, and positions are names":              {own, []any{called(b, "worker-0")}, "worker-1 at 10.240.0.21 would become worker-0"},
+		"the machine that leaves is named":                       {own, []any{called(b, "worker-0")}, "here worker-0 (10.240.0.20)."},
+		"one is renamed":                                         {own, []any{a, called(b, "worker-9")}, "worker-1 at 10.240.0.21 would become worker-9"},
+		"without the comment of its key":                         {own, []any{a, providertest.With(called(b, "worker-9"), providertest.Values{"host_key": strings.Join(strings.Fields(b["host_key"].(string))[:2], " ")})}, "would become worker-9"},
+		"the first leaves":                                       {own, []any{b}, ""},
+		"another order":                                          {own, []any{b, a}, ""},
+		"one comes":                                              {own, []any{a, b, other}, ""},
+		"another machine takes a name":                           {own, []any{called(other, "worker-0"), b}, ""},
+		"it is not known which":                                  {own, []any{a, providertest.With(called(b, "worker-9"), providertest.Values{"host_key": providertest.Unknown})}, ""},
+		"an instance is replaced":                                {rented, []any{rent(called(other, "worker-0"), "i-3"), rent(b, "i-2")}, ""},
+		"an instance is replaced, at the address of another one": {rented, []any{rent(providertest.With(other, providertest.Values{"name": "worker-0", "address": b["address"], "private_ip": b["private_ip"]}), "i-3")}, ""},
+		"an instance that does not exist yet":                    {rented, []any{providertest.Unknown, rent(b, "i-2")}, ""},
+		"an instance with another name":                          {rented, []any{rent(a, "i-1"), rent(called(b, "worker-9"), "i-2")}, "worker-1 at 10.240.0.21 would become worker-9"},
 	} {
 		got := test.of.Plan(pool(test.hosts...)).Failure()
 		if test.want == "" && got != "" || !strings.Contains(got, test.want) || test.want != "" && !strings.HasPrefix(got, `"hosts"`) {

@@ -249,7 +249,7 @@ func TestImportedSettings(t *testing.T) {
 	pool := workerpool.Pool{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: "found"}, Kubelet: component.KubeletSpec{Args: component.Args{"v": {"1", "2"}}}}}
 	all.FromSpec(t.Context(), &pool, &m)
 	if m.CNI.ValueString() != "given" || !m.KubeletConfig.IsNull() {
-		t.Errorf("what is given is not kept, or nothing is something: %v", m)
+		t.Errorf("a given value is not kept, or a missing one has a value: %v", m)
 	}
 	if got := roles.ExtraArgs(m.ExtraArgs, artifact.Kubelet)["v"]; !slices.Equal(got, []string{"1", "2"}) || !m.ExtraArgs.Attributes()["kube_proxy"].IsNull() {
 		t.Errorf("flags found are %v", m.ExtraArgs)

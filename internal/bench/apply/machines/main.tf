@@ -1,5 +1,5 @@
-# The machines on which kubeadm makes its cluster: those of examples/ha-cluster, with a network of pods
-# on controllers, too. On each of them a kubelet runs, so all have the security group of workers.
+# The machines on which kubeadm makes its cluster: the machines of examples/ha-cluster, with a pod network
+# on controllers too. A kubelet runs on each machine, so all have the security group of workers.
 
 terraform {
   required_providers {
