@@ -200,8 +200,16 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"log global",
 		"option dontlognull",
 		"option tcplog",
+		// EC2 forgets a connection after 350 seconds without a packet, on instance types of Nitro v6, and Linux begins to
+		// send keepalives after two hours.
 		"option clitcpka",
+		"clitcpka-idle 60s",
+		"clitcpka-intvl 15s",
+		"clitcpka-cnt 4",
 		"option srvtcpka",
+		"srvtcpka-idle 60s",
+		"srvtcpka-intvl 15s",
+		"srvtcpka-cnt 4",
 		"option redispatch",
 		"retries 3",
 		// A check has the shorter of this and of its interval for its connection and TLS handshake.

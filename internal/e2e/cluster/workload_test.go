@@ -47,6 +47,17 @@ func (c *cluster) testNodes(t *testing.T, controllers, workers int) {
 			t.Errorf("HAProxy: %s is not UP:\n%s", m, backends)
 		}
 	}
+	// The kernel's timers: "timer:(keepalive,52sec,0)".
+	connections := c.Sh(t, "lb-0", `ss -Htno state established '( sport = :6443 or dport = :6443 )'`)
+	if !strings.Contains(connections, "timer:(keepalive,") {
+		t.Errorf("HAProxy has no connections with keepalives:\n%s", connections)
+	}
+	for line := range strings.Lines(connections) {
+		_, timer, found := strings.Cut(line, "timer:(keepalive,")
+		if left, _, _ := strings.Cut(timer, ","); found && strings.Contains(left, "min") && !strings.HasPrefix(left, "1min") {
+			t.Errorf("EC2 may forget a connection before its first keepalive: %s", line)
+		}
+	}
 }
 
 func (c *cluster) testWorkload(t *testing.T) {

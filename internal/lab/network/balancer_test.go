@@ -257,8 +257,8 @@ func TestBalancerIdle(t *testing.T) {
 	if err != nil || len(flows) != 1 {
 		t.Fatalf("%d flows, %v", len(flows), err)
 	}
-	if left := time.Duration(flows[0].TimeOut) * time.Second; left > natIdle*time.Second || left < (natIdle-10)*time.Second {
-		t.Errorf("%s are left, want about %d seconds", left, natIdle)
+	if left := time.Duration(flows[0].TimeOut) * time.Second; left > idleTimeout*time.Second || left < (idleTimeout-10)*time.Second {
+		t.Errorf("%s are left, want about %d seconds", left, idleTimeout)
 	}
 	if err := c.alive(answerWithin); err != nil {
 		t.Error(err)

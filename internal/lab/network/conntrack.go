@@ -5,10 +5,28 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
+
+// idleTimeout is the number of seconds without a packet after which a flow is forgotten: by NAT gateways, by Network Load
+// Balancers, and by the security groups of instance types of Nitro v6. Those of older types remember TCP for five days.
+// https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html
+// https://docs.aws.amazon.com/elasticloadbalancing/latest/network/network-load-balancers.html
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/security-group-connection-tracking.html
+const idleTimeout = 350
+
+// trackingSysctls are the sysctls of connection tracking in routers, NAT gateways and load balancers. A TCP connection that
+// was forgotten is not resumed. The settings exist once a ruleset tracks connections.
+var trackingSysctls = []sysctl{
+	{"netfilter/nf_conntrack_tcp_timeout_established", strconv.Itoa(idleTimeout)},
+	{"netfilter/nf_conntrack_udp_timeout", strconv.Itoa(idleTimeout)},
+	{"netfilter/nf_conntrack_udp_timeout_stream", strconv.Itoa(idleTimeout)},
+	{"netfilter/nf_conntrack_icmp_timeout", strconv.Itoa(idleTimeout)},
+	{"netfilter/nf_conntrack_tcp_loose", "0"},
+}
 
 // cutStaleFlows deletes a router's connection tracking entries that are no longer valid: entries of
 // removed interfaces, whose addresses may belong to other interfaces by now, and entries translated

@@ -1,11 +1,13 @@
 package network
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func TestStaleFlows(t *testing.T) {
@@ -40,4 +42,36 @@ func TestStaleFlows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIdleFlowsAreForgotten: the security groups forget a flow after the same time without a packet as those of EC2, and
+// drop what comes later.
+func TestIdleFlowsAreForgotten(t *testing.T) {
+	vpc := threeInterfaces()
+	l := newLab(t, vpc)
+	l.serve("eni-b", ":80")
+	c, err := l.dial("eni-a", "", ipB+":80", answerWithin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, _, closeRouter, err := open(l.slice.namespace(vpc.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeRouter()
+	flows, err := router.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	if err != nil || len(flows) != 1 || flows[0].TimeOut > idleTimeout || flows[0].TimeOut < idleTimeout-10 {
+		t.Errorf("%v %v, wanted one flow and %d seconds", flows, err, idleTimeout)
+	}
+	if err := c.alive(answerWithin); err != nil {
+		t.Error(err)
+	}
+	if err := router.ConntrackTableFlush(netlink.ConntrackTable); err != nil { // what this time without a packet does
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if err := c.alive(patience); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("a flow that is forgotten: %v, wanted silence", err)
+	}
+	l.reaches("eni-a", ipB+":80")
 }

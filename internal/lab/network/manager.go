@@ -100,6 +100,9 @@ func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 		if err := loadRuleset(ctx, router, text); err != nil {
 			return err
 		}
+		if err := within(router, func() error { return setSysctls(trackingSysctls) }); err != nil {
+			return err
+		}
 	}
 	if err := syncUplink(ctx, router, m.slice.namespace(internetID), vpc); err != nil {
 		return err

@@ -4,26 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// natIdle is the number of seconds without a packet after which a NAT gateway or a load balancer
-// forgets a flow. https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html
-// https://docs.aws.amazon.com/elasticloadbalancing/latest/network/network-load-balancers.html
-const natIdle = 350
-
-// natSysctls are the sysctls of connection tracking in a NAT gateway or a load balancer, which does
-// not resume a TCP connection that it has forgotten.
-var natSysctls = []sysctl{
-	{"netfilter/nf_conntrack_tcp_timeout_established", strconv.Itoa(natIdle)},
-	{"netfilter/nf_conntrack_udp_timeout", strconv.Itoa(natIdle)},
-	{"netfilter/nf_conntrack_udp_timeout_stream", strconv.Itoa(natIdle)},
-	{"netfilter/nf_conntrack_icmp_timeout", strconv.Itoa(natIdle)},
-	{"netfilter/nf_conntrack_tcp_loose", "0"},
-}
 
 // syncForwarder makes the namespace behind an interface a NAT gateway or a load balancer's node: a
 // router with one leg. A NAT gateway translates and forwards the packets that route tables send to
@@ -40,8 +24,7 @@ func (m *Manager) syncForwarder(ctx context.Context, l link) error {
 		if err := loadRuleset(ctx, name, text); err != nil {
 			return err
 		}
-		// The settings exist once a ruleset tracks connections.
-		if err := within(name, func() error { return setSysctls(natSysctls) }); err != nil {
+		if err := within(name, func() error { return setSysctls(trackingSysctls) }); err != nil {
 			return err
 		}
 		m.rulesets[l.Interface.ID] = text
