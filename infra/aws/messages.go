@@ -25,6 +25,17 @@ func UnknownProfile(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownProfileWords.MatchString(api.ErrorMessage())
 }
 
+// unknownAttachmentWords are those about an internet gateway that is, as far as a route table knows, not attached
+// to its VPC. There is no code for that.
+var unknownAttachmentWords = regexp.MustCompile(`network gateway \S+ belong to different networks`)
+
+// unknownAttachment reports whether EC2 refuses a route because it does not know the attachment of its internet
+// gateway, perhaps only not yet.
+func unknownAttachment(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownAttachmentWords.MatchString(api.ErrorMessage())
+}
+
 // readDenied reads what AWS says only in words about a missing permission. What it does not
 // recognise is in said, without an encoded message.
 func readDenied(err error) *DeniedError {

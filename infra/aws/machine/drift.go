@@ -173,8 +173,20 @@ func Converge(ctx context.Context, c *aws.Client, id string, spec Spec, beforeSt
 		return o.routed(spec), nil
 	}
 	now, err := lookAt(ctx, c, id, "")
+	for attempt := 1; err == nil && attempt < aws.DoubtAttempts && now.lags(c, spec); attempt++ {
+		if err = aws.Pause(ctx, attempt); err == nil {
+			now, err = lookAt(ctx, c, id, "")
+		}
+	}
 	now.tables = o.tables
 	return now.routed(spec), err
+}
+
+// lags reports whether EC2 shows attributes of an instance or of its interface as they were before a change that it
+// has taken.
+func (o observation) lags(c *aws.Client, spec Spec) bool {
+	shown := []finding.Kind{finding.InstanceType, finding.PlacementGroup, finding.SourceDestCheck, finding.SecurityGroups, finding.MetadataService}
+	return slices.ContainsFunc(aws.FindingsOf(repairsOf(c, spec, o)), func(f finding.Finding) bool { return slices.Contains(shown, f.Kind) })
 }
 
 // routed returns the machine with every table that has its route now.

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -73,11 +74,33 @@ func (b *builder) attachGateway(ctx context.Context) error {
 	}, b.RetryUntilKnown())
 	switch {
 	case err == nil || aws.IsCode(err, "Resource.AlreadyAssociated"):
-		return nil
+		return b.attached(ctx)
 	case aws.IsCode(err, "InvalidParameterValue"):
 		return b.adoptGateway(ctx, fmt.Errorf("attach: %w", err))
 	}
 	return fmt.Errorf("attach: %w", err)
+}
+
+// attached waits until EC2 shows the attachment of our gateway, without which it refuses routes to it. A gateway that is
+// attached to another VPC keeps another attachment, which the next look finds.
+func (b *builder) attached(ctx context.Context) error {
+	id := sdk.ToString(b.gateway.InternetGatewayId)
+	return aws.Poll(ctx, "wait for its attachment", func(ctx context.Context) (bool, string, error) {
+		out, err := b.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{InternetGatewayIds: []string{id}}, b.RetryUntilKnown())
+		if err != nil {
+			return false, "", err
+		}
+		for _, w := range out.InternetGateways {
+			if attachedTo(w, b.vpcID()) {
+				b.change(func(s *snapshot) { s.gateway.Attachments = w.Attachments })
+				return true, "", nil
+			}
+			if len(w.Attachments) > 0 {
+				return false, "", fmt.Errorf("%s is attached to another VPC, %s", id, sdk.ToString(w.Attachments[0].VpcId))
+			}
+		}
+		return false, "EC2 does not show it yet", nil
+	})
 }
 
 // adoptGateway adopts the gateway that another create has attached to the VPC, instead of our own.
@@ -217,8 +240,19 @@ func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermi
 	} else {
 		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.RetryUntilKnown())
 	}
-	if err != nil && !aws.IsCode(err, "InvalidPermission.Duplicate") {
-		return fmt.Errorf("add rules: %w", err)
+	if !aws.IsCode(err, "InvalidPermission.Duplicate") {
+		if err != nil {
+			return fmt.Errorf("add rules: %w", err)
+		}
+		return nil
+	}
+	// EC2 adds none of them if it has one, which it did not show. It may still not show it: so each is added alone.
+	if rules := rulesOf(p); len(rules) > 1 {
+		for _, r := range rules {
+			if err := b.authorize(ctx, group, permissions([]rule{r}), egress); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -248,7 +282,14 @@ func (b *builder) putDefaultRoute(ctx context.Context, table string, to ec2.Crea
 	if err != nil {
 		return fmt.Errorf("route %s in %s: %w", anywhere, table, err)
 	}
-	return nil
+	target := cmp.Or(sdk.ToString(to.GatewayId), sdk.ToString(to.NatGatewayId))
+	return aws.Poll(ctx, "wait for the route "+anywhere, func(ctx context.Context) (bool, string, error) {
+		out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}}, b.RetryUntilKnown())
+		if err != nil || len(out.RouteTables) == 0 {
+			return false, "", err
+		}
+		return len(diffDefaultRoute(out.RouteTables[0], target)) == 0, "EC2 does not show it yet", nil
+	})
 }
 
 // anywhere is the destination of a default route.

@@ -153,8 +153,8 @@ func putPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 	})
 }
 
-// tryPodRoute makes one attempt. If another machine of the cluster has the route, it returns its
-// name.
+// tryPodRoute makes one attempt. If another machine of the cluster has the route, or EC2 does not
+// show whose it is yet, held says so.
 func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Route) (held string, err error) {
 	destination := sdk.String(r.to.String())
 	if found == nil {
@@ -166,8 +166,11 @@ func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 		}
 		// An earlier call, whose response was lost, or someone else made the route.
 		looked, failed := podRouteIn(ctx, c, r)
-		if failed != nil || looked == nil {
+		if failed != nil {
 			return "", errors.Join(failed, err)
+		}
+		if looked == nil {
+			return "EC2 has the route and does not show it yet", nil
 		}
 		found = looked
 	}

@@ -64,6 +64,7 @@ func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 			return nil, "", err
 		}
 	}
+	seen := make(map[string]*T, len(s.from))
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(s.from)) {
 		if len(s.ids) > 0 && !slices.Contains(s.ids, id) {
@@ -72,7 +73,8 @@ func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 		if len(s.ids) == 0 && t.c.faults.Hidden(id, t.now) {
 			continue
 		}
-		if t.matches(id, s.request.Filters, func(name string) []string { return s.fields[name](t, s.from[id]) }) {
+		seen[id] = asSeen(t, id, s.from[id])
+		if t.matches(id, s.request.Filters, func(name string) []string { return s.fields[name](t, seen[id]) }) {
 			ids = append(ids, id)
 		}
 	}
@@ -81,7 +83,7 @@ func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 		return nil, "", err
 	}
 	for _, id := range ids {
-		page = append(page, s.from[id])
+		page = append(page, seen[id])
 	}
 	return page, next, nil
 }

@@ -153,7 +153,7 @@ func (t *tx) modifyInstance(i *instance, in *modifyInstanceRequest, attribute st
 	case "ebsOptimized":
 		i.EBSOptimized = in.EbsOptimized.Value
 	case "groups":
-		if err := t.checkGroups(i.VPC, in.GroupIds); err != nil {
+		if err := t.checkGroups(kindGroup, i.VPC, in.GroupIds); err != nil {
 			return err
 		}
 		e.Groups = in.GroupIds

@@ -252,7 +252,7 @@ func (t *tx) planNetwork(p *plan) error {
 	if len(p.groups) == 0 {
 		p.groups = []string{t.defaultGroup(p.subnet.VPC)}
 	}
-	return t.checkGroups(p.subnet.VPC, p.groups)
+	return t.checkGroups(kindGroup, p.subnet.VPC, p.groups)
 }
 
 func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, error) {
@@ -281,7 +281,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 	e := &iface{
 		ID: t.newID(kindInterface.prefix), VPC: i.VPC, Subnet: i.Subnet, Instance: i.ID, AttachmentID: t.newID("eni-attach"),
 		AttachTime: t.now, DeleteOnTermination: true, Description: p.nic.Description, MAC: mac(ip), PrivateIP: ip,
-		AutoPublic: p.subnet.MapPublicIP, SourceDestCheck: true, Groups: slices.Clone(p.groups),
+		AutoPublic: asSeen(t, p.subnet.ID, p.subnet).MapPublicIP, SourceDestCheck: true, Groups: slices.Clone(p.groups),
 	}
 	if b := p.nic.DeleteOnTermination; b != nil {
 		e.DeleteOnTermination = *b

@@ -128,8 +128,9 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	if err := writeStateFile(c.cfg.StateFile, t.st); err != nil {
 		return err
 	}
+	before := c.st
 	c.st = t.st
-	c.faults.Created(t.action, t.created, t.now)
+	c.faults.Created(t.action, append(t.created, c.keepFormer(t, before)...), t.now)
 	return nil
 }
 

@@ -27,7 +27,8 @@ const (
 	// Throttle refuses calls with the service's throttling error: every Every-th, or a Fraction of
 	// them.
 	Throttle Kind = "throttle"
-	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups.
+	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups, and as long shows what
+	// existed as it was before a change: without a new attachment or route, with the former attribute.
 	Eventual Kind = "eventual"
 	// Capacity is room for Instances instances, of InstanceType in Zone, by RunInstances or Action. For
 	// more there is InsufficientInstanceCapacity.
@@ -303,6 +304,13 @@ func (in *Injector) Created(action string, ids []string, now time.Time) {
 		}
 		in.strike(f)
 	}
+}
+
+// Hides reports whether an eventual fault is in force for an action.
+func (in *Injector) Hides(action string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.ContainsFunc(in.faults, func(f *Fault) bool { return f.Kind == Eventual && f.matches(action) })
 }
 
 // Hidden reports whether a lookup of id must fail, and counts the lookup.
