@@ -200,11 +200,11 @@ func (b *builder) createEndpoint(ctx context.Context) error {
 // VPC has another one.
 func (b *builder) adoptEndpoint(ctx context.Context, failed error) error {
 	failed = fmt.Errorf("create: %w", failed)
-	out, err := b.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{Filters: []types.Filter{aws.Filter("vpc-id", b.vpcID())}})
+	found, err := listEndpoints(ctx, b.Client, aws.Filter("vpc-id", b.vpcID()))
 	if err != nil {
 		return failed
 	}
-	for _, e := range out.InstanceConnectEndpoints {
+	for _, e := range found {
 		id := sdk.ToString(e.InstanceConnectEndpointId)
 		switch {
 		case e.State == types.Ec2InstanceConnectEndpointStateDeleteComplete:

@@ -39,11 +39,11 @@ func (b *builder) createSubnet(ctx context.Context, p place) error {
 
 // adoptSubnet adopts the subnet that an earlier attempt made, whose response was lost.
 func (b *builder) adoptSubnet(ctx context.Context, p place, conflict error) error {
-	out, err := b.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{aws.Filter("vpc-id", b.vpcID())}})
+	found, err := listSubnets(ctx, b.Client, aws.Filter("vpc-id", b.vpcID()))
 	if err != nil {
 		return fmt.Errorf("look for subnet %s: %w", p.cidr, err)
 	}
-	for _, n := range out.Subnets {
+	for _, n := range found {
 		if sdk.ToString(n.CidrBlock) == p.cidr.String() && b.mine(n.SubnetId, n.Tags) {
 			if err := b.claimLate(ctx, taggedThing{b.subjectSubnet(p), sdk.ToString(n.SubnetId), b.spec.name(p), aws.TagMap(n.Tags)}); err != nil {
 				return err
@@ -105,11 +105,11 @@ func (b *builder) attached(ctx context.Context) error {
 
 // adoptGateway adopts the gateway that another create has attached to the VPC, instead of our own.
 func (b *builder) adoptGateway(ctx context.Context, conflict error) error {
-	out, err := b.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: []types.Filter{aws.Filter("attachment.vpc-id", b.vpcID())}})
+	found, err := listGateways(ctx, b.Client, aws.Filter("attachment.vpc-id", b.vpcID()))
 	if err != nil {
 		return fmt.Errorf("look for the internet gateway of %s: %w", b.vpcID(), err)
 	}
-	for _, w := range out.InternetGateways {
+	for _, w := range found {
 		if !b.mine(w.InternetGatewayId, w.Tags) {
 			continue
 		}
@@ -144,11 +144,11 @@ func (b *builder) associate(ctx context.Context, table, subnet string) error {
 		return err
 	}
 	return aws.Poll(ctx, "wait until it is the subnet's", func(ctx context.Context) (bool, string, error) {
-		out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{aws.Filter("association.subnet-id", subnet)}})
+		tables, err := listTables(ctx, b.Client, aws.Filter("association.subnet-id", subnet))
 		if err != nil {
 			return false, "", err
 		}
-		found := route.TableOf(out.RouteTables, subnet)
+		found := route.TableOf(tables, subnet)
 		if found == nil || sdk.ToString(found.RouteTableId) == table {
 			return found != nil, "the subnet has no route table of its own yet", nil
 		}
@@ -164,11 +164,11 @@ func (b *builder) putAssociation(ctx context.Context, table, subnet string) erro
 	if !aws.IsCode(err, "Resource.AlreadyAssociated") {
 		return err
 	}
-	out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{aws.Filter("association.subnet-id", subnet)}})
+	tables, err := listTables(ctx, b.Client, aws.Filter("association.subnet-id", subnet))
 	if err != nil {
 		return err
 	}
-	for _, t := range out.RouteTables {
+	for _, t := range tables {
 		for _, a := range t.Associations {
 			if sdk.ToString(a.SubnetId) == subnet && sdk.ToString(t.RouteTableId) != table {
 				_, err := b.EC2.ReplaceRouteTableAssociation(ctx, &ec2.ReplaceRouteTableAssociationInput{
@@ -215,13 +215,11 @@ func (b *builder) createGroup(ctx context.Context, role aws.Role) error {
 
 // adoptGroup adopts the group that an earlier attempt made, whose response was lost.
 func (b *builder) adoptGroup(ctx context.Context, role aws.Role, name string) error {
-	out, err := b.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
-		Filters: []types.Filter{aws.Filter("vpc-id", b.vpcID()), aws.Filter("group-name", name)},
-	})
+	found, err := listGroups(ctx, b.Client, aws.Filter("vpc-id", b.vpcID()), aws.Filter("group-name", name))
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", name, err)
 	}
-	for _, g := range out.SecurityGroups {
+	for _, g := range found {
 		if b.mine(g.GroupId, g.Tags) {
 			if err := b.claimLate(ctx, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), aws.TagMap(g.Tags)}); err != nil {
 				return err

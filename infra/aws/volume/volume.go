@@ -289,7 +289,7 @@ func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, e
 			aws.TagFilter(aws.TagCluster, spec.Cluster), aws.TagFilter(aws.TagKind, aws.KindVolume), aws.TagFilter(aws.TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeVolumes(ctx, in, c.RetryInDoubt())
+	found, err := aws.All(ctx, ec2.NewDescribeVolumesPaginator(c.EC2, in), func(p *ec2.DescribeVolumesOutput) []types.Volume { return p.Volumes }, c.RetryInDoubt())
 	if aws.IsCode(err, "InvalidVolume.NotFound", "InvalidParameterValue") && id != "" { // the latter of an id that cannot be one
 		return nil, nil
 	}
@@ -297,7 +297,7 @@ func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, e
 		return nil, fmt.Errorf("describe the volume %s%s: %w", spec.Name, id, err)
 	}
 	var all []Volume
-	for _, v := range out.Volumes {
+	for _, v := range found {
 		if v.State != types.VolumeStateDeleting && v.State != types.VolumeStateDeleted {
 			all = append(all, Of(v))
 		}

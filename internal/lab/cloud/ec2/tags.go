@@ -240,7 +240,7 @@ func describeTags(t *tx, in *describeRequest) (any, error) {
 			keys = append(keys, k)
 		}
 	}
-	keys, next, err := cut(keys, in.MaxResults, in.NextToken, 5, false)
+	keys, next, err := t.cut(keys, in.MaxResults, in.NextToken, 5, false)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,8 @@ const (
 	// reached each other would be kinder: half of a cluster could go on there. A zone without power is
 	// this fault and a power cut of each machine.
 	Zone Kind = "zone"
+	// ShortPages ends the pages of answers after Items, as AWS may at any time.
+	ShortPages Kind = "short-pages"
 	// Key makes the KMS key Name unusable, as if it were disabled or deleted.
 	Key Kind = "key"
 )
@@ -85,6 +87,8 @@ type Fault struct {
 
 	Milliseconds int `json:"milliseconds,omitempty"` // eventual: how long a new id stays hidden
 	Calls        int `json:"calls,omitempty"`        // eventual: for how many lookups a new id stays hidden
+
+	Items int `json:"items,omitempty"` // short-pages: of a page
 
 	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; short-sessions, short-tunnels: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
 
@@ -139,6 +143,10 @@ func (f *Fault) validate() error {
 		if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 			return fmt.Errorf("status %d is not an HTTP error status", f.Status)
 		}
+	case ShortPages:
+		if f.Items <= 0 {
+			return errors.New("a short-pages fault needs items, of a page")
+		}
 	case Zone:
 		return f.validateZone()
 	case Key:
@@ -148,7 +156,7 @@ func (f *Fault) validate() error {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, short-tunnels, forget, fail, boot, zone, key)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, short-tunnels, short-pages, forget, fail, boot, zone, key)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
@@ -366,6 +374,19 @@ func (in *Injector) lifetime(kind Kind, asked time.Duration) time.Duration {
 		}
 	}
 	return asked
+}
+
+// PageItems returns after how many items the pages of an action's answer end; 0 if nothing shortens them.
+func (in *Injector) PageItems(action string) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind == ShortPages && f.matches(action) {
+			in.strike(f)
+			return f.Items
+		}
+	}
+	return 0
 }
 
 // TerminatedVisible returns how long a terminated instance is shown that would be shown for d.
