@@ -89,7 +89,7 @@ func Advice(err error) string {
 	case "DependencyViolation":
 		return "Something that this configuration does not manage still uses it: find it by the VPC's id in the EC2 console, remove it, and run destroy again."
 	case "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable":
-		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 13."
+		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 13. If it is hidden, allow its owner in the account's Allowed AMIs."
 	case "NoSuchBucket":
 		return "The provider makes no buckets: make it first, or correct bucket."
 	case "PermanentRedirect", "MovedPermanently", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":

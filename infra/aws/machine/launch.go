@@ -173,8 +173,9 @@ func run(ctx context.Context, c *aws.Client, spec Spec, generation string, rand 
 			Encrypted: sdk.Bool(true), KmsKeyId: aws.NonZero(spec.RootVolumeKey), DeleteOnTermination: sdk.Bool(true),
 		}}},
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{
-			HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
-			HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
+			HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(metadataHops),
+			HttpEndpoint: types.InstanceMetadataEndpointStateEnabled, HttpProtocolIpv6: types.InstanceMetadataProtocolStateDisabled,
+			InstanceMetadataTags: types.InstanceMetadataTagsStateDisabled,
 		},
 		TagSpecifications: []types.TagSpecification{
 			aws.TagSpecification(types.ResourceTypeInstance, tags),

@@ -189,6 +189,9 @@ func modifyMetadataOptions(t *tx, in *modifyMetadataRequest) (any, error) {
 	if err := i.Metadata.change(in.metadataOptionsRequest); err != nil {
 		return nil, err
 	}
+	if err := t.checkMetadataTags(i); err != nil {
+		return nil, err
+	}
 	return struct {
 		ID      string       `xml:"instanceId"`
 		Options metadataItem `xml:"instanceMetadataOptions"`

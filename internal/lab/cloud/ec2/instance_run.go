@@ -153,7 +153,7 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	case in.Placement.Tenancy != "" && in.Placement.Tenancy != "default":
 		return nil, invalidValue("Value (%s) for parameter tenancy is invalid.", in.Placement.Tenancy)
 	}
-	image, err := t.c.findImage(in.ImageId)
+	image, err := t.findImage(in.ImageId)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +182,9 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{in: in, spot: spot}
-	// EC2 takes these defaults from the image. Debian's requires IMDSv2 (imds-support v2.0).
+	// EC2 takes these defaults from the image, unless the account has others. Debian's requires IMDSv2 (imds-support v2.0).
 	p.metadata = metadataOptions{Tokens: "required", HopLimit: 2, Endpoint: "enabled", Tags: "disabled"}
+	p.metadata.preferred(t.st.Settings.Metadata)
 	if err := p.metadata.change(in.MetadataOptions); err != nil {
 		return nil, err
 	}
@@ -309,7 +310,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 			return nil, err
 		}
 	}
-	return i, nil
+	return i, t.checkMetadataTags(i)
 }
 
 // giveAutoPublicIP gives an interface its automatic public address, at launch and start.

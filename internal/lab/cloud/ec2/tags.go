@@ -181,6 +181,9 @@ func createTags(t *tx, in *tagsRequest) (any, error) {
 		if err := t.setTags(id, tags); err != nil {
 			return nil, err
 		}
+		if err := t.checkMetadataTags(t.st.Instances[id]); err != nil {
+			return nil, err
+		}
 	}
 	return done{true}, nil
 }

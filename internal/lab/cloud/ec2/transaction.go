@@ -73,7 +73,7 @@ var actions = func() map[string]action {
 		vpcActions, subnetActions, gatewayActions, natGatewayActions, connectEndpointActions, routeTableActions, routeActions, groupActions, ruleActions,
 		instanceActions, instanceExtraActions, creditActions, placementGroupActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
 		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
-		networkACLActions, profileActions, absentActions,
+		networkACLActions, profileActions, settingsActions, absentActions,
 	} {
 		maps.Copy(all, some)
 	}
