@@ -39,6 +39,7 @@ var kinds = []struct {
 	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for so long"}, {"count", "so many instances"}}, "slow-start seconds=20"},
 	{"short-sessions", "Let the sessions that STS issues end soon", []field{{"seconds", "after so long"}}, "short-sessions seconds=30"},
 	{"short-pages", "End the pages of answers early", []field{{"items", "after so many items"}, {"action", "only of this action; may hold *"}, {"count", "so many times"}}, "short-pages items=1 action=DescribeRouteTables"},
+	{"free-plan", "Refuse instance types that an account of AWS's free plan may not have (InvalidParameterCombination)", []field{{"count", "so many times"}}, "free-plan"},
 	{"forget", "Show terminated instances only for a while", []field{{"seconds", "for so long"}}, "forget seconds=5"},
 	{"fail", "Refuse calls with an error code", []field{
 		{"code", "the code"}, {"action", "only calls of this action; may hold *"}, {"count", "so many times"}, {"message", "the message"}, {"status", "the HTTP status (400)"},

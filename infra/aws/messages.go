@@ -25,6 +25,15 @@ func UnknownProfile(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownProfileWords.MatchString(api.ErrorMessage())
 }
 
+// notOnFreePlanWords are those about an instance type that accounts of the free plan may not have. There is no code for that.
+var notOnFreePlanWords = regexp.MustCompile(`not eligible for Free Tier`)
+
+// notOnFreePlan reports whether EC2 refuses an instance type because the account is on AWS's free plan.
+func notOnFreePlan(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterCombination") && errors.As(err, &api) && notOnFreePlanWords.MatchString(api.ErrorMessage())
+}
+
 // unknownAttachmentWords are those about an internet gateway that is, as far as a route table knows, not attached
 // to its VPC. There is no code for that.
 var unknownAttachmentWords = regexp.MustCompile(`network gateway \S+ belong to different networks`)

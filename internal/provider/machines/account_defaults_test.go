@@ -1,12 +1,15 @@
 package machines_test
 
 import (
+	"fmt"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	ec2lab "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
@@ -70,4 +73,28 @@ func TestAllowedImages(t *testing.T) {
 	allow("136693071363")
 	worker := c.Ends(t).Instance("k8s_machine")
 	worker.Must(config)
+}
+
+// TestNewAccount: the errors of an account that AWS has just opened name what it lacks, and how to get it.
+func TestNewAccount(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t, func(c *cloud.Config) { c.Quotas = ec2lab.Quotas{} })
+	c.Account.Fault(fault.Fault{Kind: fault.FreePlan})
+	network := c.Instance("k8s_network")
+	network.Must(providertest.NetworkConfig())
+	config := func(n int, instanceType string) providertest.Values {
+		return providertest.With(providertest.WorkerConfig(network), providertest.Values{
+			"name": fmt.Sprint("worker-", n), "private_ip": fmt.Sprint("10.240.0.2", n), "pod_cidr": fmt.Sprintf("10.200.%d.0/24", n), "instance_type": instanceType,
+		})
+	}
+	providertest.Mention(t, c.Instance("k8s_machine").Attempt(config(0, "t3.medium")), "free-tier-eligible", "t3.small", "paid plan")
+	for n := range 2 {
+		c.Instance("k8s_machine").Must(config(n, "t3.small"))
+	}
+	providertest.Mention(t, c.Instance("k8s_machine").Attempt(config(2, "t3.small")), "VcpuLimitExceeded", "5 in a new account", "L-1216C47A", "request-service-quota-increase")
+	for n := range 4 {
+		c.Instance("k8s_network").Must(providertest.With(providertest.NetworkConfig(), providertest.Values{"cluster": fmt.Sprint("other-", n)}))
+	}
+	providertest.Mention(t, c.Instance("k8s_network").Attempt(providertest.With(providertest.NetworkConfig(), providertest.Values{"cluster": "sixth"})),
+		"VpcLimitExceeded", "5 by default", "L-F678F1CE")
 }

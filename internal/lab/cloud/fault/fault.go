@@ -54,6 +54,8 @@ const (
 	Zone Kind = "zone"
 	// ShortPages ends the pages of answers after Items, as AWS may at any time.
 	ShortPages Kind = "short-pages"
+	// FreePlan refuses launches and starts of types that an account of AWS's free plan may not have.
+	FreePlan Kind = "free-plan"
 	// Key makes the KMS key Name unusable, as if it were disabled or deleted.
 	Key Kind = "key"
 )
@@ -143,6 +145,8 @@ func (f *Fault) validate() error {
 		if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 			return fmt.Errorf("status %d is not an HTTP error status", f.Status)
 		}
+	case FreePlan:
+		f.Action = cmp.Or(f.Action, "RunInstances")
 	case ShortPages:
 		if f.Items <= 0 {
 			return errors.New("a short-pages fault needs items, of a page")
@@ -156,7 +160,7 @@ func (f *Fault) validate() error {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, short-tunnels, short-pages, forget, fail, boot, zone, key)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, short-tunnels, short-pages, free-plan, forget, fail, boot, zone, key)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
@@ -387,6 +391,19 @@ func (in *Injector) PageItems(action string) int {
 		}
 	}
 	return 0
+}
+
+// OnFreePlan reports whether the account is of AWS's free plan, for an action.
+func (in *Injector) OnFreePlan(action string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind == FreePlan && f.matches(action) {
+			in.strike(f)
+			return true
+		}
+	}
+	return false
 }
 
 // TerminatedVisible returns how long a terminated instance is shown that would be shown for d.
