@@ -25,6 +25,15 @@ func UnknownProfile(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownProfileWords.MatchString(api.ErrorMessage())
 }
 
+// goneRouteWords are those about a route that is to be replaced and does not exist. There is no code for that.
+var goneRouteWords = regexp.MustCompile(`no route defined for`)
+
+// GoneRoute reports whether EC2 does not replace a route because there is none, although it may still show one.
+func GoneRoute(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && goneRouteWords.MatchString(api.ErrorMessage())
+}
+
 // notOnFreePlanWords are those about an instance type that accounts of the free plan may not have. There is no code for that.
 var notOnFreePlanWords = regexp.MustCompile(`not eligible for Free Tier`)
 

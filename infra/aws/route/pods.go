@@ -158,9 +158,7 @@ func putPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Route) (held string, err error) {
 	destination := sdk.String(r.to.String())
 	if found == nil {
-		_, err := c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
-			RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
-		}, c.RetryUntilKnown())
+		_, err := r.create(ctx, c)
 		if !aws.IsCode(err, "RouteAlreadyExists") {
 			return "", err
 		}
@@ -185,7 +183,18 @@ func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 	_, err = c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 		RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
 	}, c.RetryUntilKnown())
+	if aws.GoneRoute(err) { // EC2 shows a route that has been deleted, such as that of a predecessor
+		if _, err = r.create(ctx, c); aws.IsCode(err, "RouteAlreadyExists") {
+			return "it is deleted and made at the same time", nil
+		}
+	}
 	return "", err
+}
+
+func (r podRoute) create(ctx context.Context, c *aws.Client) (*ec2.CreateRouteOutput, error) {
+	return c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
+		RouteTableId: &r.table, DestinationCidrBlock: sdk.String(r.to.String()), NetworkInterfaceId: &r.networkInterface,
+	}, c.RetryUntilKnown())
 }
 
 // podRouteIn returns the route in its table.
