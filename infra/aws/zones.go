@@ -23,17 +23,16 @@ func (c *Client) OfferingZones(ctx context.Context, instanceTypes ...string) (ma
 	for _, t := range instanceTypes {
 		zones[t] = nil
 	}
-	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(c.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
+	offerings, err := All(ctx, ec2.NewDescribeInstanceTypeOfferingsPaginator(c.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
 		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{Filter("instance-type", instanceTypes...)},
+	}), func(p *ec2.DescribeInstanceTypeOfferingsOutput) []types.InstanceTypeOffering {
+		return p.InstanceTypeOfferings
 	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("ask which availability zones offer %s: %w", strings.Join(instanceTypes, ", "), err)
-		}
-		for _, o := range page.InstanceTypeOfferings {
-			zones[string(o.InstanceType)] = append(zones[string(o.InstanceType)], sdk.ToString(o.Location))
-		}
+	if err != nil {
+		return nil, fmt.Errorf("ask which availability zones offer %s: %w", strings.Join(instanceTypes, ", "), err)
+	}
+	for _, o := range offerings {
+		zones[string(o.InstanceType)] = append(zones[string(o.InstanceType)], sdk.ToString(o.Location))
 	}
 	for _, z := range zones {
 		slices.Sort(z)

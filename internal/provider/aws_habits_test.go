@@ -315,3 +315,25 @@ func TestPendingMachine(t *testing.T) {
 		t.Errorf("with a terminated machine, after %s: %v", time.Since(began), err)
 	}
 }
+
+// TestSeenLate makes a network and a machine and changes the machine, while EC2 shows new things and changes only after
+// a while. Nothing of that is drift.
+func TestSeenLate(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	const late = 1000 * time.Millisecond
+	c.Account.Fault(fault.Fault{Kind: fault.Eventual, Milliseconds: int(late / time.Millisecond)})
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	network.Converged(providertest.NetworkConfig())
+	config := providertest.WorkerConfig(network)
+	worker.Must(config)
+	time.Sleep(late) // on EC2 a boot takes longer, and what was set meanwhile is visible then
+	worker.Converged(config)
+	config = providertest.With(config, providertest.Values{"security_group_ids": []any{c.Group(t, network, "further")}})
+	worker.Must(config)
+	worker.Converged(config)
+	config = providertest.With(config, providertest.Values{"instance_type": "t3.large"})
+	worker.Must(config)
+	worker.Converged(config)
+}

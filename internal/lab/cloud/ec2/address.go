@@ -336,6 +336,6 @@ func describeAddresses(t *tx, in *describeAddressesRequest) (any, error) {
 		ids = append(ids, a.ID)
 	}
 	request := describeRequest{Filters: in.Filters}
-	items, _, err := describe(t, selection[address]{kindAddress, t.st.Addresses, "allocationId", ids, addressFields, request, 5}, t.addressItem)
+	items, _, err := describe(t, selection[address]{kindAddress, t.st.Addresses, "allocationId", ids, addressFields, request, 0}, t.addressItem)
 	return describeAddressesResponse{items}, err
 }

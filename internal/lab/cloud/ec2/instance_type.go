@@ -199,7 +199,7 @@ func describeInstanceTypes(t *tx, in *describeTypesRequest) (any, error) {
 			names = append(names, name)
 		}
 	}
-	names, next, err := cut(names, in.MaxResults, in.NextToken, 5, len(in.InstanceTypes) > 0)
+	names, next, err := t.cut(names, in.MaxResults, in.NextToken, 5, len(in.InstanceTypes) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
 			}
 		}
 	}
-	keys, next, err := cut(slices.Sorted(maps.Keys(offerings)), in.MaxResults, in.NextToken, 5, false)
+	keys, next, err := t.cut(slices.Sorted(maps.Keys(offerings)), in.MaxResults, in.NextToken, 5, false)
 	if err != nil {
 		return nil, err
 	}

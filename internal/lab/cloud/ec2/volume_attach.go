@@ -121,7 +121,7 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 		return nil, err
 	}
 	v := &volume{Zone: zone, Created: t.now, SizeGiB: in.Size, Type: cmp.Or(in.VolumeType, "gp2")}
-	v.encrypt(t.c, in.Encrypted, in.KmsKeyId)
+	t.encrypt(v, in.Encrypted, in.KmsKeyId)
 	if err := v.checkSize(); err != nil {
 		return nil, err
 	}
