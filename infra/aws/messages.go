@@ -54,6 +54,16 @@ func unknownAttachment(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownAttachmentWords.MatchString(api.ErrorMessage())
 }
 
+// closedZoneWords are those about an availability zone in which EC2 makes no subnets for the account. There is no code for that.
+var closedZoneWords = regexp.MustCompile(`parameter availabilityZone is invalid`)
+
+// ClosedZone reports whether EC2 makes no subnet in an availability zone. It does so in a constrained zone, which offers
+// instance types all the same.
+func ClosedZone(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && closedZoneWords.MatchString(api.ErrorMessage())
+}
+
 // readDenied reads what AWS says only in words about a missing permission. What it does not
 // recognise is in said, without an encoded message.
 func readDenied(err error) *DeniedError {

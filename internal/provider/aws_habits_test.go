@@ -94,16 +94,16 @@ func TestTypeRefused(t *testing.T) {
 			t.Errorf("the machine is %s, a %s", i.State.Name, i.InstanceType)
 		}
 	}
-	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "t3.small"})), "start it as t3.small", "Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d.")
+	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "t3.small"})), "start it as t3.small", "Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d, us-east-1e.")
 	runs("m5.large")
 	c.Account.Fault(fault.Fault{Kind: fault.Capacity, Action: "StartInstances", Count: 1})
-	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "m5.xlarge"})), "InsufficientInstanceCapacity", "m5.xlarge is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d.", "no capacity")
+	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "m5.xlarge"})), "InsufficientInstanceCapacity", "m5.xlarge is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d, us-east-1e.", "no capacity")
 	runs("m5.large")
 	worker.Refresh()
 	worker.Converged(config)
 	other := c.Instance("k8s_machine")
 	providertest.Mention(t, other.Attempt(providertest.With(providertest.WorkerConfig(network), providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "instance_type": "t3.small"})),
-		"Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d.")
+		"Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d, us-east-1e.")
 }
 
 // TestZoneChosen: the subnet is made in a zone that offers the instance types.
@@ -116,7 +116,7 @@ func TestZoneChosen(t *testing.T) {
 		{"by itself", "us-east-1a", "", nil},
 		{"for types that every zone has", "us-east-1a", "", providertest.Values{"instance_types": []any{"m5.large"}}},
 		{"named, types not", "us-east-1c", "", providertest.Values{"availability_zones": []any{"us-east-1c"}}},
-		{"named, without the type", "", "us-east-1c does not offer all of instance_types: m5.large is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d; t3.small is offered in us-east-1a, us-east-1b, us-east-1d.",
+		{"named, without the type", "", "us-east-1c does not offer all of instance_types: m5.large is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d, us-east-1e; t3.small is offered in us-east-1a, us-east-1b, us-east-1d, us-east-1e.",
 			providertest.Values{"availability_zones": []any{"us-east-1c"}, "instance_types": []any{"t3.small", "m5.large"}}},
 		{"unknown type", "", "m5.gigantic is not offered in this region", providertest.Values{"instance_types": []any{"m5.gigantic"}}},
 	} {

@@ -14,18 +14,8 @@ import (
 )
 
 func (b *builder) createSubnet(ctx context.Context, p place) error {
-	zones, err := b.chosenZones(ctx)
-	if err != nil {
-		return err
-	}
 	tags := b.want(b.spec.name(p))
-	in := &ec2.CreateSubnetInput{
-		VpcId:             sdk.String(b.vpcID()),
-		CidrBlock:         sdk.String(p.cidr.String()),
-		AvailabilityZone:  &zones[p.zone],
-		TagSpecifications: []types.TagSpecification{aws.TagSpecification(types.ResourceTypeSubnet, tags)},
-	}
-	out, err := b.EC2.CreateSubnet(ctx, in, b.RetryUntilKnown())
+	out, err := b.createSubnetSomewhere(ctx, p, tags)
 	if aws.IsCode(err, "InvalidSubnet.Conflict") {
 		return b.adoptSubnet(ctx, p, err)
 	}
@@ -35,6 +25,25 @@ func (b *builder) createSubnet(ctx context.Context, p place) error {
 	out.Subnet.Tags = aws.EC2Tags(tags)
 	b.change(func(s *snapshot) { s.subnets = append(s.subnets, *out.Subnet) })
 	return nil
+}
+
+// createSubnetSomewhere makes a subnet in its zone. If EC2 makes none in a zone that was chosen, it takes the next one.
+func (b *builder) createSubnetSomewhere(ctx context.Context, p place, tags map[string]string) (*ec2.CreateSubnetOutput, error) {
+	for {
+		zones, err := b.chosenZones(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out, err := b.EC2.CreateSubnet(ctx, &ec2.CreateSubnetInput{
+			VpcId:             sdk.String(b.vpcID()),
+			CidrBlock:         sdk.String(p.cidr.String()),
+			AvailabilityZone:  &zones[p.zone],
+			TagSpecifications: []types.TagSpecification{aws.TagSpecification(types.ResourceTypeSubnet, tags)},
+		}, b.RetryUntilKnown())
+		if !aws.ClosedZone(err) || !b.chooseOther(p.zone, zones[p.zone]) {
+			return out, err
+		}
+	}
 }
 
 // adoptSubnet adopts the subnet that an earlier attempt made, whose response was lost.

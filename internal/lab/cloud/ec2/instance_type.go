@@ -237,11 +237,11 @@ func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
 	case "", "region":
 		in.LocationType, locations[t.c.cfg.Region] = "region", t.c.zones()[0] // which has every type
 	case "availability-zone":
-		for _, z := range t.c.zones() {
+		for _, z := range t.c.allZones() {
 			locations[z] = z
 		}
 	case "availability-zone-id":
-		for _, z := range t.c.zones() {
+		for _, z := range t.c.allZones() {
 			locations[t.c.zoneID(z)] = z
 		}
 	default:

@@ -113,7 +113,7 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 	case in.KmsKeyId != "" && !in.Encrypted:
 		return nil, wire.Refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
 	}
-	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId)
+	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId, func(string) bool { return false })
 	if err != nil {
 		return nil, err
 	}
