@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
@@ -27,10 +28,10 @@ func (c *cli) up() *cobra.Command {
 what is missing: machine images, and unless the lab is bare also Kubernetes,
 etcd, containerd and container images, which takes about a quarter of an hour
 the first time on a machine with two cores.`,
-		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --vcpus 5 --region eu-central-1", "sudo k8s-lab --state-dir /var/lib/k8s-lab/vms up --machines vm"),
+		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --quota vcpus=16 --region eu-central-1", "sudo k8s-lab --state-dir /var/lib/k8s-lab/vms up --machines vm"),
 	}
 	releaseFlags(cmd, &opts.Versions)
-	cmd.Flags().IntVar(&opts.VCPUs, "vcpus", 0, "quota for the vCPUs of running instances (32 in a new lab)")
+	cmd.Flags().StringToIntVar(&opts.Quotas, "quota", nil, "raise a quota, as AWS's support does: "+quotas()+" (each 5 in a new lab, as in a new account of AWS)")
 	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
 	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 1 GB the first time")
@@ -39,9 +40,6 @@ the first time on a machine with two cores.`,
 	var machines string
 	cmd.Flags().StringVar(&machines, "machines", "", "what the machines of a new lab are: container, or vm for virtual machines of QEMU (container in a new lab)")
 	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
-		if opts.VCPUs < 0 {
-			return fmt.Errorf("--vcpus %d: a quota is a positive number", opts.VCPUs)
-		}
 		var err error
 		if opts.Machines, err = machine.ParseKind(machines); err != nil {
 			return fmt.Errorf("--machines: %w", err)
@@ -61,6 +59,15 @@ the first time on a machine with two cores.`,
 		return e.Write(c.stdout)
 	})
 	return cmd
+}
+
+// quotas names those that can be raised.
+func quotas() string {
+	var names []string
+	for _, q := range ec2.NamedQuotas {
+		names = append(names, q.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // again returns the command line of this program with another command for the same lab.

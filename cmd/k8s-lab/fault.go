@@ -25,8 +25,8 @@ var kinds = []struct {
 	{"throttle", "Refuse calls as EC2 does when there are too many", []field{
 		{"every", "refuse every n-th call"}, {"fraction", "or this share of the calls, 0 to 1"}, {"action", "only calls of this action; may hold *"}, {"count", "number of times"},
 	}, "throttle action=DescribeInstances every=3"},
-	{"eventual", "Answer for a while that new ids do not exist", []field{
-		{"milliseconds", "for this time"}, {"calls", "or for this number of lookups"}, {"action", "only ids that this action makes, such as CreateInstanceProfile; may hold *"},
+	{"eventual", "Do not know new ids, attachments and changed attributes for a while", []field{
+		{"milliseconds", "for this time"}, {"calls", "or for this number of lookups"}, {"action", "only what this action makes or changes, such as CreateInstanceProfile; may hold *"},
 	}, "eventual milliseconds=500"},
 	{"capacity", "Have no capacity (InsufficientInstanceCapacity)", []field{
 		{"instances", "for more than this number of instances (0)"}, {"instance_type", "of this type; may hold *"}, {"zone", "in this availability zone; may hold *"},
@@ -38,6 +38,8 @@ var kinds = []struct {
 	{"key", "Make a KMS key unusable, as if it were disabled or deleted", []field{{"name", "its id, ARN or alias"}}, "key name=alias/etcd"},
 	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for this time"}, {"count", "number of instances"}}, "slow-start seconds=20"},
 	{"short-sessions", "Let the sessions that STS issues end soon", []field{{"seconds", "after this time"}}, "short-sessions seconds=30"},
+	{"short-pages", "End the pages of answers early", []field{{"items", "after this number of items"}, {"action", "only of this action; may hold *"}, {"count", "number of times"}}, "short-pages items=1 action=DescribeRouteTables"},
+	{"free-plan", "Refuse instance types that an account of AWS's free plan may not have (InvalidParameterCombination)", []field{{"count", "number of times"}}, "free-plan"},
 	{"forget", "Show terminated instances only for a while", []field{{"seconds", "for this time"}}, "forget seconds=5"},
 	{"fail", "Refuse calls with an error code", []field{
 		{"code", "the code"}, {"action", "only calls of this action; may hold *"}, {"count", "number of times"}, {"message", "the message"}, {"status", "the HTTP status (400)"},

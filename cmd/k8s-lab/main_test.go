@@ -15,7 +15,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"", "runs a local EC2", ""},
 		{"help", "Available Commands:", ""},
-		{"up --help", "--vcpus int", ""},
+		{"up --help", "--quota", ""},
 		{"help fault throttle", "every n-th call", ""},
 		{"fault", "Available Commands:", ""},
 		{"iam", "Available Commands:", ""},
@@ -29,7 +29,7 @@ func TestCommandLine(t *testing.T) {
 		{"env --tfvars", "", "there is no lab in"},
 		{"--state-dir /nonexistent/lab status", "", "there is no lab in /nonexistent/lab"},
 		{"status --state-dir=/nonexistent/lab", "", "there is no lab in /nonexistent/lab"},
-		{"up --vcpus -1", "", "a quota is a positive number"},
+		{"up --quota vcpus=-1", "", "a quota is a positive number"},
 		{"up --machines vms", "", `there are no machines of the kind "vms": it is container or vm`},
 		{"fault throttle every", "", `"every" is not of the form key=value`},
 		{"fault throttle speed=1", "", `a throttle fault has no "speed"`},

@@ -31,6 +31,10 @@ func Advice(err error) string {
 	if UnknownProfile(err) {
 		return "The account has no instance profile of this name, or the profile has no role: `aws iam list-instance-profiles` shows them. A profile may have another name than its role."
 	}
+	if notOnFreePlan(err) {
+		return "The account is on AWS's free plan, which has few instance types: `aws ec2 describe-instance-types --filters Name=free-tier-eligible,Values=true` lists them. " +
+			"Choose one with 2 GiB of memory or more as instance_type, such as t3.small, or upgrade the account to the paid plan in the console's Billing."
+	}
 	if next := adviceOnCredentials(err); next != "" {
 		return next
 	}
@@ -52,10 +56,11 @@ func Advice(err error) string {
 		return offered(err) + "Not every availability zone has every instance type: choose another instance_type, or set availability_zones of the network " +
 			"to a zone that has it, which replaces the network and every machine."
 	case "VcpuLimitExceeded", "InstanceLimitExceeded":
-		return "The account's quota for running instances in this region is used up: terminate some, or ask for more in the AWS console: " +
-			"Service Quotas, Amazon EC2, Running On-Demand Standard instances (L-1216C47A; other instance families have their own)."
+		return "The account's quota for vCPUs of running instances in this region (5 in a new account) is used up: terminate some, or ask for more: " +
+			"Service Quotas, Amazon EC2, Running On-Demand Standard instances (L-1216C47A; other instance families have their own), " +
+			"such as `aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-1216C47A --desired-value 32`."
 	case "MaxSpotInstanceCountExceeded":
-		return "The account's quota for Spot instances in this region is used up: terminate some, remove spot, or ask for more in the AWS console: " +
+		return "The account's quota for vCPUs of Spot instances in this region (5 in a new account) is used up: terminate some, remove spot, or ask for more in the AWS console: " +
 			"Service Quotas, Amazon EC2, All Standard Spot Instance Requests (L-34B43A08; other instance families have their own)."
 	case "SpotMaxPriceTooLow":
 		return "EC2 has no Spot instances of this type at this price now: raise max_price, or remove it, which means the On-Demand price. `aws ec2 describe-spot-price-history` shows the " +
@@ -90,7 +95,7 @@ func Advice(err error) string {
 	case "DependencyViolation":
 		return "Something that this configuration does not manage still uses it: find it by the VPC's id in the EC2 console, remove it, and run destroy again."
 	case "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable":
-		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 13."
+		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 13. If it is hidden, allow its owner in the account's Allowed AMIs."
 	case "NoSuchBucket":
 		return "The provider makes no buckets: make it first, or correct bucket."
 	case "PermanentRedirect", "MovedPermanently", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":

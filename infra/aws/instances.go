@@ -46,18 +46,14 @@ func describeInstances(ctx context.Context, c *Client, ids []string) (map[string
 // EachInstance calls take for each instance that the filters match, in pages of the largest size.
 func (c *Client) EachInstance(ctx context.Context, take func(types.Instance), filters ...types.Filter) error {
 	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: sdk.Int32(1000)})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return err
-		}
+	return read(ctx, pages, func(page *ec2.DescribeInstancesOutput) (bool, error) {
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
 				take(i)
 			}
 		}
-	}
-	return nil
+		return true, nil
+	})
 }
 
 // Instance returns one instance. The error is ErrNotFound if it certainly does not exist any more.

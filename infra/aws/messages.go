@@ -25,6 +25,45 @@ func UnknownProfile(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownProfileWords.MatchString(api.ErrorMessage())
 }
 
+// goneRouteWords are those about a route that is to be replaced and does not exist. There is no code for that.
+var goneRouteWords = regexp.MustCompile(`no route defined for`)
+
+// GoneRoute reports whether EC2 does not replace a route because there is none, although it may still show one.
+func GoneRoute(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && goneRouteWords.MatchString(api.ErrorMessage())
+}
+
+// notOnFreePlanWords are those about an instance type that accounts of the free plan may not have. There is no code for that.
+var notOnFreePlanWords = regexp.MustCompile(`not eligible for Free Tier`)
+
+// notOnFreePlan reports whether EC2 refuses an instance type because the account is on AWS's free plan.
+func notOnFreePlan(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterCombination") && errors.As(err, &api) && notOnFreePlanWords.MatchString(api.ErrorMessage())
+}
+
+// unknownAttachmentWords are those about an internet gateway that is, as far as a route table knows, not attached
+// to its VPC. There is no code for that.
+var unknownAttachmentWords = regexp.MustCompile(`network gateway \S+ belong to different networks`)
+
+// unknownAttachment reports whether EC2 refuses a route because it does not know the attachment of its internet
+// gateway, perhaps only not yet.
+func unknownAttachment(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownAttachmentWords.MatchString(api.ErrorMessage())
+}
+
+// closedZoneWords are those about an availability zone in which EC2 makes no subnets for the account. There is no code for that.
+var closedZoneWords = regexp.MustCompile(`parameter availabilityZone is invalid`)
+
+// ClosedZone reports whether EC2 makes no subnet in an availability zone. It does so in a constrained zone, which offers
+// instance types all the same.
+func ClosedZone(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && closedZoneWords.MatchString(api.ErrorMessage())
+}
+
 // readDenied reads what AWS says only in words about a missing permission. What it does not
 // recognise is in said, without an encoded message.
 func readDenied(err error) *DeniedError {

@@ -24,6 +24,16 @@ func backoff(attempt int) time.Duration {
 	return d
 }
 
+// Pause waits before the given attempt, counted from 0, or until ctx ends.
+func Pause(ctx context.Context, attempt int) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(backoff(attempt)):
+		return nil
+	}
+}
+
 // Poll calls ready until it returns true or an error, or ctx ends. The last string it returned goes
 // into the error.
 func Poll(ctx context.Context, what string, ready func(context.Context) (bool, string, error)) error {

@@ -20,8 +20,9 @@ var notYet = []string{
 	"InvalidVpcID.NotFound", "InvalidVpcId.NotFound", "InvalidSubnetID.NotFound", "InvalidSubnetId.NotFound",
 	"InvalidRouteTableID.NotFound", "InvalidRouteTableId.NotFound",
 	"InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.NotFound", "Gateway.NotAttached",
+	"InvalidGatewayID.NotFound",                                                    // of routes
 	"InvalidSubnet", "InvalidElasticIpID.NotFound", "InvalidNatGatewayID.NotFound", // of NAT gateways
-	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidVolume.NotFound",
+	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidSecurityGroupID.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidVolume.NotFound",
 	"InvalidAllocationID.NotFound", "InvalidAddressID.NotFound", "InvalidID", "InvalidPlacementGroup.Unknown",
 	"InvalidInstanceConnectEndpointId.NotFound",
 }
@@ -44,7 +45,7 @@ const (
 )
 
 // RetryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
-// an instance profile, or its tags, if a policy asks for them: a refusal of one resource is retried
+// an instance profile, the attachment of an internet gateway, or tags, if a policy asks for them: a refusal of one resource is retried
 // DoubtAttempts times.
 func (c *Client) RetryUntilKnown() func(*ec2.Options) {
 	return func(o *ec2.Options) {
@@ -67,6 +68,9 @@ func (c *Client) RetryUntilUnused() func(*ec2.Options) {
 
 // inUse are the errors of a deletion while something still uses the resource.
 var inUse = []string{"DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse"}
+
+// IsInUse reports whether EC2 refuses a deletion because something still uses the resource, perhaps not for long.
+func IsInUse(err error) bool { return IsCode(err, inUse...) }
 
 // lastRefusal returns the last of the retryer's own errors in place of the end of the context. It
 // is not for errors that say that something is not there: the end of a context must not look like
@@ -98,7 +102,7 @@ type codeRetryer struct {
 	sdk.Retryer
 	codes []string
 	limit int
-	fresh bool // whether EC2 may not know tags and instance profiles yet
+	fresh bool // whether EC2 may not know tags, instance profiles and attachments yet
 	seen  int  // how often one of the codes was returned
 	doubt int  // how often one resource was refused
 	last  error
@@ -106,7 +110,7 @@ type codeRetryer struct {
 
 // own reports whether the error is one of those that the retryer retries itself.
 func (p *codeRetryer) own(err error) bool {
-	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && UnknownProfile(err)
+	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && (UnknownProfile(err) || unknownAttachment(err))
 }
 
 // unknownTags reports whether err may mean that EC2 does not know the tags of a resource yet.

@@ -49,15 +49,13 @@ func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]stri
 	out := map[string]string{}
 	ids, arns := byService(things)
 	for some := range slices.Chunk(ids, FilterValues) {
-		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{Filter("resource-id", some...), Filter("key", TagClaim)}})
-		for pages.HasMorePages() {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				return nil, err
-			}
-			for _, t := range page.Tags {
-				out[sdk.ToString(t.ResourceId)] = sdk.ToString(t.Value)
-			}
+		tags, err := All(ctx, ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{Filter("resource-id", some...), Filter("key", TagClaim)}}),
+			func(p *ec2.DescribeTagsOutput) []types.TagDescription { return p.Tags })
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tags {
+			out[sdk.ToString(t.ResourceId)] = sdk.ToString(t.Value)
 		}
 	}
 	tagged, err := c.TagsOfELB(ctx, arns)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,24 +16,39 @@ import (
 // DefaultInstanceType is the instance type of machines for which none is given.
 const DefaultInstanceType = "t3.medium"
 
+// regionZone is the name of an availability zone: that of its region, and a letter. Local Zones and Wavelength Zones have
+// their place between them, such as us-west-2-lax-1a, and sort before it.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-regions-availability-zones.html
+var regionZone = regexp.MustCompile(`^[a-z]+(-[a-z]+)+-[0-9]+[a-z]$`)
+
+// CheckZone refuses the name of a zone in which networks cannot be.
+func CheckZone(name string) error {
+	if !regionZone.MatchString(name) {
+		return fmt.Errorf("%q is not the name of an availability zone, such as eu-central-1a. Local Zones and Wavelength Zones, whose names have a place in them, cannot be used: "+
+			"their public addresses belong to another network border group, and not all have NAT gateways", name)
+	}
+	return nil
+}
+
 // OfferingZones returns the availability zones of the region that offer each of the instance types,
-// sorted. A type that the region does not know has none.
+// sorted, without Local Zones and Wavelength Zones. A type that the region does not know has none.
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
 func (c *Client) OfferingZones(ctx context.Context, instanceTypes ...string) (map[string][]string, error) {
 	zones := map[string][]string{}
 	for _, t := range instanceTypes {
 		zones[t] = nil
 	}
-	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(c.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
+	offerings, err := All(ctx, ec2.NewDescribeInstanceTypeOfferingsPaginator(c.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
 		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{Filter("instance-type", instanceTypes...)},
+	}), func(p *ec2.DescribeInstanceTypeOfferingsOutput) []types.InstanceTypeOffering {
+		return p.InstanceTypeOfferings
 	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("ask which availability zones offer %s: %w", strings.Join(instanceTypes, ", "), err)
-		}
-		for _, o := range page.InstanceTypeOfferings {
-			zones[string(o.InstanceType)] = append(zones[string(o.InstanceType)], sdk.ToString(o.Location))
+	if err != nil {
+		return nil, fmt.Errorf("ask which availability zones offer %s: %w", strings.Join(instanceTypes, ", "), err)
+	}
+	for _, o := range offerings {
+		if zone := sdk.ToString(o.Location); regionZone.MatchString(zone) {
+			zones[string(o.InstanceType)] = append(zones[string(o.InstanceType)], zone)
 		}
 	}
 	for _, z := range zones {

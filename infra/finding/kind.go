@@ -172,6 +172,8 @@ const (
 	Tokens      Problem = "tokens"
 	HopLimit    Problem = "hop limit"
 	Endpoint    Problem = "endpoint"
+	ShownTags   Problem = "shown tags" // by the metadata service
+	IPv6        Problem = "IPv6"
 	Ephemeral   Problem = "ephemeral" // it would be deleted together with its instance
 	Elsewhere   Problem = "elsewhere" // it is also there
 	Unbound     Problem = "unbound"   // found would start without it

@@ -255,9 +255,11 @@ var vocabulary = map[Kind]words{
 		Value:     "found {found}, wanted {wanted}",
 	}},
 	MetadataService: {head: "metadata service", joined: true, how: map[Problem]string{
-		Tokens:   "tokens are {found}, wanted {wanted}",
-		HopLimit: "hop limit is {found}, wanted {wanted}",
-		Endpoint: "endpoint is {found}, wanted {wanted}",
+		Tokens:    "tokens are {found}, wanted {wanted}",
+		HopLimit:  "hop limit is {found}, wanted {wanted}",
+		Endpoint:  "endpoint is {found}, wanted {wanted}",
+		ShownTags: "instance tags are {found}, wanted {wanted}",
+		IPv6:      "IPv6 is {found}, wanted {wanted}",
 	}},
 	RootVolume: {head: "root volume", how: map[Problem]string{
 		Value: "found {found} GiB, wanted {wanted} GiB",

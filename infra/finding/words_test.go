@@ -211,6 +211,8 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: InstanceProfile, Problem: Value, Found: "admin", Wanted: "node"}, "instance profile: found admin, wanted node"},
 		{Finding{Kind: MetadataService, Problem: Tokens, Found: "optional", Wanted: "required"}, "metadata service: tokens are optional, wanted required"},
 		{Finding{Kind: MetadataService, Problem: HopLimit, Found: "2", Wanted: "1"}, "metadata service: hop limit is 2, wanted 1"},
+		{Finding{Kind: MetadataService, Problem: ShownTags, Found: "enabled", Wanted: "disabled"}, "metadata service: instance tags are enabled, wanted disabled"},
+		{Finding{Kind: MetadataService, Problem: IPv6, Found: "enabled", Wanted: "disabled"}, "metadata service: IPv6 is enabled, wanted disabled"},
 		{Finding{Kind: MetadataService, Problem: Endpoint, Found: "disabled", Wanted: "enabled"}, "metadata service: endpoint is disabled, wanted enabled"},
 		{Finding{Kind: RootVolume, Problem: Value, Found: "8", Wanted: "20"}, "root volume: found 8 GiB, wanted 20 GiB"},
 		{Finding{Kind: RootVolumeType, Problem: Value, Found: "gp2", Wanted: "gp3"}, "root volume type: found gp2, wanted gp3"},

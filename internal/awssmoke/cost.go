@@ -13,6 +13,7 @@ type planned struct {
 	instances        map[string]int // by type
 	gib              int            // of gp3 volumes
 	addresses        int            // public IPv4
+	elasticIPs, vpcs int
 	kubernetes, etcd string
 }
 
@@ -29,7 +30,9 @@ func readPlan(text []byte) (planned, error) {
 					Values struct {
 						InstanceType string `json:"instance_type"`
 						Volume       int    `json:"root_volume_size"`
-						Public       *bool  `json:"associate_public_ip_address"`
+						Associate    *bool  `json:"associate_public_ip_address"`
+						Public       *bool  `json:"public"`
+						VPC          string `json:"vpc_id"`
 						Version      string `json:"version"`
 					} `json:"values"`
 				} `json:"resources"`
@@ -47,8 +50,16 @@ func readPlan(text []byte) (planned, error) {
 			if p.gib += r.Values.Volume; r.Values.Volume == 0 {
 				p.gib += defaultVolume
 			}
-			if r.Values.Public == nil || *r.Values.Public {
+			if r.Values.Associate == nil || *r.Values.Associate {
 				p.addresses++ // the load balancer's address is replaced by its Elastic IP
+			}
+		case "k8s_lb":
+			if r.Values.Public == nil || *r.Values.Public {
+				p.elasticIPs++
+			}
+		case "k8s_network":
+			if r.Values.VPC == "" {
+				p.vpcs++
 			}
 		case "k8s_control_plane":
 			p.kubernetes = r.Values.Version

@@ -11,6 +11,7 @@ const planText = `{"planned_values": {"root_module": {"resources": [
 	{"type": "k8s_machine", "values": {"instance_type": "t3.medium", "root_volume_size": 20, "associate_public_ip_address": true}},
 	{"type": "k8s_machine", "values": {"instance_type": "t3.medium", "root_volume_size": 30, "associate_public_ip_address": false}},
 	{"type": "k8s_machine", "values": {"instance_type": "t3.medium"}},
+	{"type": "k8s_lb", "values": {"public": true}},
 	{"type": "k8s_etcd_cluster", "values": {"version": "3.6.16"}},
 	{"type": "k8s_control_plane", "values": {"version": "1.36.4"}}
 ]}}}`
@@ -20,7 +21,7 @@ func TestCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.instances["t3.medium"] != 3 || p.gib != 70 || p.addresses != 2 || p.kubernetes != "1.36.4" || p.etcd != "3.6.16" {
+	if p.instances["t3.medium"] != 3 || p.gib != 70 || p.addresses != 2 || p.elasticIPs != 1 || p.vpcs != 1 || p.kubernetes != "1.36.4" || p.etcd != "3.6.16" {
 		t.Errorf("%+v", p)
 	}
 	usd, ok := p.hourly("eu-central-1")

@@ -19,6 +19,7 @@ type report struct {
 	Against   string // AWS, or why it was not
 	Region    string
 	Cost      string
+	Quotas    []string // that the cluster needs
 	Versions  []version
 	Steps     []stepResult
 	Codes     []codeCount

@@ -21,13 +21,12 @@ func (t *trial) plan(ctx context.Context) error {
 	if err != nil {
 		return brief(err)
 	}
-	planned, err := readPlan([]byte(text))
-	if err != nil {
+	if t.planned, err = readPlan([]byte(text)); err != nil {
 		return err
 	}
-	t.report.version("Kubernetes", planned.kubernetes)
-	t.report.version("etcd", planned.etcd)
-	t.report.Cost = costLine(planned, t.account.client.Region)
+	t.report.version("Kubernetes", t.planned.kubernetes)
+	t.report.version("etcd", t.planned.etcd)
+	t.report.Cost = costLine(t.planned, t.account.client.Region)
 	return nil
 }
 

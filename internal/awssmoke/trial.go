@@ -24,6 +24,7 @@ type trial struct {
 	log     *os.File // every command and its output
 	account *account
 	ws      *workspace.Workspace
+	planned planned
 	report  report
 	redact  *redactor
 	pods    map[string]string // node -> pod, see startPods
@@ -48,6 +49,7 @@ func (t *trial) preparation() []step {
 		{"build", t.build, "account"},
 		{"terraform init", t.init, "build"},
 		{"terraform plan", t.plan, "terraform init"},
+		{"quotas", t.checkQuotas, "terraform plan"},
 	}
 }
 

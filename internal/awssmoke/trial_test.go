@@ -20,21 +20,25 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsaccount "github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	ec2lab "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
 // fixture is a trial in an account of this process, with programs that stand for terraform and
 // kubectl.
 type fixture struct {
 	*trial
+	aws  *awsaccount.Account
 	fake string // what the programs do, see testdata
 	out  bytes.Buffer
 }
 
-func newFixture(t *testing.T, answer string) *fixture {
+func newFixture(t *testing.T, answer string, change ...func(*cloud.Config)) *fixture {
 	t.Helper()
 	pause, settling, becoming = time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
-	a := awsaccount.New(t)
-	f := &fixture{fake: t.TempDir()}
+	a := awsaccount.New(t, change...)
+	f := &fixture{aws: a, fake: t.TempDir()}
 	testdata, err := filepath.Abs("testdata")
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +155,7 @@ func TestTrial(t *testing.T) {
 		t.Errorf("terraform %q, want %q", got, want)
 	}
 	r, text := f.written(t)
-	if got := r.results(passedStep); len(got) != len(r.Steps) || len(got) != 15 {
+	if got := r.results(passedStep); len(got) != len(r.Steps) || len(got) != 16 {
 		t.Errorf("passed: %q of %+v", got, r.Steps)
 	}
 	for _, want := range []string{
@@ -162,7 +166,8 @@ func TestTrial(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
-	for _, want := range []string{"account  " + f.account.id, "cost     about $0.14", "aws-smoke-trial=" + f.name, "==> egress"} {
+	for _, want := range []string{"account  " + f.account.id, "cost     about $0.14",
+		"quotas   it needs 6 vCPUs of running On-Demand Standard instances (L-1216C47A), and the account's quota is 1000", "1 Elastic IPs (L-0263D0A3)", "1 VPCs (L-F678F1CE)", "aws-smoke-trial=" + f.name, "==> egress"} {
 		if !strings.Contains(f.out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, f.out.String())
 		}
@@ -217,6 +222,26 @@ func TestQuestion(t *testing.T) {
 	f := newFixture(t, "-yes")
 	if err := f.run(t.Context(), t.Context()); err != nil || strings.Contains(f.out.String(), "Make it?") {
 		t.Errorf("-yes: %v\n%s", err, f.out.String())
+	}
+}
+
+// TestQuotas makes nothing in an account whose quota is too small, and asks in an account that does not say its quotas.
+func TestQuotas(t *testing.T) {
+	f := newFixture(t, "-yes", func(c *cloud.Config) { c.Quotas = ec2lab.Quotas{} })
+	if err := f.run(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster needs 6 vCPUs of running On-Demand Standard instances (L-1216C47A), and the account's quota is 5") ||
+		strings.Contains(err.Error(), "Elastic") {
+		t.Error(err)
+	}
+	if r, _ := f.written(t); slices.Contains(f.calls(t), "apply") || !slices.Equal(r.results(failed), []string{"quotas"}) {
+		t.Errorf("terraform %q, %+v", f.calls(t), r.Steps)
+	}
+	f = newFixture(t, "no\n", func(c *cloud.Config) { c.Quotas = ec2lab.Quotas{} })
+	f.aws.Fault(fault.Fault{Kind: fault.Fail, Action: "GetServiceQuota", Code: "AccessDeniedException"})
+	if err := f.run(t.Context(), t.Context()); !errors.Is(err, errDeclined) {
+		t.Error(err)
+	}
+	if want := "6 vCPUs of running On-Demand Standard instances (L-1216C47A), and the account's quota is unknown: GetServiceQuota was answered with AccessDeniedException"; !strings.Contains(f.out.String(), want) {
+		t.Errorf("%q is missing in\n%s", want, f.out.String())
 	}
 }
 

@@ -41,7 +41,7 @@ func (d *demo) up(ctx context.Context) error {
 	if err := d.stage("build the provider and k8s-lab", func() error { return d.build(ctx) }); err != nil {
 		return err
 	}
-	if err := d.stage("local EC2", func() error { return d.lab(ctx, "up") }); err != nil {
+	if err := d.stage("local EC2", func() error { return d.lab(ctx, "up", "--quota", "vcpus=32") }); err != nil {
 		return err
 	}
 	var ws *workspace.Workspace
@@ -85,7 +85,7 @@ func (d *demo) shellFile(ws *workspace.Workspace) error {
 func (d *demo) down(ctx context.Context) error {
 	if _, err := os.Stat(d.path("work", "terraform.tfstate")); err == nil {
 		err := d.stage("terraform destroy", func() error {
-			if err := d.lab(ctx, "up"); err != nil {
+			if err := d.lab(ctx, "up", "--quota", "vcpus=32"); err != nil {
 				return err
 			}
 			ws, err := d.workspace(ctx)

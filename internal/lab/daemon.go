@@ -87,10 +87,14 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	store := objects.New(objects.Config{Program: l.gateway, Dir: l.file(objectsDir), Region: s.Region, Output: s3Log, Log: log})
 	defer store.Close()
 	vpcs := &vpcNetwork{Manager: net}
+	quotas, err := ec2.QuotasOf(s.Quotas)
+	if err != nil {
+		return err
+	}
 	account, err := cloud.Open(cloud.Config{
 		Region: s.Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
-		Quotas:      ec2.Quotas{VCPUs: s.VCPUs},
+		Quotas:      quotas,
 		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BalancersFile: l.file(balancersFile), BootID: bootID(),
 		Network: vpcs, Machines: machines, Objects: store, Log: log, Calls: slog.New(slog.NewJSONHandler(calls, nil)),
 	})

@@ -94,8 +94,8 @@ type settings struct {
 	Token           string          `json:"token"` // of the control endpoint
 	Region          string          `json:"region"`
 	Machines        machine.Kind    `json:"machines"`
-	VCPUs           int             `json:"vcpus,omitempty"` // quota; zero is EC2's default
-	Bare            bool            `json:"bare"`            // EC2 only, without mirror and registry
+	Quotas          map[string]int  `json:"quotas,omitempty"` // by name; others have EC2's defaults
+	Bare            bool            `json:"bare"`             // EC2 only, without mirror and registry
 	APIPort         uint16          `json:"api_port,omitempty"`
 	Operator        netip.Addr      `json:"operator"`
 	Artifacts       netip.Addr      `json:"artifacts"` // of mirror and registry, in the lab's internet

@@ -204,12 +204,15 @@ func open(t *testing.T, address string) bool {
 	return conn.Close() == nil
 }
 
+// raised are the quotas of a lab in which more runs than in a new account.
+const raised = "--quota=vcpus=32,elastic-ips=32,vpcs=64"
+
 // TestLab runs a real lab: it launches and reaches instances, moves an address, kills the daemon,
 // stops and terminates instances, and takes the lab down.
 func TestLab(t *testing.T) {
 	lab := build(t)
 	began := time.Now()
-	if out := lab.must(t, "up"); !strings.Contains(out, "is up") {
+	if out := lab.must(t, "up", raised); !strings.Contains(out, "is up") {
 		t.Errorf("up says %q", out)
 	}
 	t.Logf("up: %s", time.Since(began))
@@ -319,7 +322,7 @@ func TestLab(t *testing.T) {
 		var ups errgroup.Group // two at once make one lab
 		for range 2 {
 			ups.Go(func() error {
-				if out, err := neighbour.run(t.Context(), "up", "--bare"); err != nil {
+				if out, err := neighbour.run(t.Context(), "up", raised, "--bare"); err != nil {
 					return fmt.Errorf("%w: %s", err, out)
 				}
 				return nil
@@ -423,7 +426,7 @@ func TestLab(t *testing.T) {
 				t.Fatal("the daemon outlives its keeper")
 			}
 		}
-		lab.must(t, "up")
+		lab.must(t, "up", raised)
 		w.Client = lab.client(t)
 		for _, id := range []string{first, second} {
 			i := w.await(t, id, types.InstanceStateNameRunning)

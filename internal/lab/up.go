@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/qemu"
@@ -33,7 +35,7 @@ const readyTimeout = 60 * time.Second
 type UpOptions struct {
 	Versions release.Versions // that the mirror must hold
 	Region   string           // of a new lab; empty means DefaultRegion
-	VCPUs    int              // quota for running instances; zero leaves it as it is, 32 in a new lab
+	Quotas   map[string]int   // by name, see ec2.NamedQuotas; others stay as they are, those of a new AWS account in a new lab
 	Bare     bool             // a new lab has no artifacts and container images
 	Cilium   bool             // the lab also serves the images of Cilium, from now on
 	Machines machine.Kind     // of a new lab; empty means containers
@@ -42,11 +44,14 @@ type UpOptions struct {
 }
 
 // Up checks the host, completes the machine images, artifacts and container images, and starts the
-// daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quota. A bare
+// daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quotas. A bare
 // lab that is brought up without Bare gets artifacts and images; its machines go on meanwhile.
 func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if os.Geteuid() != 0 {
 		return errors.New("machines need root: run this as root, or with sudo")
+	}
+	if _, err := ec2.QuotasOf(opts.Quotas); err != nil {
+		return err
 	}
 	turn, err := l.turn(ctx)
 	if err != nil {
@@ -99,7 +104,10 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	s.AccessKeyID = cmp.Or(s.AccessKeyID, "AKIA"+base32.StdEncoding.EncodeToString(random(10)))
 	s.SecretAccessKey = cmp.Or(s.SecretAccessKey, base64.RawURLEncoding.EncodeToString(random(30)))
 	s.Token = cmp.Or(s.Token, base64.RawURLEncoding.EncodeToString(random(30)))
-	s.VCPUs = cmp.Or(opts.VCPUs, s.VCPUs)
+	if s.Quotas == nil {
+		s.Quotas = map[string]int{}
+	}
+	maps.Copy(s.Quotas, opts.Quotas)
 	if err := l.writeSettings(s); err != nil {
 		return err
 	}

@@ -94,16 +94,16 @@ func TestTypeRefused(t *testing.T) {
 			t.Errorf("the machine is %s, a %s", i.State.Name, i.InstanceType)
 		}
 	}
-	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "t3.small"})), "start it as t3.small", "Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d.")
+	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "t3.small"})), "start it as t3.small", "Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d, us-east-1e.")
 	runs("m5.large")
 	c.Account.Fault(fault.Fault{Kind: fault.Capacity, Action: "StartInstances", Count: 1})
-	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "m5.xlarge"})), "InsufficientInstanceCapacity", "m5.xlarge is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d.", "no capacity")
+	providertest.Mention(t, worker.Attempt(providertest.With(config, providertest.Values{"instance_type": "m5.xlarge"})), "InsufficientInstanceCapacity", "m5.xlarge is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d, us-east-1e.", "no capacity")
 	runs("m5.large")
 	worker.Refresh()
 	worker.Converged(config)
 	other := c.Instance("k8s_machine")
 	providertest.Mention(t, other.Attempt(providertest.With(providertest.WorkerConfig(network), providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "instance_type": "t3.small"})),
-		"Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d.")
+		"Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d, us-east-1e.")
 }
 
 // TestZoneChosen: the subnet is made in a zone that offers the instance types.
@@ -116,7 +116,7 @@ func TestZoneChosen(t *testing.T) {
 		{"by itself", "us-east-1a", "", nil},
 		{"for types that every zone has", "us-east-1a", "", providertest.Values{"instance_types": []any{"m5.large"}}},
 		{"named, types not", "us-east-1c", "", providertest.Values{"availability_zones": []any{"us-east-1c"}}},
-		{"named, without the type", "", "us-east-1c does not offer all of instance_types: m5.large is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d; t3.small is offered in us-east-1a, us-east-1b, us-east-1d.",
+		{"named, without the type", "", "us-east-1c does not offer all of instance_types: m5.large is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d, us-east-1e; t3.small is offered in us-east-1a, us-east-1b, us-east-1d, us-east-1e.",
 			providertest.Values{"availability_zones": []any{"us-east-1c"}, "instance_types": []any{"t3.small", "m5.large"}}},
 		{"unknown type", "", "m5.gigantic is not offered in this region", providertest.Values{"instance_types": []any{"m5.gigantic"}}},
 	} {
@@ -314,4 +314,26 @@ func TestPendingMachine(t *testing.T) {
 	if _, err := awsaddress.Ensure(t.Context(), c.Client, a.AllocationID, spec); err == nil || !strings.Contains(err.Error(), "InvalidInstanceID") || time.Since(began) > 20*time.Second {
 		t.Errorf("with a terminated machine, after %s: %v", time.Since(began), err)
 	}
+}
+
+// TestSeenLate makes a network and a machine and changes the machine, while EC2 shows new things and changes only after
+// a while. Nothing of that is drift.
+func TestSeenLate(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	const late = 1000 * time.Millisecond
+	c.Account.Fault(fault.Fault{Kind: fault.Eventual, Milliseconds: int(late / time.Millisecond)})
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	network.Converged(providertest.NetworkConfig())
+	config := providertest.WorkerConfig(network)
+	worker.Must(config)
+	time.Sleep(late) // on EC2 a boot takes longer, and what was set meanwhile is visible then
+	worker.Converged(config)
+	config = providertest.With(config, providertest.Values{"security_group_ids": []any{c.Group(t, network, "further")}})
+	worker.Must(config)
+	worker.Converged(config)
+	config = providertest.With(config, providertest.Values{"instance_type": "t3.large"})
+	worker.Must(config)
+	worker.Converged(config)
 }

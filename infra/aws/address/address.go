@@ -139,13 +139,6 @@ func Delete(ctx context.Context, c *aws.Client, allocated string, claim aws.Clai
 	if err != nil {
 		return err
 	}
-	if a.AssociationID != "" {
-		// An association that was made a moment ago may not be known yet.
-		_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID}, c.RetryOn(aws.DoubtAttempts, "InvalidAssociationID.NotFound"))
-		if err = aws.Ignore(err, "InvalidAssociationID.NotFound"); err != nil {
-			return fmt.Errorf("elastic IP %s: disassociate: %w", a.PublicIP, err)
-		}
-	}
 	doomed := []Address{a}
 	if a.Tags[aws.TagCluster] != "" && a.Tags[aws.TagKind] == kind {
 		same, err := list(ctx, c, "", Spec{Cluster: a.Tags[aws.TagCluster], Name: a.Tags[aws.TagResource]})
@@ -159,12 +152,35 @@ func Delete(ctx context.Context, c *aws.Client, allocated string, claim aws.Clai
 		}
 	}
 	for _, d := range doomed {
-		_, err = c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &d.AllocationID}, c.RetryUntilUnused())
-		if err = aws.Ignore(err, "InvalidAllocationID.NotFound"); err != nil {
-			return fmt.Errorf("elastic IP %s: release: %w", d.PublicIP, err)
+		if err := release(ctx, c, d); err != nil {
+			return fmt.Errorf("elastic IP %s: %w", d.PublicIP, err)
 		}
 	}
 	return nil
+}
+
+// release removes the association of an Elastic IP and releases it. EC2 may show neither the last association nor the end
+// of the one before, so it looks again as long as the Elastic IP is in use.
+func release(ctx context.Context, c *aws.Client, a Address) error {
+	attempts := 0
+	return aws.Poll(ctx, "release", func(ctx context.Context) (bool, string, error) {
+		if a.AssociationID != "" {
+			// An association that was made a moment ago may not be known yet.
+			_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID}, c.RetryOn(aws.DoubtAttempts, "InvalidAssociationID.NotFound"))
+			if err = aws.Ignore(err, "InvalidAssociationID.NotFound"); err != nil {
+				return false, "", fmt.Errorf("disassociate: %w", err)
+			}
+		}
+		_, err := c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &a.AllocationID})
+		if attempts++; !aws.IsInUse(err) || attempts >= aws.AddressAttempts {
+			return true, "", aws.Ignore(err, "InvalidAllocationID.NotFound")
+		}
+		inUse := err
+		if a, err = Find(ctx, c, a.AllocationID, Spec{}); errors.Is(err, aws.ErrNotFound) {
+			return true, "", nil
+		}
+		return false, inUse.Error(), err
+	})
 }
 
 func allocate(ctx context.Context, c *aws.Client, spec Spec) (Address, error) {

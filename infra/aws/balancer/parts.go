@@ -110,12 +110,12 @@ func describeParts(ctx context.Context, c *aws.Client, p *parts) error {
 	}
 	if p.balancer != nil {
 		arn := p.balancer.LoadBalancerArn
-		g.Go(func() error {
-			out, err := c.ELB.DescribeListeners(ctx, &elb.DescribeListenersInput{LoadBalancerArn: arn}, c.RetryELBUntilKnown())
+		g.Go(func() (err error) {
+			p.listeners, err = aws.All(ctx, elb.NewDescribeListenersPaginator(c.ELB, &elb.DescribeListenersInput{LoadBalancerArn: arn}),
+				func(p *elb.DescribeListenersOutput) []types.Listener { return p.Listeners }, c.RetryELBUntilKnown())
 			if err != nil {
 				return fmt.Errorf("describe its listeners: %w", err)
 			}
-			p.listeners = out.Listeners
 			return nil
 		})
 		g.Go(func() error {

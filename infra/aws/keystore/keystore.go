@@ -167,14 +167,12 @@ func (s *Store) pages(ctx context.Context, f func(types.Parameter)) error {
 	pages := ssm.NewGetParametersByPathPaginator(s.client.SSM, &ssm.GetParametersByPathInput{
 		Path: sdk.String(strings.TrimSuffix(s.cfg.Prefix, "/")), WithDecryption: sdk.Bool(false), MaxResults: sdk.Int32(10),
 	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx, s.region)
-		if err != nil {
-			return fmt.Errorf("list parameters under %s: %w", s.cfg.Prefix, err)
-		}
-		for _, p := range page.Parameters {
-			f(p)
-		}
+	found, err := aws.All(ctx, pages, func(p *ssm.GetParametersByPathOutput) []types.Parameter { return p.Parameters }, s.region)
+	if err != nil {
+		return fmt.Errorf("list parameters under %s: %w", s.cfg.Prefix, err)
+	}
+	for _, p := range found {
+		f(p)
 	}
 	return nil
 }

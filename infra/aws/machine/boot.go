@@ -80,7 +80,8 @@ func alive(ctx context.Context, c *aws.Client, id string, grace time.Duration, w
 		case aws.StateOf(i) == types.InstanceStateNameStopped || aws.StateOf(i) == types.InstanceStateNameStopping:
 			cancel(fmt.Errorf("it is %s: %s", aws.StateOf(i), aws.StateReason(i)))
 		case !booted.IsZero() && time.Since(booted) > grace:
-			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but %w", grace, errSilent))
+			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but %w: something on the way lets no packets through, which may be VPC Block Public Access, "+
+				"a setting of the account (`aws ec2 describe-vpc-block-public-access-options` shows it), although no route is refused", grace, errSilent))
 		case booted.IsZero() && healthy(asking, c, id):
 			booted = time.Now()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -81,6 +82,9 @@ func TestAliveWhile(t *testing.T) {
 				}
 				if (err == nil) != (tt.after != 0) {
 					t.Errorf("ended with %v", err)
+				}
+				if blocked := strings.Contains(fmt.Sprint(err), "VPC Block Public Access"); blocked != (err != nil) {
+					t.Errorf("what may let no packets through: %v", err)
 				}
 				if err != nil && !errors.Is(err, tt.answer) {
 					t.Errorf("the last condition is missing: %v", err)

@@ -47,17 +47,16 @@ func creditsSpec(option string) *types.CreditSpecificationRequest {
 func describeCredits(ctx context.Context, c *aws.Client, ids []string) (map[string]string, error) {
 	out := map[string]string{}
 	for some := range slices.Chunk(ids, aws.FilterValues) {
-		pages := ec2.NewDescribeInstanceCreditSpecificationsPaginator(c.EC2, &ec2.DescribeInstanceCreditSpecificationsInput{
+		found, err := aws.All(ctx, ec2.NewDescribeInstanceCreditSpecificationsPaginator(c.EC2, &ec2.DescribeInstanceCreditSpecificationsInput{
 			Filters: []types.Filter{aws.Filter("instance-id", some...)}, MaxResults: sdk.Int32(1000),
+		}), func(p *ec2.DescribeInstanceCreditSpecificationsOutput) []types.InstanceCreditSpecification {
+			return p.InstanceCreditSpecifications
 		})
-		for pages.HasMorePages() {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("describe the CPU credits: %w", err)
-			}
-			for _, i := range page.InstanceCreditSpecifications {
-				out[sdk.ToString(i.InstanceId)] = sdk.ToString(i.CpuCredits)
-			}
+		if err != nil {
+			return nil, fmt.Errorf("describe the CPU credits: %w", err)
+		}
+		for _, i := range found {
+			out[sdk.ToString(i.InstanceId)] = sdk.ToString(i.CpuCredits)
 		}
 	}
 	return out, nil

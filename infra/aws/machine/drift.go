@@ -58,13 +58,7 @@ func repairsOf(c *aws.Client, spec Spec, o observation) []aws.Repair {
 	}
 	if o.instance.MetadataOptions != nil {
 		if differs := diffMetadata(*o.instance.MetadataOptions); len(differs) > 0 {
-			out = append(out, aws.Repair{Findings: finding.About(spec.Name, differs), Fix: func(ctx context.Context) error {
-				_, err := c.EC2.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{
-					InstanceId: &m.ID, HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
-					HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
-				})
-				return err
-			}})
+			out = append(out, aws.Repair{Findings: finding.About(spec.Name, differs), Fix: func(ctx context.Context) error { return setMetadata(ctx, c, m.ID) }})
 		}
 	}
 	if m.InstanceProfile != spec.InstanceProfile {
@@ -87,7 +81,13 @@ func repairsOf(c *aws.Client, spec Spec, o observation) []aws.Repair {
 		}})
 	}
 	if differs := aws.DiffTags(tagsOf(c, spec), m.Tags); len(differs) > 0 {
+		shown := o.instance.MetadataOptions != nil && o.instance.MetadataOptions.InstanceMetadataTags == types.InstanceMetadataTagsStateEnabled
 		out = append(out, aws.Repair{Findings: finding.About(spec.Name, differs), Fix: func(ctx context.Context) error {
+			if shown { // the metadata service can show none of our tags, whose keys have a slash
+				if err := setMetadata(ctx, c, m.ID); err != nil {
+					return err
+				}
+			}
 			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: m.tagged(), Tags: aws.EC2Tags(tagsOf(c, spec))})
 			return err
 		}})
@@ -173,8 +173,20 @@ func Converge(ctx context.Context, c *aws.Client, id string, spec Spec, beforeSt
 		return o.routed(spec), nil
 	}
 	now, err := lookAt(ctx, c, id, "")
+	for attempt := 1; err == nil && attempt < aws.DoubtAttempts && now.lags(c, spec); attempt++ {
+		if err = aws.Pause(ctx, attempt); err == nil {
+			now, err = lookAt(ctx, c, id, "")
+		}
+	}
 	now.tables = o.tables
 	return now.routed(spec), err
+}
+
+// lags reports whether EC2 shows attributes of an instance or of its interface as they were before a change that it
+// has taken.
+func (o observation) lags(c *aws.Client, spec Spec) bool {
+	shown := []finding.Kind{finding.InstanceType, finding.PlacementGroup, finding.SourceDestCheck, finding.SecurityGroups, finding.MetadataService}
+	return slices.ContainsFunc(aws.FindingsOf(repairsOf(c, spec, o)), func(f finding.Finding) bool { return slices.Contains(shown, f.Kind) })
 }
 
 // routed returns the machine with every table that has its route now.
@@ -204,6 +216,19 @@ func setSourceDestCheck(ctx context.Context, c *aws.Client, networkInterface str
 	return nil
 }
 
+// metadataHops is the hop limit of the metadata service: its answers reach the machine itself, and no pods.
+const metadataHops = 1
+
+// setMetadata sets every option of the metadata service: the account may have defaults for those that are left out.
+func setMetadata(ctx context.Context, c *aws.Client, id string) error {
+	_, err := c.EC2.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{
+		InstanceId: &id, HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(metadataHops),
+		HttpEndpoint: types.InstanceMetadataEndpointStateEnabled, HttpProtocolIpv6: types.InstanceMetadataProtocolStateDisabled,
+		InstanceMetadataTags: types.InstanceMetadataTagsStateDisabled,
+	})
+	return err
+}
+
 // diffMetadata returns how the options of the metadata service differ from those wanted for every
 // machine.
 func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding {
@@ -214,11 +239,17 @@ func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding
 	if found.HttpTokens != types.HttpTokensStateRequired {
 		add(finding.Tokens, string(found.HttpTokens), string(types.HttpTokensStateRequired))
 	}
-	if hops := sdk.ToInt32(found.HttpPutResponseHopLimit); hops != 1 {
-		add(finding.HopLimit, strconv.Itoa(int(hops)), "1")
+	if hops := sdk.ToInt32(found.HttpPutResponseHopLimit); hops != metadataHops {
+		add(finding.HopLimit, strconv.Itoa(int(hops)), strconv.Itoa(metadataHops))
 	}
 	if found.HttpEndpoint == types.InstanceMetadataEndpointStateDisabled {
 		add(finding.Endpoint, string(types.InstanceMetadataEndpointStateDisabled), string(types.InstanceMetadataEndpointStateEnabled))
+	}
+	if found.InstanceMetadataTags == types.InstanceMetadataTagsStateEnabled {
+		add(finding.ShownTags, string(found.InstanceMetadataTags), string(types.InstanceMetadataTagsStateDisabled))
+	}
+	if found.HttpProtocolIpv6 == types.InstanceMetadataProtocolStateEnabled {
+		add(finding.IPv6, string(found.HttpProtocolIpv6), string(types.InstanceMetadataProtocolStateDisabled))
 	}
 	return out
 }

@@ -20,7 +20,7 @@ import (
 // defaultImageParameter returns the public SSM parameter that names the newest Debian 13 AMI of a
 // region for an architecture. https://wiki.debian.org/Cloud/AmazonEC2Image
 func defaultImageParameter(arch string) string {
-	return "/aws/service/debian/release/13/latest/" + arch
+	return debianParameters + "release/13/latest/" + arch
 }
 
 type image struct {
@@ -61,6 +61,17 @@ func imageQuestion(wanted string, by *ImageFilter, arch string) string {
 	return cmp.Or(wanted, defaultImageParameter(arch)) + " " + arch
 }
 
+// Debian's account in EC2, and the names of its public parameters. https://wiki.debian.org/Cloud/AmazonEC2Image
+const (
+	debianOwner      = "136693071363"
+	debianParameters = "/aws/service/debian/"
+)
+
+// hiddenFrom says when EC2 shows no images of an owner.
+func hiddenFrom(owner string) string {
+	return "if the account limits its images (Allowed AMIs, `aws ec2 get-allowed-images-settings`), EC2 shows this one only if " + owner + " is among the image providers there"
+}
+
 func describeImage(ctx context.Context, c *aws.Client, wanted string) (image, error) {
 	id := wanted
 	if parameter := strings.TrimPrefix(wanted, "resolve:ssm:"); strings.HasPrefix(parameter, "/") {
@@ -71,11 +82,15 @@ func describeImage(ctx context.Context, c *aws.Client, wanted string) (image, er
 		id = sdk.ToString(out.Parameter.Value)
 	}
 	out, err := c.EC2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	if aws.IsCode(err, "InvalidAMIID.NotFound") || err == nil && len(out.Images) == 0 {
+		owner := "its owner"
+		if id != wanted && strings.Contains(wanted, debianParameters) {
+			owner = "its owner, Debian (" + debianOwner + ")"
+		}
+		return image{}, errors.Join(fmt.Errorf("AMI %s does not exist in region %s, or is hidden: %s", id, c.Region, hiddenFrom(owner)), err)
+	}
 	if err != nil {
 		return image{}, fmt.Errorf("describe AMI %s: %w", id, err)
-	}
-	if len(out.Images) == 0 {
-		return image{}, fmt.Errorf("AMI %s does not exist in region %s", id, c.Region)
 	}
 	return launchable(out.Images[0])
 }

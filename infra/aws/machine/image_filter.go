@@ -50,21 +50,17 @@ func newestImage(ctx context.Context, c *aws.Client, by ImageFilter, arch string
 	if arch == artifact.ARM64 {
 		ec2Arch = arch
 	}
-	var found []types.Image
-	pages := ec2.NewDescribeImagesPaginator(c.EC2, &ec2.DescribeImagesInput{
+	found, err := aws.All(ctx, ec2.NewDescribeImagesPaginator(c.EC2, &ec2.DescribeImagesInput{
 		Owners: by.Owners, MaxResults: sdk.Int32(1000),
 		Filters: []types.Filter{aws.Filter("name", by.Name), aws.Filter("state", "available"), aws.Filter("architecture", ec2Arch), aws.Filter("root-device-type", "ebs")},
-	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return image{}, fmt.Errorf("look for %s: %w", by, err)
-		}
-		found = append(found, page.Images...)
+	}), func(p *ec2.DescribeImagesOutput) []types.Image { return p.Images })
+	if err != nil {
+		return image{}, fmt.Errorf("look for %s: %w", by, err)
 	}
 	if len(found) == 0 {
 		return image{}, &invalid.Field{Field: fieldImageFilter, Problem: "No such image", Err: fmt.Errorf("there are no %s in region %s that are available, for %s, with an EBS root volume: "+
-			"* in the name stands for any text, and a private image must be shared with this account", by, c.Region, ec2Arch)}
+			"* in the name stands for any text, and a private image must be shared with this account; "+
+			hiddenFrom(strings.Join(by.Owners, ", ")), by, c.Region, ec2Arch)}
 	}
 	return launchable(slices.MaxFunc(found, func(a, b types.Image) int {
 		return cmp.Or(strings.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate)), aws.CompareIDs(a.ImageId, b.ImageId))

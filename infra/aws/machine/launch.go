@@ -173,8 +173,9 @@ func run(ctx context.Context, c *aws.Client, spec Spec, generation string, rand 
 			Encrypted: sdk.Bool(true), KmsKeyId: aws.NonZero(spec.RootVolumeKey), DeleteOnTermination: sdk.Bool(true),
 		}}},
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{
-			HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
-			HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
+			HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(metadataHops),
+			HttpEndpoint: types.InstanceMetadataEndpointStateEnabled, HttpProtocolIpv6: types.InstanceMetadataProtocolStateDisabled,
+			InstanceMetadataTags: types.InstanceMetadataTagsStateDisabled,
 		},
 		TagSpecifications: []types.TagSpecification{
 			aws.TagSpecification(types.ResourceTypeInstance, tags),
@@ -203,13 +204,13 @@ func run(ctx context.Context, c *aws.Client, spec Spec, generation string, rand 
 // runWhenFree launches an instance whose private address EC2 says is in use. If no network interface
 // has the address, EC2 only holds that of a predecessor for a while.
 func runWhenFree(ctx context.Context, c *aws.Client, spec Spec, in *ec2.RunInstancesInput, inUse error) (*ec2.RunInstancesOutput, error) {
-	found, err := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{
+	found, err := aws.All(ctx, ec2.NewDescribeNetworkInterfacesPaginator(c.EC2, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{
 		aws.Filter("subnet-id", spec.SubnetID), aws.Filter("addresses.private-ip-address", spec.PrivateIP.String()),
-	}})
+	}}), func(p *ec2.DescribeNetworkInterfacesOutput) []types.NetworkInterface { return p.NetworkInterfaces })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find out who has %s: %w", spec.PrivateIP, err), inUse)
 	}
-	if len(found.NetworkInterfaces) > 0 {
+	if len(found) > 0 {
 		return nil, inUse
 	}
 	return c.EC2.RunInstances(ctx, in, c.RetryUntilFree())
@@ -221,18 +222,9 @@ func byToken(ctx context.Context, c *aws.Client, spec Spec, token string) (*Laun
 	var found *types.Instance
 	seen := 0
 	err := aws.Poll(ctx, "find the instance an earlier run launched", func(ctx context.Context) (bool, string, error) {
-		out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{aws.Filter("client-token", token)}})
-		if err != nil {
-			return false, "", err
-		}
-		for _, r := range out.Reservations {
-			for _, i := range r.Instances {
-				found = &i
-				return true, "", nil
-			}
-		}
+		err := c.EachInstance(ctx, func(i types.Instance) { found = &i }, aws.Filter("client-token", token))
 		seen++
-		return seen >= aws.ConsistencyAttempts, "nothing yet", nil
+		return found != nil || seen >= aws.ConsistencyAttempts, "nothing yet", err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)

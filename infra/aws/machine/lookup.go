@@ -70,18 +70,16 @@ func describeMachines(ctx context.Context, c *aws.Client, wanted []machineName) 
 }
 
 func describeAttached(ctx context.Context, c *aws.Client, instances []string) (map[string][]types.Volume, error) {
-	pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: []types.Filter{aws.Filter("attachment.instance-id", instances...)}})
+	found, err := aws.All(ctx, ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: []types.Filter{aws.Filter("attachment.instance-id", instances...)}}),
+		func(p *ec2.DescribeVolumesOutput) []types.Volume { return p.Volumes })
+	if err != nil {
+		return nil, err
+	}
 	out := map[string][]types.Volume{}
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range page.Volumes {
-			for _, a := range v.Attachments {
-				id := sdk.ToString(a.InstanceId)
-				out[id] = append(out[id], v)
-			}
+	for _, v := range found {
+		for _, a := range v.Attachments {
+			id := sdk.ToString(a.InstanceId)
+			out[id] = append(out[id], v)
 		}
 	}
 	return out, nil

@@ -93,20 +93,22 @@ type profileChange struct {
 // step looks at the instance's associations and does the next step. done says that nothing is left to
 // do.
 func (p *profileChange) step(ctx context.Context) (done bool, seen string, err error) {
-	out, err := p.client.EC2.DescribeIamInstanceProfileAssociations(ctx, &ec2.DescribeIamInstanceProfileAssociationsInput{
+	all, err := aws.All(ctx, ec2.NewDescribeIamInstanceProfileAssociationsPaginator(p.client.EC2, &ec2.DescribeIamInstanceProfileAssociationsInput{
 		Filters: []types.Filter{aws.Filter("instance-id", p.instance)},
+	}), func(p *ec2.DescribeIamInstanceProfileAssociationsOutput) []types.IamInstanceProfileAssociation {
+		return p.IamInstanceProfileAssociations
 	})
 	if err != nil {
 		return false, "", err
 	}
 	var live *types.IamInstanceProfileAssociation
-	for n, a := range out.IamInstanceProfileAssociations {
+	for n, a := range all {
 		if a.State == types.IamInstanceProfileAssociationStateAssociating || a.State == types.IamInstanceProfileAssociationStateAssociated {
-			live = &out.IamInstanceProfileAssociations[n]
+			live = &all[n]
 		}
 	}
 	switch {
-	case live == nil && len(out.IamInstanceProfileAssociations) > 0:
+	case live == nil && len(all) > 0:
 		return false, "another profile is being taken away", nil
 	case live == nil && p.name == "":
 		// The list may be older than what says that the instance has one.

@@ -8,6 +8,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/volume"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
@@ -23,12 +24,7 @@ func aboutRootKey(spec Spec, i types.Instance, err error) error {
 	if !strings.HasPrefix(code, "Client.InvalidKMSKey") && code != "Client.InternalError" {
 		return err
 	}
-	key := "the account's KMS key for EBS"
-	if spec.RootVolumeKey != "" {
-		key = "the KMS key " + spec.RootVolumeKey
-	}
-	return &invalid.Field{Field: "root_volume_kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("%w: EC2 most likely cannot use %s for the root volume: it must exist in this region and be enabled, "+
-		"and the caller must be allowed kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlaintext on it", err, key)}
+	return &invalid.Field{Field: "root_volume_kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("%w: EC2 most likely cannot use %s", err, volume.NeededOfKey(spec.RootVolumeKey))}
 }
 
 // GrowRoot grows the machine's root partition and file system to its enlarged root volume of gib

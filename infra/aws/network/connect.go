@@ -52,16 +52,13 @@ func (s Spec) groupRoles() []aws.MachineRole {
 // connectParts returns the network's endpoints, also those that are being deleted.
 func connectParts(ctx context.Context, c *aws.Client, spec Spec, within []types.Filter) (found []types.Ec2InstanceConnectEndpoint, err error) {
 	mine := spec.mine()
-	pages := ec2.NewDescribeInstanceConnectEndpointsPaginator(c.EC2, &ec2.DescribeInstanceConnectEndpointsInput{Filters: within})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range page.InstanceConnectEndpoints {
-			if e.State != types.Ec2InstanceConnectEndpointStateDeleteComplete && mine(e.InstanceConnectEndpointId, e.Tags) {
-				found = append(found, e)
-			}
+	all, err := listEndpoints(ctx, c, within...)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		if e.State != types.Ec2InstanceConnectEndpointStateDeleteComplete && mine(e.InstanceConnectEndpointId, e.Tags) {
+			found = append(found, e)
 		}
 	}
 	slices.SortFunc(found, func(a, b types.Ec2InstanceConnectEndpoint) int {
@@ -201,11 +198,11 @@ func (b *builder) createEndpoint(ctx context.Context) error {
 // VPC has another one.
 func (b *builder) adoptEndpoint(ctx context.Context, failed error) error {
 	failed = fmt.Errorf("create: %w", failed)
-	out, err := b.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{Filters: []types.Filter{aws.Filter("vpc-id", b.vpcID())}})
+	found, err := listEndpoints(ctx, b.Client, aws.Filter("vpc-id", b.vpcID()))
 	if err != nil {
 		return failed
 	}
-	for _, e := range out.InstanceConnectEndpoints {
+	for _, e := range found {
 		id := sdk.ToString(e.InstanceConnectEndpointId)
 		switch {
 		case e.State == types.Ec2InstanceConnectEndpointStateDeleteComplete:

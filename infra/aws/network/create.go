@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -13,18 +14,8 @@ import (
 )
 
 func (b *builder) createSubnet(ctx context.Context, p place) error {
-	zones, err := b.chosenZones(ctx)
-	if err != nil {
-		return err
-	}
 	tags := b.want(b.spec.name(p))
-	in := &ec2.CreateSubnetInput{
-		VpcId:             sdk.String(b.vpcID()),
-		CidrBlock:         sdk.String(p.cidr.String()),
-		AvailabilityZone:  &zones[p.zone],
-		TagSpecifications: []types.TagSpecification{aws.TagSpecification(types.ResourceTypeSubnet, tags)},
-	}
-	out, err := b.EC2.CreateSubnet(ctx, in, b.RetryUntilKnown())
+	out, err := b.createSubnetSomewhere(ctx, p, tags)
 	if aws.IsCode(err, "InvalidSubnet.Conflict") {
 		return b.adoptSubnet(ctx, p, err)
 	}
@@ -36,13 +27,32 @@ func (b *builder) createSubnet(ctx context.Context, p place) error {
 	return nil
 }
 
+// createSubnetSomewhere makes a subnet in its zone. If EC2 makes none in a zone that was chosen, it takes the next one.
+func (b *builder) createSubnetSomewhere(ctx context.Context, p place, tags map[string]string) (*ec2.CreateSubnetOutput, error) {
+	for {
+		zones, err := b.chosenZones(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out, err := b.EC2.CreateSubnet(ctx, &ec2.CreateSubnetInput{
+			VpcId:             sdk.String(b.vpcID()),
+			CidrBlock:         sdk.String(p.cidr.String()),
+			AvailabilityZone:  &zones[p.zone],
+			TagSpecifications: []types.TagSpecification{aws.TagSpecification(types.ResourceTypeSubnet, tags)},
+		}, b.RetryUntilKnown())
+		if !aws.ClosedZone(err) || !b.chooseOther(p.zone, zones[p.zone]) {
+			return out, err
+		}
+	}
+}
+
 // adoptSubnet adopts the subnet that an earlier attempt made, whose response was lost.
 func (b *builder) adoptSubnet(ctx context.Context, p place, conflict error) error {
-	out, err := b.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{aws.Filter("vpc-id", b.vpcID())}})
+	found, err := listSubnets(ctx, b.Client, aws.Filter("vpc-id", b.vpcID()))
 	if err != nil {
 		return fmt.Errorf("look for subnet %s: %w", p.cidr, err)
 	}
-	for _, n := range out.Subnets {
+	for _, n := range found {
 		if sdk.ToString(n.CidrBlock) == p.cidr.String() && b.mine(n.SubnetId, n.Tags) {
 			if err := b.claimLate(ctx, taggedThing{b.subjectSubnet(p), sdk.ToString(n.SubnetId), b.spec.name(p), aws.TagMap(n.Tags)}); err != nil {
 				return err
@@ -73,20 +83,42 @@ func (b *builder) attachGateway(ctx context.Context) error {
 	}, b.RetryUntilKnown())
 	switch {
 	case err == nil || aws.IsCode(err, "Resource.AlreadyAssociated"):
-		return nil
+		return b.attached(ctx)
 	case aws.IsCode(err, "InvalidParameterValue"):
 		return b.adoptGateway(ctx, fmt.Errorf("attach: %w", err))
 	}
 	return fmt.Errorf("attach: %w", err)
 }
 
+// attached waits until EC2 shows the attachment of our gateway, without which it refuses routes to it. A gateway that is
+// attached to another VPC keeps another attachment, which the next look finds.
+func (b *builder) attached(ctx context.Context) error {
+	id := sdk.ToString(b.gateway.InternetGatewayId)
+	return aws.Poll(ctx, "wait for its attachment", func(ctx context.Context) (bool, string, error) {
+		out, err := b.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{InternetGatewayIds: []string{id}}, b.RetryUntilKnown())
+		if err != nil {
+			return false, "", err
+		}
+		for _, w := range out.InternetGateways {
+			if attachedTo(w, b.vpcID()) {
+				b.change(func(s *snapshot) { s.gateway.Attachments = w.Attachments })
+				return true, "", nil
+			}
+			if len(w.Attachments) > 0 {
+				return false, "", fmt.Errorf("%s is attached to another VPC, %s", id, sdk.ToString(w.Attachments[0].VpcId))
+			}
+		}
+		return false, "EC2 does not show it yet", nil
+	})
+}
+
 // adoptGateway adopts the gateway that another create has attached to the VPC, instead of our own.
 func (b *builder) adoptGateway(ctx context.Context, conflict error) error {
-	out, err := b.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: []types.Filter{aws.Filter("attachment.vpc-id", b.vpcID())}})
+	found, err := listGateways(ctx, b.Client, aws.Filter("attachment.vpc-id", b.vpcID()))
 	if err != nil {
 		return fmt.Errorf("look for the internet gateway of %s: %w", b.vpcID(), err)
 	}
-	for _, w := range out.InternetGateways {
+	for _, w := range found {
 		if !b.mine(w.InternetGatewayId, w.Tags) {
 			continue
 		}
@@ -121,11 +153,11 @@ func (b *builder) associate(ctx context.Context, table, subnet string) error {
 		return err
 	}
 	return aws.Poll(ctx, "wait until it is the subnet's", func(ctx context.Context) (bool, string, error) {
-		out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{aws.Filter("association.subnet-id", subnet)}})
+		tables, err := listTables(ctx, b.Client, aws.Filter("association.subnet-id", subnet))
 		if err != nil {
 			return false, "", err
 		}
-		found := route.TableOf(out.RouteTables, subnet)
+		found := route.TableOf(tables, subnet)
 		if found == nil || sdk.ToString(found.RouteTableId) == table {
 			return found != nil, "the subnet has no route table of its own yet", nil
 		}
@@ -141,11 +173,11 @@ func (b *builder) putAssociation(ctx context.Context, table, subnet string) erro
 	if !aws.IsCode(err, "Resource.AlreadyAssociated") {
 		return err
 	}
-	out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{aws.Filter("association.subnet-id", subnet)}})
+	tables, err := listTables(ctx, b.Client, aws.Filter("association.subnet-id", subnet))
 	if err != nil {
 		return err
 	}
-	for _, t := range out.RouteTables {
+	for _, t := range tables {
 		for _, a := range t.Associations {
 			if sdk.ToString(a.SubnetId) == subnet && sdk.ToString(t.RouteTableId) != table {
 				_, err := b.EC2.ReplaceRouteTableAssociation(ctx, &ec2.ReplaceRouteTableAssociationInput{
@@ -192,13 +224,11 @@ func (b *builder) createGroup(ctx context.Context, role aws.MachineRole) error {
 
 // adoptGroup adopts the group that an earlier attempt made, whose response was lost.
 func (b *builder) adoptGroup(ctx context.Context, role aws.MachineRole, name string) error {
-	out, err := b.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
-		Filters: []types.Filter{aws.Filter("vpc-id", b.vpcID()), aws.Filter("group-name", name)},
-	})
+	found, err := listGroups(ctx, b.Client, aws.Filter("vpc-id", b.vpcID()), aws.Filter("group-name", name))
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", name, err)
 	}
-	for _, g := range out.SecurityGroups {
+	for _, g := range found {
 		if b.mine(g.GroupId, g.Tags) {
 			if err := b.claimLate(ctx, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), aws.TagMap(g.Tags)}); err != nil {
 				return err
@@ -217,8 +247,19 @@ func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermi
 	} else {
 		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.RetryUntilKnown())
 	}
-	if err != nil && !aws.IsCode(err, "InvalidPermission.Duplicate") {
-		return fmt.Errorf("add rules: %w", err)
+	if !aws.IsCode(err, "InvalidPermission.Duplicate") {
+		if err != nil {
+			return fmt.Errorf("add rules: %w", err)
+		}
+		return nil
+	}
+	// EC2 adds none of them if it has one, which it did not show. It may still not show it: so each is added alone.
+	if rules := rulesOf(p); len(rules) > 1 {
+		for _, r := range rules {
+			if err := b.authorize(ctx, group, permissions([]rule{r}), egress); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -248,7 +289,14 @@ func (b *builder) putDefaultRoute(ctx context.Context, table string, to ec2.Crea
 	if err != nil {
 		return fmt.Errorf("route %s in %s: %w", anywhere, table, err)
 	}
-	return nil
+	target := cmp.Or(sdk.ToString(to.GatewayId), sdk.ToString(to.NatGatewayId))
+	return aws.Poll(ctx, "wait for the route "+anywhere, func(ctx context.Context) (bool, string, error) {
+		out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}}, b.RetryUntilKnown())
+		if err != nil || len(out.RouteTables) == 0 {
+			return false, "", err
+		}
+		return len(diffDefaultRoute(out.RouteTables[0], target)) == 0, "EC2 does not show it yet", nil
+	})
 }
 
 // anywhere is the destination of a default route.

@@ -170,13 +170,11 @@ func deleteGateway(ctx context.Context, c *aws.Client, w types.InternetGateway) 
 // deleteSpareGateways deletes the gateways with our claim that are attached to nothing. All other
 // parts of a network are in its VPC.
 func deleteSpareGateways(ctx context.Context, c *aws.Client, spec Spec) error {
-	out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{
-		Filters: []types.Filter{aws.TagFilter(aws.TagCluster, spec.Cluster), aws.TagFilter(aws.TagKind, aws.KindNetwork)},
-	})
+	found, err := listGateways(ctx, c, aws.TagFilter(aws.TagCluster, spec.Cluster), aws.TagFilter(aws.TagKind, aws.KindNetwork))
 	if err != nil {
 		return fmt.Errorf("look for internet gateways: %w", err)
 	}
-	for _, w := range out.InternetGateways {
+	for _, w := range found {
 		if len(w.Attachments) == 0 && aws.OwnerOf(aws.TagMap(w.Tags)).ID == spec.Claim.ID {
 			if err := deleteGateway(ctx, c, w); err != nil {
 				return err
@@ -197,12 +195,13 @@ func explainBlocked(ctx context.Context, c *aws.Client, vpc string, err error) e
 	// The deletion may have used up its time.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, explainBudget))
 	defer cancel()
-	out, failed := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{aws.Filter("vpc-id", vpc)}})
+	found, failed := aws.All(ctx, ec2.NewDescribeNetworkInterfacesPaginator(c.EC2, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{aws.Filter("vpc-id", vpc)}}),
+		func(p *ec2.DescribeNetworkInterfacesOutput) []types.NetworkInterface { return p.NetworkInterfaces })
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
 	var users []string
-	for _, i := range out.NetworkInterfaces {
+	for _, i := range found {
 		who := sdk.ToString(i.NetworkInterfaceId)
 		if a := i.Attachment; a != nil && sdk.ToString(a.InstanceId) != "" {
 			who += " of instance " + sdk.ToString(a.InstanceId)

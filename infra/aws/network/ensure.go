@@ -116,17 +116,15 @@ func Find(ctx context.Context, c *aws.Client, cluster string) (Network, Spec, er
 	}
 	if s.vpc == nil {
 		// In an adopted VPC only the groups carry the cluster's tags.
-		out, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
-			Filters: []types.Filter{aws.TagFilter(aws.TagCluster, cluster), aws.TagFilter(aws.TagKind, aws.KindNetwork)},
-		})
+		groups, err := listGroups(ctx, c, aws.TagFilter(aws.TagCluster, cluster), aws.TagFilter(aws.TagKind, aws.KindNetwork))
 		if err != nil {
 			return Network{}, spec, fmt.Errorf("look for the network of cluster %s: %w", cluster, err)
 		}
-		if len(out.SecurityGroups) == 0 {
+		if len(groups) == 0 {
 			return Network{}, spec, fmt.Errorf("network of cluster %s: %w", cluster, aws.ErrNotFound)
 		}
 		return Network{}, spec, fmt.Errorf("network of cluster %s is in the adopted VPC %s, which cannot be imported: set adopt = true for one apply",
-			cluster, sdk.ToString(out.SecurityGroups[0].VpcId))
+			cluster, sdk.ToString(groups[0].VpcId))
 	}
 	s.readLayout(&spec)
 	n := s.network(spec)

@@ -6,6 +6,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
@@ -20,4 +21,33 @@ func List(ctx context.Context, c *aws.Client, cluster string) iter.Seq2[string, 
 		}
 		return clusters, nil
 	})
+}
+
+// The parts of networks that match filters, from all pages of EC2's answers.
+
+func listSubnets(ctx context.Context, c *aws.Client, filters ...types.Filter) ([]types.Subnet, error) {
+	return aws.All(ctx, ec2.NewDescribeSubnetsPaginator(c.EC2, &ec2.DescribeSubnetsInput{Filters: filters}),
+		func(p *ec2.DescribeSubnetsOutput) []types.Subnet { return p.Subnets })
+}
+
+func listTables(ctx context.Context, c *aws.Client, filters ...types.Filter) ([]types.RouteTable, error) {
+	return aws.All(ctx, ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: filters}),
+		func(p *ec2.DescribeRouteTablesOutput) []types.RouteTable { return p.RouteTables })
+}
+
+func listGateways(ctx context.Context, c *aws.Client, filters ...types.Filter) ([]types.InternetGateway, error) {
+	return aws.All(ctx, ec2.NewDescribeInternetGatewaysPaginator(c.EC2, &ec2.DescribeInternetGatewaysInput{Filters: filters}),
+		func(p *ec2.DescribeInternetGatewaysOutput) []types.InternetGateway { return p.InternetGateways })
+}
+
+func listGroups(ctx context.Context, c *aws.Client, filters ...types.Filter) ([]types.SecurityGroup, error) {
+	return aws.All(ctx, ec2.NewDescribeSecurityGroupsPaginator(c.EC2, &ec2.DescribeSecurityGroupsInput{Filters: filters}),
+		func(p *ec2.DescribeSecurityGroupsOutput) []types.SecurityGroup { return p.SecurityGroups })
+}
+
+func listEndpoints(ctx context.Context, c *aws.Client, filters ...types.Filter) ([]types.Ec2InstanceConnectEndpoint, error) {
+	return aws.All(ctx, ec2.NewDescribeInstanceConnectEndpointsPaginator(c.EC2, &ec2.DescribeInstanceConnectEndpointsInput{Filters: filters}),
+		func(p *ec2.DescribeInstanceConnectEndpointsOutput) []types.Ec2InstanceConnectEndpoint {
+			return p.InstanceConnectEndpoints
+		})
 }

@@ -42,16 +42,14 @@ func natParts(ctx context.Context, c *aws.Client, spec Spec, tagged []types.Filt
 	if spec.Known.VPCID != "" {
 		filters = []types.Filter{aws.Filter("vpc-id", spec.Known.VPCID)} // they may have lost their tags
 	}
-	pages := ec2.NewDescribeNatGatewaysPaginator(c.EC2, &ec2.DescribeNatGatewaysInput{Filter: filters})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, n := range page.NatGateways {
-			if mine(n.NatGatewayId, n.Tags) {
-				nats = append(nats, n)
-			}
+	all, err := aws.All(ctx, ec2.NewDescribeNatGatewaysPaginator(c.EC2, &ec2.DescribeNatGatewaysInput{Filter: filters}),
+		func(p *ec2.DescribeNatGatewaysOutput) []types.NatGateway { return p.NatGateways })
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, n := range all {
+		if mine(n.NatGatewayId, n.Tags) {
+			nats = append(nats, n)
 		}
 	}
 	slices.SortFunc(nats, func(a, b types.NatGateway) int { return aws.CompareIDs(a.NatGatewayId, b.NatGatewayId) })

@@ -45,17 +45,15 @@ func ignoredRules(ctx context.Context, c *aws.Client, f RuleFilter, groups map[a
 		ids = append(ids, sdk.ToString(g.GroupId))
 	}
 	slices.Sort(ids)
+	rules, err := aws.All(ctx, ec2.NewDescribeSecurityGroupRulesPaginator(c.EC2, &ec2.DescribeSecurityGroupRulesInput{Filters: []types.Filter{aws.Filter("group-id", ids...)}}),
+		func(p *ec2.DescribeSecurityGroupRulesOutput) []types.SecurityGroupRule { return p.SecurityGroupRules })
+	if err != nil {
+		return nil, fmt.Errorf("describe the rules of %s: %w", strings.Join(ids, ", "), err)
+	}
 	out := map[groupRule]bool{}
-	pages := ec2.NewDescribeSecurityGroupRulesPaginator(c.EC2, &ec2.DescribeSecurityGroupRulesInput{Filters: []types.Filter{aws.Filter("group-id", ids...)}})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("describe the rules of %s: %w", strings.Join(ids, ", "), err)
-		}
-		for _, r := range page.SecurityGroupRules {
-			if f.fits(r) {
-				out[groupRule{sdk.ToString(r.GroupId), sdk.ToBool(r.IsEgress), ruleOf(r)}] = true
-			}
+	for _, r := range rules {
+		if f.fits(r) {
+			out[groupRule{sdk.ToString(r.GroupId), sdk.ToBool(r.IsEgress), ruleOf(r)}] = true
 		}
 	}
 	return out, nil

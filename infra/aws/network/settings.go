@@ -47,7 +47,10 @@ func (b *builder) findSubnetSettings(p place) []aws.Repair {
 			_, err := b.EC2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
 				SubnetId: &id, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(p.public)},
 			}, b.RetryUntilKnown())
-			return err
+			if err != nil {
+				return err
+			}
+			return b.mapsPublicIPs(ctx, id, p.public)
 		}))
 	}
 	if table := b.ownTables()[p.table()]; table != nil && !route.Associated(*table, id) {
@@ -57,6 +60,17 @@ func (b *builder) findSubnetSettings(p place) []aws.Repair {
 		}))
 	}
 	return out
+}
+
+// mapsPublicIPs waits until EC2 shows whether a subnet gives machines public addresses.
+func (b *builder) mapsPublicIPs(ctx context.Context, subnet string, wanted bool) error {
+	return aws.Poll(ctx, "wait until its setting is known", func(ctx context.Context) (bool, string, error) {
+		out, err := b.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}}, b.RetryUntilKnown())
+		if err != nil || len(out.Subnets) == 0 {
+			return false, "", err
+		}
+		return sdk.ToBool(out.Subnets[0].MapPublicIpOnLaunch) == wanted, "EC2 does not show it yet", nil
+	})
 }
 
 // findDefaultRoute finds a default route of one of our tables that leads elsewhere than to the internet

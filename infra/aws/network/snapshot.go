@@ -61,22 +61,16 @@ func takeSnapshot(ctx context.Context, c *aws.Client, spec Spec) (snapshot, erro
 		groups   []types.SecurityGroup
 	)
 	g, gctx := parallel.WithContext(ctx)
-	g.Go(func() error {
-		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.RetryInDoubt())
-		if err == nil {
-			found = out.Vpcs
-		}
+	g.Go(func() (err error) {
+		found, err = aws.All(gctx, ec2.NewDescribeVpcsPaginator(c.EC2, vpcs), func(p *ec2.DescribeVpcsOutput) []types.Vpc { return p.Vpcs }, c.RetryInDoubt())
 		return err
 	})
 	g.Go(func() (err error) {
 		s.subnets, err = lookSubnets(gctx, c, spec, within)
 		return err
 	})
-	g.Go(func() error {
-		out, err := c.EC2.DescribeRouteTables(gctx, &ec2.DescribeRouteTablesInput{Filters: within})
-		if err == nil {
-			s.tables = out.RouteTables
-		}
+	g.Go(func() (err error) {
+		s.tables, err = listTables(gctx, c, within...)
 		return err
 	})
 	g.Go(func() (err error) {
@@ -97,11 +91,8 @@ func takeSnapshot(ctx context.Context, c *aws.Client, spec Spec) (snapshot, erro
 		}
 		return err
 	})
-	g.Go(func() error {
-		out, err := c.EC2.DescribeSecurityGroups(gctx, &ec2.DescribeSecurityGroupsInput{Filters: within})
-		if err == nil {
-			groups = out.SecurityGroups
-		}
+	g.Go(func() (err error) {
+		groups, err = listGroups(gctx, c, within...)
 		return err
 	})
 	err := g.Wait()
@@ -145,29 +136,18 @@ func lookSubnets(ctx context.Context, c *aws.Client, spec Spec, within []types.F
 		}
 		within = []types.Filter{aws.Filter("subnet-id", spec.SubnetIDs...)} // a filter does not fail if one is missing
 	}
-	out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: within})
-	if err != nil {
-		return nil, err
-	}
-	return out.Subnets, nil
+	return listSubnets(ctx, c, within...)
 }
 
 // findGateways returns the gateway attached to the VPC, else those with the cluster's tags.
 func findGateways(ctx context.Context, c *aws.Client, vpc string, tagged []types.Filter) ([]types.InternetGateway, error) {
 	if vpc != "" {
-		out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: []types.Filter{aws.Filter("attachment.vpc-id", vpc)}})
-		if err != nil || len(out.InternetGateways) > 0 {
-			if err != nil {
-				return nil, err
-			}
-			return out.InternetGateways, nil
+		found, err := listGateways(ctx, c, aws.Filter("attachment.vpc-id", vpc))
+		if err != nil || len(found) > 0 {
+			return found, err
 		}
 	}
-	out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: tagged})
-	if err != nil {
-		return nil, err
-	}
-	return out.InternetGateways, nil
+	return listGateways(ctx, c, tagged...)
 }
 
 // mine returns a function that recognises our own resources in a shared VPC by the cluster's tags

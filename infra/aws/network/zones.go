@@ -16,8 +16,24 @@ import (
 // zoneChoice keeps the zones that a network's missing subnets are made in, so that subnets made at the
 // same time agree.
 type zoneChoice struct {
-	mu    sync.Mutex
-	zones []string
+	mu     sync.Mutex
+	zones  []string
+	closed []string // in which EC2 makes no subnets
+}
+
+// chooseOther forgets the choice because EC2 makes no subnets in one of its zones. It returns false if there is no choice:
+// the zone has a name, or has a subnet of the network.
+func (b *builder) chooseOther(zone int, closed string) bool {
+	if b.spec.zones()[zone] != "" {
+		return false
+	}
+	b.choice.mu.Lock()
+	defer b.choice.mu.Unlock()
+	if !slices.Contains(b.choice.closed, closed) {
+		b.choice.closed, b.choice.zones = append(b.choice.closed, closed), nil
+		return true
+	}
+	return b.choice.zones == nil || b.choice.zones[zone] != closed
 }
 
 // chosenZones returns the availability zone for each of the specification's zones: that of the subnets
@@ -37,15 +53,16 @@ func (b *builder) chosenZones(ctx context.Context) ([]string, error) {
 			}
 		}
 	})
-	zones, err := chooseZones(ctx, b.Client, b.spec, existing)
+	zones, err := chooseZones(ctx, b.Client, b.spec, existing, b.choice.closed)
 	if err == nil {
 		b.choice.zones = zones
 	}
 	return zones, err
 }
 
-// chooseZones completes the zones that exist already; an empty name stands for one to be chosen.
-func chooseZones(ctx context.Context, c *aws.Client, spec Spec, existing []string) ([]string, error) {
+// chooseZones completes the zones that exist already; an empty name stands for one to be chosen, which is none of the
+// closed ones.
+func chooseZones(ctx context.Context, c *aws.Client, spec Spec, existing, closed []string) ([]string, error) {
 	zones := slices.Clone(existing)
 	named, missing := 0, 0
 	for i := range zones {
@@ -81,7 +98,7 @@ func chooseZones(ctx context.Context, c *aws.Client, spec Spec, existing []strin
 		case zone != "" && len(spec.InstanceTypes) > 0 && !slices.Contains(common, zone):
 			errs.Say("availability_zones", "Zone without the instance types", "%s does not offer all of instance_types: %s.", zone, strings.Join(offers, "; "))
 		case zone == "":
-			free := slices.DeleteFunc(slices.Clone(common), func(z string) bool { return slices.Contains(zones, z) })
+			free := slices.DeleteFunc(slices.Clone(common), func(z string) bool { return slices.Contains(zones, z) || slices.Contains(closed, z) })
 			switch {
 			case len(free) > 0:
 				zones[i] = free[0]
@@ -89,10 +106,18 @@ func chooseZones(ctx context.Context, c *aws.Client, spec Spec, existing []strin
 				errs.Say("instance_types", "No zone has all instance types", "No availability zone of %s offers all of them: %s.", c.Region, strings.Join(offers, "; "))
 				return nil, errs.Err()
 			default:
-				errs.Say("zone_count", "Too few zones", "%s has %d availability zones that offer all instance types, and %d are wanted: %s.", c.Region, len(common), len(zones), strings.Join(offers, "; "))
+				errs.Say("zone_count", "Too few zones", "%s has %d availability zones that offer all instance types, and %d are wanted: %s.%s", c.Region, len(common), len(zones), strings.Join(offers, "; "), noSubnets(closed))
 				return nil, errs.Err()
 			}
 		}
 	}
 	return zones, errs.Err()
+}
+
+// noSubnets says that zones are closed.
+func noSubnets(closed []string) string {
+	if len(closed) == 0 {
+		return ""
+	}
+	return " EC2 makes no subnets for this account in " + strings.Join(slices.Sorted(slices.Values(closed)), ", ") + "."
 }

@@ -154,21 +154,22 @@ func putPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 	})
 }
 
-// tryPodRoute makes one attempt. If another machine of the cluster has the route, it returns its
-// name.
+// tryPodRoute makes one attempt. If another machine of the cluster has the route, or EC2 does not
+// show whose it is yet, held says so.
 func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Route) (held string, err error) {
 	destination := sdk.String(r.to.String())
 	if found == nil {
-		_, err := c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
-			RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
-		}, c.RetryUntilKnown())
+		_, err := r.create(ctx, c)
 		if !aws.IsCode(err, "RouteAlreadyExists") {
 			return "", err
 		}
 		// An earlier call, whose response was lost, or someone else made the route.
 		looked, failed := podRouteIn(ctx, c, r)
-		if failed != nil || looked == nil {
+		if failed != nil {
 			return "", errors.Join(failed, err)
+		}
+		if looked == nil {
+			return "EC2 has the route and does not show it yet", nil
 		}
 		found = looked
 	}
@@ -183,7 +184,18 @@ func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 	_, err = c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 		RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
 	}, c.RetryUntilKnown())
+	if aws.GoneRoute(err) { // EC2 shows a route that has been deleted, such as that of a predecessor
+		if _, err = r.create(ctx, c); aws.IsCode(err, "RouteAlreadyExists") {
+			return "it is deleted and made at the same time", nil
+		}
+	}
 	return "", err
+}
+
+func (r podRoute) create(ctx context.Context, c *aws.Client) (*ec2.CreateRouteOutput, error) {
+	return c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
+		RouteTableId: &r.table, DestinationCidrBlock: sdk.String(r.to.String()), NetworkInterfaceId: &r.networkInterface,
+	}, c.RetryUntilKnown())
 }
 
 // podRouteIn returns the route in its table.

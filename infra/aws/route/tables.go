@@ -49,16 +49,14 @@ func unassociatedSubnets(tables []types.RouteTable, spec ToPods) []string {
 
 // existingSubnets returns the subnets with these ids that exist.
 func existingSubnets(ctx context.Context, c *aws.Client, ids []string) (map[string]types.Subnet, error) {
-	pages := ec2.NewDescribeSubnetsPaginator(c.EC2, &ec2.DescribeSubnetsInput{Filters: []types.Filter{aws.Filter("subnet-id", ids...)}})
+	found, err := aws.All(ctx, ec2.NewDescribeSubnetsPaginator(c.EC2, &ec2.DescribeSubnetsInput{Filters: []types.Filter{aws.Filter("subnet-id", ids...)}}),
+		func(p *ec2.DescribeSubnetsOutput) []types.Subnet { return p.Subnets })
+	if err != nil {
+		return nil, fmt.Errorf("describe the subnets %v: %w", ids, err)
+	}
 	out := map[string]types.Subnet{}
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("describe the subnets %v: %w", ids, err)
-		}
-		for _, s := range page.Subnets {
-			out[sdk.ToString(s.SubnetId)] = s
-		}
+	for _, s := range found {
+		out[sdk.ToString(s.SubnetId)] = s
 	}
 	return out, nil
 }
@@ -174,17 +172,15 @@ func memoryOf(c *aws.Client) *memory {
 }
 
 func describeTables(ctx context.Context, c *aws.Client, vpcs []string) (map[string][]types.RouteTable, error) {
-	pages := ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{aws.Filter("vpc-id", vpcs...)}})
+	found, err := aws.All(ctx, ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{aws.Filter("vpc-id", vpcs...)}}),
+		func(p *ec2.DescribeRouteTablesOutput) []types.RouteTable { return p.RouteTables })
+	if err != nil {
+		return nil, err
+	}
 	out := map[string][]types.RouteTable{}
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range page.RouteTables {
-			vpc := sdk.ToString(t.VpcId)
-			out[vpc] = append(out[vpc], t)
-		}
+	for _, t := range found {
+		vpc := sdk.ToString(t.VpcId)
+		out[vpc] = append(out[vpc], t)
 	}
 	for _, tables := range out {
 		slices.SortFunc(tables, func(a, b types.RouteTable) int { return aws.CompareIDs(a.RouteTableId, b.RouteTableId) })

@@ -184,11 +184,14 @@ func endpointByID(ctx context.Context, c *aws.Client, id string) (types.Ec2Insta
 // endpointIn returns the endpoint of a VPC that can be used.
 func endpointIn(ctx context.Context, c *aws.Client, vpc string) (types.Ec2InstanceConnectEndpoint, error) {
 	var none types.Ec2InstanceConnectEndpoint
-	out, err := c.EC2.DescribeInstanceConnectEndpoints(ctx, &ec2.DescribeInstanceConnectEndpointsInput{Filters: []types.Filter{aws.Filter("vpc-id", vpc)}})
+	found, err := aws.All(ctx, ec2.NewDescribeInstanceConnectEndpointsPaginator(c.EC2, &ec2.DescribeInstanceConnectEndpointsInput{Filters: []types.Filter{aws.Filter("vpc-id", vpc)}}),
+		func(p *ec2.DescribeInstanceConnectEndpointsOutput) []types.Ec2InstanceConnectEndpoint {
+			return p.InstanceConnectEndpoints
+		})
 	if err != nil {
 		return none, fmt.Errorf("look for the %s of VPC %s: %w", EndpointName, vpc, err)
 	}
-	found := slices.DeleteFunc(out.InstanceConnectEndpoints, func(e types.Ec2InstanceConnectEndpoint) bool {
+	found = slices.DeleteFunc(found, func(e types.Ec2InstanceConnectEndpoint) bool {
 		return e.State == types.Ec2InstanceConnectEndpointStateDeleteComplete
 	})
 	if len(found) == 0 {

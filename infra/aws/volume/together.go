@@ -36,19 +36,16 @@ func findTogether(ctx context.Context, c *aws.Client, cluster, id string) (Volum
 
 // clusterVolumes describes the data volumes with a cluster's tags that are not being deleted.
 func clusterVolumes(ctx context.Context, c *aws.Client, cluster string) (map[string]Volume, error) {
-	out := map[string]Volume{}
-	pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{
+	found, err := aws.All(ctx, ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{
 		Filters: []types.Filter{aws.TagFilter(aws.TagCluster, cluster), aws.TagFilter(aws.TagKind, aws.KindVolume)},
-	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range page.Volumes {
-			if v.State != types.VolumeStateDeleting && v.State != types.VolumeStateDeleted {
-				out[sdk.ToString(v.VolumeId)] = Of(v)
-			}
+	}), func(p *ec2.DescribeVolumesOutput) []types.Volume { return p.Volumes })
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Volume{}
+	for _, v := range found {
+		if exists(v) {
+			out[sdk.ToString(v.VolumeId)] = Of(v)
 		}
 	}
 	return out, nil

@@ -177,6 +177,16 @@ func create(ctx context.Context, c *aws.Client, zone string, spec Spec) (Volume,
 	return v, nil
 }
 
+// NeededOfKey names a KMS key, empty for the account's default, and says what EC2 needs of it.
+func NeededOfKey(key string) string {
+	what := "the KMS key " + key
+	if key == "" {
+		what = "the account's default KMS key for EBS, which `aws ec2 get-ebs-default-kms-key-id` shows"
+	}
+	return what + ": it must exist in this region and be enabled, and its policy or a grant must allow the caller " +
+		"kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlaintext"
+}
+
 // madeBudget is how long EC2 may take to make a volume: usually a few seconds.
 const madeBudget = 2 * time.Minute
 
@@ -186,13 +196,8 @@ const madeBudget = 2 * time.Minute
 func awaitMade(ctx context.Context, c *aws.Client, v Volume, spec Spec) (Volume, error) {
 	ctx, cancel := patience.Within(ctx, madeBudget)
 	defer cancel()
-	key := "the account's KMS key for EBS"
-	if spec.KMSKeyID != "" {
-		key = "the KMS key " + spec.KMSKeyID
-	}
 	unusable := func(seen string) error {
-		return &invalid.Field{Field: "kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("EC2 could not make it (%s), most likely because it cannot use %s: "+
-			"the key must exist in this region and be enabled, and the caller must be allowed kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlaintext on it", seen, key)}
+		return &invalid.Field{Field: "kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("EC2 could not make it (%s), most likely because it cannot use %s", seen, NeededOfKey(spec.KMSKeyID))}
 	}
 	err := aws.Poll(ctx, "wait until it has been made", func(ctx context.Context) (bool, string, error) {
 		switch types.VolumeState(v.State) {
@@ -304,7 +309,7 @@ func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, e
 			aws.TagFilter(aws.TagCluster, spec.Cluster), aws.TagFilter(aws.TagKind, aws.KindVolume), aws.TagFilter(aws.TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeVolumes(ctx, in, c.RetryInDoubt())
+	found, err := aws.All(ctx, ec2.NewDescribeVolumesPaginator(c.EC2, in), func(p *ec2.DescribeVolumesOutput) []types.Volume { return p.Volumes }, c.RetryInDoubt())
 	if aws.IsCode(err, "InvalidVolume.NotFound", "InvalidParameterValue") && id != "" { // the latter of an id that cannot be one
 		return nil, nil
 	}
@@ -312,7 +317,7 @@ func list(ctx context.Context, c *aws.Client, id string, spec Spec) ([]Volume, e
 		return nil, fmt.Errorf("describe the volume %s%s: %w", spec.Name, id, err)
 	}
 	var all []Volume
-	for _, v := range out.Volumes {
+	for _, v := range found {
 		if exists(v) {
 			all = append(all, Of(v))
 		}

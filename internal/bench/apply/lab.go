@@ -35,7 +35,7 @@ type labVars struct {
 // up starts a new lab. Everything that programs print goes to log.
 func (b *bench) up(ctx context.Context, log io.Writer) (*lab, error) {
 	l := &lab{b: b, log: &lockedWriter{w: log}}
-	if _, err := l.run(ctx, nil, "up"); err != nil {
+	if _, err := l.run(ctx, nil, "up", "--quota", "vcpus=32"); err != nil {
 		return nil, err
 	}
 	if b.line != (line{}) {

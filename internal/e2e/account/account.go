@@ -101,7 +101,7 @@ func Open(ctx context.Context, change ...func(*cloud.Config)) (*cloud.Account, e
 		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}, {ID: ARMImageID, Name: "debian-13-arm64", Release: "13", ARM: true}},
 		ARM:         true,
 		PublicIPs:   Addresses(netip.MustParseAddr("203.0.113.10"), 40),
-		Quotas:      ec2.Quotas{VCPUs: 1000},
+		Quotas:      ec2.Quotas{VCPUs: 1000, SpotVCPUs: 32, Addresses: 32, VPCs: 64}, // as after a support case
 		Network:     quietNetwork{},
 		Machines:    &QuietMachines{},
 		Seed:        1,

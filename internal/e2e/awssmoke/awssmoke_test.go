@@ -53,7 +53,7 @@ func TestTrial(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, r.text)
 	}
-	want := []string{"account", "build", "terraform init", "terraform plan", "terraform apply", "kubeconfig", "nodes", "pods", "DNS", "egress", "logs", "Service",
+	want := []string{"account", "build", "terraform init", "terraform plan", "quotas", "terraform apply", "kubeconfig", "nodes", "pods", "DNS", "egress", "logs", "Service",
 		"empty plan", "terraform destroy", "leftovers"}
 	var passed []string
 	for _, s := range r.Steps {

@@ -222,6 +222,17 @@ func TestEventualConsistency(t *testing.T) {
 	a.Empty()
 }
 
+// TestShortPages makes and deletes the small cluster while every answer ends after one item.
+func TestShortPages(t *testing.T) {
+	t.Parallel()
+	a, w := newAccount(t), &wire{}
+	a.Fault(fault.Fault{Kind: fault.ShortPages, Items: 1})
+	if _, err := whole(deadline(t), a.client(w), w, newMachines(t, a.client(&wire{})).on); err != nil {
+		t.Fatal(err)
+	}
+	a.Empty()
+}
+
 // TestNoCapacity checks that missing capacity is an immediate error with advice, and that the next
 // run continues.
 func TestNoCapacity(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -17,6 +18,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
 // ensured creates the network and checks that it has no drift.
@@ -286,3 +288,38 @@ func TestAdoptedVPC(t *testing.T) {
 }
 
 func itoa(p *int32) string { return strconv.Itoa(int(sdk.ToInt32(p))) }
+
+// TestHiddenRule adds the missing rules of a group of which EC2 has one that it does not show yet: it refuses them all
+// together (InvalidPermission.Duplicate).
+func TestHiddenRule(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAccount(t), deadline(t)
+	c := a.client(&wire{})
+	n := ensured(ctx, t, c, networkSpec())
+	group := n.SecurityGroups[infraaws.RoleWorker]
+	look := func() []types.IpPermission {
+		out, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{group}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.SecurityGroups[0].IpPermissions
+	}
+	had := look()
+	if _, err := c.EC2.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &group, IpPermissions: had}); err != nil {
+		t.Fatal(err)
+	}
+	a.Fault(fault.Fault{Kind: fault.Eventual, Action: "AuthorizeSecurityGroupIngress", Milliseconds: 2000, Count: 1})
+	if _, err := c.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: had[:1]}); err != nil {
+		t.Fatal(err)
+	}
+	if len(look()) != 0 {
+		t.Fatal("the rule is shown")
+	}
+	known := networkSpec()
+	known.Known = n
+	if _, err := network.Ensure(ctx, c, known); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	unchanged(ctx, t, c, known, n)
+}

@@ -100,7 +100,7 @@ func start(ctx context.Context, cancel context.CancelFunc, debian string, up []s
 	if err != nil {
 		return s, err
 	}
-	if out, err := s.Lab(ctx, slices.Concat([]string{"up"}, image, up)...); err != nil {
+	if out, err := s.Lab(ctx, slices.Concat([]string{"up", raised}, image, up)...); err != nil {
 		return s, fmt.Errorf("k8s-lab up: %w\n%s", err, out)
 	}
 	if s.CLI, err = workspace.FindCLI(func() (string, error) { return s.tofu(ctx) }); err != nil {
@@ -112,6 +112,9 @@ func start(ctx context.Context, cancel context.CancelFunc, debian string, up []s
 	}
 	return s, s.readEnv(ctx)
 }
+
+// raised are the quotas that the tests' clusters need, beyond those of a new account.
+const raised = "--quota=vcpus=32,spot-vcpus=32,elastic-ips=32,vpcs=64"
 
 // Region starts another lab, as another region of AWS, until the test ends.
 func (s *Suite) Region(t *testing.T, region string, up ...string) *Suite {
@@ -125,7 +128,7 @@ func (s *Suite) Region(t *testing.T, region string, up ...string) *Suite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := other.Lab(t.Context(), slices.Concat([]string{"up", "--region", region}, image, up)...); err != nil {
+	if out, err := other.Lab(t.Context(), slices.Concat([]string{"up", raised, "--region", region}, image, up)...); err != nil {
 		t.Fatalf("k8s-lab up: %v\n%s", err, out)
 	}
 	if err := other.readEnv(t.Context()); err != nil {

@@ -151,7 +151,7 @@ func TestNested(t *testing.T) {
 		before = sh(t, "what is there before", left)
 	})
 	step("the lab starts", func(t *testing.T) {
-		out := sh(t, "up", "k8s-lab up 2>&1")
+		out := sh(t, "up", "k8s-lab up --quota vcpus=32 2>&1")
 		if !strings.Contains(out, "198.18.0.0/26") {
 			t.Errorf("the lab's addresses are not of the range that is free:\n%s", out)
 		}

@@ -103,7 +103,7 @@ func startLab(ctx context.Context, dir string) error {
 		return err
 	}
 	theLab = l
-	opts := lab.UpOptions{Daemon: []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"}}
+	opts := lab.UpOptions{Quotas: map[string]int{"vcpus": 32}, Daemon: []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"}}
 	if os.Getenv("K8S_E2E_DEBIAN") == "" {
 		img, err := prepared.Ensure(ctx, prepared.Options{Program: program, For: filepath.Join(dir, "lab"), Progress: progress.New(os.Stderr)})
 		if err != nil {

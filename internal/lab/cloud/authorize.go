@@ -35,7 +35,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	switch req.Protocol {
 	case wire.InstanceConnect:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDeniedException", "%v", denied)
-	case wire.SSM:
+	case wire.SSM, wire.ServiceQuotas:
 		return wire.Refuse("AccessDeniedException", "%v", denied)
 	case wire.STS, wire.ELB:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)

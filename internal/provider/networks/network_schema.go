@@ -79,7 +79,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Optional: true, Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Availability zones, such as `[\"eu-central-1a\", \"eu-central-1b\"]`. Each gets a subnet for machines. Zones are added and removed in place at the end of the list; any other " +
 					"change replaces the network and every machine. Default: `zone_count` zones that offer `instance_types`.",
-				Validators: []validator.List{listvalidator.ConflictsWith(own), listvalidator.SizeAtLeast(1), listvalidator.UniqueValues()},
+				Validators: []validator.List{listvalidator.ConflictsWith(own), listvalidator.SizeAtLeast(1), listvalidator.UniqueValues(), listvalidator.ValueStringsAre(zoneName())},
 			},
 			"zone_count": schema.Int64Attribute{
 				Optional: true, Computed: true,
@@ -156,6 +156,8 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 }
 
 // instanceTypeName accepts the name of an instance type that machines can have.
+func zoneName() validator.String { return tf.Check("an availability zone", infraaws.CheckZone) }
+
 func instanceTypeName() validator.String {
 	return tf.Check("an EC2 instance type", func(s string) error { return awsmachine.CheckInstanceType(s).Err() })
 }

@@ -197,6 +197,25 @@ demo-node-1 10.240.1.0/24 us-east-1b false demo-nat-1` + public
 	}
 }
 
+// TestClosedZone takes the next zone if EC2 makes no subnets in one, for private and public subnets alike.
+func TestClosedZone(t *testing.T) {
+	t.Parallel()
+	for name, more := range map[string]providertest.Values{"public": nil, "private": {"nat_gateways": "one"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := providertest.NewCloud(t)
+			network := c.Instance("k8s_network")
+			config := zonesConfig(providertest.With(providertest.Values{"zone_count": 3, "instance_types": []any{"t3.medium"}}, more))
+			network.Must(config)
+			network.Converged(config)
+			if got := fmt.Sprint(network.Get("availability_zones")); got != "[us-east-1a us-east-1b us-east-1e]" {
+				t.Errorf("%s\n%s", got, c.Layout(t, network))
+			}
+			c.Fatal(network.Apply(network.Plan(nil)))
+		})
+	}
+}
+
 // TestZonesRefused refuses what the plan can know.
 func TestZonesRefused(t *testing.T) {
 	t.Parallel()
@@ -210,7 +229,10 @@ func TestZonesRefused(t *testing.T) {
 		{"zone twice", "This attribute contains duplicate values", providertest.Values{"availability_zones": []any{"us-east-1a", "us-east-1a"}}},
 		{"zones and their number", "zone_count", providertest.Values{"availability_zones": []any{"us-east-1a"}, "zone_count": 1}},
 		{"public network without private ones", "nat_gateways", providertest.Values{"public_cidr": "10.240.9.0/24"}},
-		{"too many", "3 availability zones that offer all instance types, and 4 are wanted", providertest.Values{"zone_count": 4, "instance_types": []any{"t3.small"}}},
+		{"Local Zone", "Local Zones and Wavelength Zones", providertest.Values{"availability_zones": []any{"us-east-1-lax-1a"}}},
+		{"too many", "4 availability zones that offer all instance types, and 5 are wanted", providertest.Values{"zone_count": 5, "instance_types": []any{"t3.small"}}},
+		{"too many, one is closed", "4 are wanted: t3.small is offered in us-east-1a, us-east-1b, us-east-1d, us-east-1e. EC2 makes no subnets for this account in us-east-1d.", providertest.Values{"zone_count": 4, "instance_types": []any{"t3.small"}}},
+		{"closed zone", "Subnets can currently only be created in the following availability zones: ", providertest.Values{"availability_zones": []any{"us-east-1d"}}},
 	} {
 		network := c.Instance("k8s_network")
 		if got := network.Attempt(zonesConfig(tc.more)); !strings.Contains(got, tc.want) {

@@ -83,6 +83,7 @@ func New(t *testing.T, change ...func(*Lab)) *Lab {
 	dir := t.TempDir()
 	l := &Lab{
 		Clock: &Clock{now: time.Now().UTC().Truncate(time.Second)}, Network: &Network{}, Dir: dir, BootID: "boot-1",
+		Quotas:   ec2.Quotas{VCPUs: 32, SpotVCPUs: 32, Addresses: 32, VPCs: 64}, // raised
 		Machines: &Machines{running: map[string]machine.Spec{}, exits: make(chan machine.Exit), dir: dir, contents: map[string]machine.Volume{}, mounted: map[string]bool{}},
 	}
 	for _, f := range change {

@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
@@ -12,6 +13,7 @@ type address struct {
 	PublicIP      netip.Addr
 	AssociationID string
 	Interface     string
+	BorderGroup   string // where it can be used: the region, or the group of a Local Zone
 }
 
 var addressActions = map[string]action{
@@ -97,7 +99,7 @@ func allocateAddress(t *tx, in *allocateAddressRequest) (any, error) {
 		return nil, invalidValue("Invalid value '%s' for domain.", in.Domain)
 	case in.Address != "":
 		return nil, wire.Refuse("InvalidAddress.NotFound", "Address '%s' not found.", in.Address)
-	case in.NetworkBorderGroup != "" && in.NetworkBorderGroup != t.c.cfg.Region:
+	case in.NetworkBorderGroup != "" && in.NetworkBorderGroup != t.c.cfg.Region && in.NetworkBorderGroup != t.c.localGroup():
 		return nil, invalidValue("Invalid value '%s' for networkBorderGroup.", in.NetworkBorderGroup)
 	case in.PublicIpv4Pool != "" && in.PublicIpv4Pool != "amazon":
 		return nil, wire.Refuse("InvalidPublicIpv4PoolID.NotFound", "The pool ID '%s' does not exist", in.PublicIpv4Pool)
@@ -109,12 +111,12 @@ func allocateAddress(t *tx, in *allocateAddressRequest) (any, error) {
 	if !ok || len(t.st.Addresses) >= t.c.cfg.Quotas.Addresses {
 		return nil, wire.Refuse("AddressLimitExceeded", "The maximum number of addresses has been reached.")
 	}
-	a := &address{ID: t.newID(kindAddress.prefix), PublicIP: ip}
+	a := &address{ID: t.newID(kindAddress.prefix), PublicIP: ip, BorderGroup: cmp.Or(in.NetworkBorderGroup, t.c.cfg.Region)}
 	t.st.Addresses[a.ID] = a
 	if err := t.applySpecs(in.TagSpecifications, kindAddress, a.ID); err != nil {
 		return nil, err
 	}
-	return allocateAddressResponse{ip.String(), a.ID, "vpc", t.c.cfg.Region, "amazon"}, nil
+	return allocateAddressResponse{ip.String(), a.ID, "vpc", a.BorderGroup, "amazon"}, nil
 }
 
 // address returns the Elastic IP with an allocation id or a public address.
@@ -165,6 +167,9 @@ func associateAddress(t *tx, in *associateAddressRequest) (any, error) {
 	if t.gatewayOf(e.VPC) == nil {
 		return nil, wire.Refuse("Gateway.NotAttached", "Network %s is not attached to any internet gateway", e.VPC)
 	}
+	if a.BorderGroup != t.c.borderGroup(t.st.Subnets[e.Subnet].Zone) {
+		return nil, differentGroups("Elastic IP")
+	}
 	if a.Interface == e.ID {
 		return associateAddressResponse{true, a.AssociationID}, nil
 	}
@@ -182,6 +187,12 @@ func associateAddress(t *tx, in *associateAddressRequest) (any, error) {
 	e.PublicIP = netip.Addr{} // an address given at launch goes back to EC2's pool
 	a.Interface, a.AssociationID = e.ID, t.newID("eipassoc")
 	return associateAddressResponse{true, a.AssociationID}, nil
+}
+
+// differentGroups refuses an address in a zone of another border group. The words are those about a NAT gateway.
+// https://github.com/awslabs/crossplane-on-eks/issues/210
+func differentGroups(what string) error {
+	return wire.Refuse("OperationNotPermitted", "%s and subnet belong in different network border groups.", what)
 }
 
 type associateAddressResponse struct {
@@ -266,6 +277,9 @@ func releaseAddress(t *tx, in *releaseAddressRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.NetworkBorderGroup != "" && in.NetworkBorderGroup != a.BorderGroup {
+		return nil, wire.Refuse("InvalidAddress.NotFound", "Address '%s' not found.", a.PublicIP)
+	}
 	if a.Interface != "" {
 		return nil, wire.Refuse("InvalidIPAddress.InUse", "Address %s is in use.", a.PublicIP)
 	}
@@ -291,7 +305,7 @@ type addressItem struct {
 func (t *tx) addressItem(a *address) addressItem {
 	item := addressItem{
 		PublicIP: a.PublicIP.String(), AllocationID: a.ID, Domain: "vpc", AssociationID: a.AssociationID,
-		InterfaceID: a.Interface, BorderGroup: t.c.cfg.Region, Pool: "amazon", Tags: t.tags(a.ID),
+		InterfaceID: a.Interface, BorderGroup: a.BorderGroup, Pool: "amazon", Tags: t.tags(a.ID),
 	}
 	if e := t.st.Interfaces[a.Interface]; e != nil {
 		item.InstanceID, item.PrivateIP, item.InterfaceOwnerID = e.Instance, e.PrivateIP.String(), t.c.cfg.AccountID
@@ -336,6 +350,6 @@ func describeAddresses(t *tx, in *describeAddressesRequest) (any, error) {
 		ids = append(ids, a.ID)
 	}
 	request := describeRequest{Filters: in.Filters}
-	items, _, err := describe(t, selection[address]{kindAddress, t.st.Addresses, "allocationId", ids, addressFields, request, 5}, t.addressItem)
+	items, _, err := describe(t, selection[address]{kindAddress, t.st.Addresses, "allocationId", ids, addressFields, request, 0}, t.addressItem)
 	return describeAddressesResponse{items}, err
 }

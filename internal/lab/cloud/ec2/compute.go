@@ -89,8 +89,9 @@ type Compute struct {
 	log    *slog.Logger
 	faults *fault.Injector
 
-	mu sync.Mutex
-	st *state
+	mu     sync.Mutex
+	st     *state
+	former map[string]any // by id, resources before a change that a fault hides
 
 	netMu   sync.Mutex
 	applied *network.Config // the last configuration applied; nil after a failure
@@ -116,7 +117,7 @@ func Open(cfg Config) (*Compute, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state file %s: %w", cfg.StateFile, err)
 	}
-	c := &Compute{cfg: cfg, log: cfg.Log, faults: cfg.Faults, st: st}
+	c := &Compute{cfg: cfg, log: cfg.Log, faults: cfg.Faults, st: st, former: map[string]any{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }

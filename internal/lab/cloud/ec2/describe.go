@@ -51,7 +51,7 @@ type selection[T any] struct {
 	ids       []string // requested ids
 	fields    fields[T]
 	request   describeRequest
-	minPage   int // smallest MaxResults, 5 for most actions
+	minPage   int // smallest MaxResults, 5 for most actions; 0 if the action has no pages
 }
 
 // run returns one page, ordered by id, and the token of the next.
@@ -64,6 +64,7 @@ func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 			return nil, "", err
 		}
 	}
+	seen := make(map[string]*T, len(s.from))
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(s.from)) {
 		if len(s.ids) > 0 && !slices.Contains(s.ids, id) {
@@ -72,16 +73,17 @@ func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 		if len(s.ids) == 0 && t.c.faults.Hidden(id, t.now) {
 			continue
 		}
-		if t.matches(id, s.request.Filters, func(name string) []string { return s.fields[name](t, s.from[id]) }) {
+		seen[id] = asSeen(t, id, s.from[id])
+		if t.matches(id, s.request.Filters, func(name string) []string { return s.fields[name](t, seen[id]) }) {
 			ids = append(ids, id)
 		}
 	}
-	ids, next, err = cut(ids, s.request.MaxResults, s.request.NextToken, s.minPage, len(s.ids) > 0)
+	ids, next, err = t.cut(ids, s.request.MaxResults, s.request.NextToken, s.minPage, len(s.ids) > 0)
 	if err != nil {
 		return nil, "", err
 	}
 	for _, id := range ids {
-		page = append(page, s.from[id])
+		page = append(page, seen[id])
 	}
 	return page, next, nil
 }
@@ -155,6 +157,20 @@ func wildcard(pattern, value string) bool {
 	}
 	re.WriteString(`\z`)
 	return regexp.MustCompile(re.String()).MatchString(value)
+}
+
+// cut is as the function of this name, with pages as short as a fault makes them.
+func (t *tx) cut(ids []string, size *int, token string, minPage int, byID bool) (page []string, next string, err error) {
+	if n := t.c.faults.PageItems(t.action); n > 0 && minPage > 0 && !byID {
+		if size != nil && *size < n {
+			n = *size
+		}
+		if _, _, err := cut(nil, size, "", minPage, false); err != nil {
+			return nil, "", err
+		}
+		size, minPage = &n, 1
+	}
+	return cut(ids, size, token, minPage, byID)
 }
 
 // cut returns the page of ordered ids after token. A token has the last id of its page, so that

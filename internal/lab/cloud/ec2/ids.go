@@ -34,6 +34,11 @@ var (
 
 	kindNATGateway = kind{"nat", "NatGatewayNotFound", "NatGatewayMalformed", "NAT gateway %s was not found", "natgateway"}
 
+	// kindRouteGateway is an internet gateway as the target of a route, which may have gateways of several kinds.
+	kindRouteGateway = kind{"igw", "InvalidGatewayID.NotFound", "InvalidInternetGatewayId.Malformed", "The gateway ID '%s' does not exist", "internet-gateway"}
+	// kindInterfaceGroup is a security group as an interface gets it.
+	kindInterfaceGroup = kind{"sg", "InvalidSecurityGroupID.NotFound", "InvalidGroupId.Malformed", "The securityGroup ID '%s' does not exist", "security-group"}
+
 	kindConnectEndpoint = kind{"eice", "InvalidInstanceConnectEndpointId.NotFound", "InvalidInstanceConnectEndpointId.Malformed", "The instance connect endpoint ID '%s' does not exist", "instance-connect-endpoint"}
 
 	kindDHCPOptions = kind{"dopt", "InvalidDhcpOptionID.NotFound", "InvalidDhcpOptionsId.Malformed", "The dhcpOption ID '%s' does not exist", "dhcp-options"}

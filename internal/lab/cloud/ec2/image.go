@@ -61,6 +61,15 @@ func (c *Compute) findImage(id string) (*Image, error) {
 	return nil, wire.Refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 }
 
+// findImage returns the image with the id as Compute's does, if the account's settings allow it.
+func (t *tx) findImage(id string) (*Image, error) {
+	i, err := t.c.findImage(id)
+	if err == nil && !t.allowed(i) {
+		return nil, wire.Refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+	}
+	return i, err
+}
+
 // Publish adds an image, which is the newest one of its release and architecture from now on.
 func (c *Compute) Publish(i Image) {
 	c.mu.Lock()
@@ -178,7 +187,7 @@ type describeImagesResponse struct {
 
 func describeImages(t *tx, in *describeImagesRequest) (any, error) {
 	for _, id := range in.ImageIds {
-		if _, err := t.c.findImage(id); err != nil {
+		if _, err := t.findImage(id); err != nil {
 			return nil, err
 		}
 	}
@@ -197,7 +206,7 @@ func describeImages(t *tx, in *describeImagesRequest) (any, error) {
 	var out describeImagesResponse
 	for n := range t.c.cfg.Images {
 		i := &t.c.cfg.Images[n]
-		asked := (len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)) && (len(owners) == 0 || slices.Contains(owners, i.item().OwnerID))
+		asked := t.allowed(i) && (len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)) && (len(owners) == 0 || slices.Contains(owners, i.item().OwnerID))
 		if asked && t.matches(i.ID, in.Filters, func(f string) []string { return imageFields[f](t, i) }) {
 			out.Images = append(out.Images, i.item())
 		}

@@ -236,7 +236,7 @@ func (t *tx) instanceItem(i *instance) instanceItem {
 	for _, v := range t.attachedTo(i) {
 		item.BlockDevices = append(item.BlockDevices, deviceItem{v.Device, ebsDevice{v.ID, v.attachment(), v.Attached, v.DeleteOnTermination}})
 	}
-	e := t.st.Interfaces[i.Interface]
+	e := asSeen(t, i.Interface, t.st.Interfaces[i.Interface])
 	if e == nil || e.Instance != i.ID {
 		return item
 	}

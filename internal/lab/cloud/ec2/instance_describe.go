@@ -221,6 +221,7 @@ func describeInstanceAttribute(t *tx, in *instanceAttributeRequest) (any, error)
 	if err != nil {
 		return nil, err
 	}
+	i = asSeen(t, i.ID, i)
 	item := t.instanceItem(i)
 	out := instanceAttributeResponse{ID: i.ID}
 	switch in.Attribute {

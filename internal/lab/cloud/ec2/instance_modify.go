@@ -153,7 +153,7 @@ func (t *tx) modifyInstance(i *instance, in *modifyInstanceRequest, attribute st
 	case "ebsOptimized":
 		i.EBSOptimized = in.EbsOptimized.Value
 	case "groups":
-		if err := t.checkGroups(i.VPC, in.GroupIds); err != nil {
+		if err := t.checkGroups(kindGroup, i.VPC, in.GroupIds); err != nil {
 			return err
 		}
 		e.Groups = in.GroupIds
@@ -187,6 +187,9 @@ func modifyMetadataOptions(t *tx, in *modifyMetadataRequest) (any, error) {
 		return nil, wire.Refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be modified.", i.ID)
 	}
 	if err := i.Metadata.change(in.metadataOptionsRequest); err != nil {
+		return nil, err
+	}
+	if err := t.checkMetadataTags(i); err != nil {
 		return nil, err
 	}
 	return struct {

@@ -153,7 +153,7 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	case in.Placement.Tenancy != "" && in.Placement.Tenancy != "default":
 		return nil, invalidValue("Value (%s) for parameter tenancy is invalid.", in.Placement.Tenancy)
 	}
-	image, err := t.c.findImage(in.ImageId)
+	image, err := t.findImage(in.ImageId)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +182,9 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{in: in, spot: spot}
-	// EC2 takes these defaults from the image. Debian's requires IMDSv2 (imds-support v2.0).
+	// EC2 takes these defaults from the image, unless the account has others. Debian's requires IMDSv2 (imds-support v2.0).
 	p.metadata = metadataOptions{Tokens: "required", HopLimit: 2, Endpoint: "enabled", Tags: "disabled"}
+	p.metadata.preferred(t.st.Settings.Metadata)
 	if err := p.metadata.change(in.MetadataOptions); err != nil {
 		return nil, err
 	}
@@ -252,7 +253,7 @@ func (t *tx) planNetwork(p *plan) error {
 	if len(p.groups) == 0 {
 		p.groups = []string{t.defaultGroup(p.subnet.VPC)}
 	}
-	return t.checkGroups(p.subnet.VPC, p.groups)
+	return t.checkGroups(kindGroup, p.subnet.VPC, p.groups)
 }
 
 func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, error) {
@@ -281,7 +282,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 	e := &iface{
 		ID: t.newID(kindInterface.prefix), VPC: i.VPC, Subnet: i.Subnet, Instance: i.ID, AttachmentID: t.newID("eni-attach"),
 		AttachTime: t.now, DeleteOnTermination: true, Description: p.nic.Description, MAC: mac(ip), PrivateIP: ip,
-		AutoPublic: p.subnet.MapPublicIP, SourceDestCheck: true, Groups: slices.Clone(p.groups),
+		AutoPublic: asSeen(t, p.subnet.ID, p.subnet).MapPublicIP, SourceDestCheck: true, Groups: slices.Clone(p.groups),
 	}
 	if b := p.nic.DeleteOnTermination; b != nil {
 		e.DeleteOnTermination = *b
@@ -309,7 +310,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 			return nil, err
 		}
 	}
-	return i, nil
+	return i, t.checkMetadataTags(i)
 }
 
 // giveAutoPublicIP gives an interface its automatic public address, at launch and start.

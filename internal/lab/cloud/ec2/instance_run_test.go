@@ -250,7 +250,7 @@ func TestZonesDiffer(t *testing.T) {
 			t.Errorf("EC2 chose %s, which has t3.small", *any.AvailabilityZone)
 		}
 	}
-	if len(offerings) != 7 {
+	if len(offerings) != 11 {
 		t.Errorf("offered: %+v", offerings)
 	}
 	_, err := l.RunInstances(ctx, in)

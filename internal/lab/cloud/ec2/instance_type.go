@@ -199,7 +199,7 @@ func describeInstanceTypes(t *tx, in *describeTypesRequest) (any, error) {
 			names = append(names, name)
 		}
 	}
-	names, next, err := cut(names, in.MaxResults, in.NextToken, 5, len(in.InstanceTypes) > 0)
+	names, next, err := t.cut(names, in.MaxResults, in.NextToken, 5, len(in.InstanceTypes) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -237,11 +237,11 @@ func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
 	case "", "region":
 		in.LocationType, locations[t.c.cfg.Region] = "region", t.c.zones()[0] // which has every type
 	case "availability-zone":
-		for _, z := range t.c.zones() {
+		for _, z := range t.c.allZones() {
 			locations[z] = z
 		}
 	case "availability-zone-id":
-		for _, z := range t.c.zones() {
+		for _, z := range t.c.allZones() {
 			locations[t.c.zoneID(z)] = z
 		}
 	default:
@@ -259,7 +259,7 @@ func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
 			}
 		}
 	}
-	keys, next, err := cut(slices.Sorted(maps.Keys(offerings)), in.MaxResults, in.NextToken, 5, false)
+	keys, next, err := t.cut(slices.Sorted(maps.Keys(offerings)), in.MaxResults, in.NextToken, 5, false)
 	if err != nil {
 		return nil, err
 	}

@@ -82,10 +82,10 @@ func (t *tx) takeAddress(s *subnet, want string) (netip.Addr, error) {
 	return a, nil
 }
 
-// checkGroups checks that security groups exist in a VPC.
-func (t *tx) checkGroups(vpcID string, ids []string) error {
+// checkGroups checks that security groups exist in a VPC. k says how EC2 refuses an unknown one.
+func (t *tx) checkGroups(k kind, vpcID string, ids []string) error {
 	for i, id := range ids {
-		g, err := find(t, kindGroup, t.st.Groups, "groupId", id)
+		g, err := find(t, k, t.st.Groups, "groupId", id)
 		if err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func modifyInterfaceAttribute(t *tx, in *modifyInterfaceAttributeRequest) (any, 
 		e.SourceDestCheck = in.SourceDestCheck.Value
 	}
 	if len(in.SecurityGroupIds) > 0 {
-		if err := t.checkGroups(e.VPC, in.SecurityGroupIds); err != nil {
+		if err := t.checkGroups(kindInterfaceGroup, e.VPC, in.SecurityGroupIds); err != nil {
 			return nil, err
 		}
 		e.Groups = in.SecurityGroupIds

@@ -36,10 +36,10 @@ func (c *Compute) keyARN(name string) string {
 	return name
 }
 
-// encrypt sets the key of a volume. One with a key is encrypted, or the request was refused.
-func (v *volume) encrypt(c *Compute, encrypted bool, key string) {
-	if v.Encrypted = encrypted; encrypted {
-		v.KMSKeyID = c.keyARN(key)
+// encrypt sets the key of a volume, by default that of the account. One with a key is encrypted, or the request was refused.
+func (t *tx) encrypt(v *volume, encrypted bool, key string) {
+	if v.Encrypted = encrypted || t.st.Settings.Encrypt; v.Encrypted {
+		v.KMSKeyID = t.c.keyARN(cmp.Or(key, t.st.Settings.Key))
 	}
 }
 

@@ -120,6 +120,9 @@ func createNATGateway(t *tx, in *createNATGatewayRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a != nil && a.BorderGroup != t.c.borderGroup(s.Zone) {
+		return nil, differentGroups("Primary elastic IP")
+	}
 	if err := checkSpecs(in.TagSpecifications, kindNATGateway); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ func render(st *state, cut func(zone string) bool, nodes Nodes) network.Config {
 	t := &tx{st: st}
 	var cfg network.Config
 	for _, v := range sorted(st.VPCs) {
-		n := network.VPC{ID: v.ID, CIDR: v.CIDR, InternetGateway: t.gatewayOf(v.ID) != nil}
+		n := network.VPC{ID: v.ID, CIDR: v.CIDR, InternetGateway: t.gatewayOf(v.ID) != nil && st.Settings.BlockPublicAccess != blockBidirectional}
 		for _, s := range sorted(st.Subnets) {
 			if s.VPC == v.ID {
 				n.Subnets = append(n.Subnets, network.Subnet{ID: s.ID, CIDR: s.CIDR, RouteTableID: t.tableOf(s).ID})
@@ -32,6 +32,9 @@ func render(st *state, cut func(zone string) bool, nodes Nodes) network.Config {
 					ID: e.ID, SubnetID: e.Subnet, PrivateIP: e.PrivateIP, PublicIP: t.publicIP(e), MAC: e.MAC,
 					SourceDestCheck: e.SourceDestCheck, Groups: e.Groups, Stopped: !t.powered(e), NATGateway: e.NATGateway != "",
 					Cut: cut(st.Subnets[e.Subnet].Zone),
+				}
+				if st.Settings.BlockPublicAccess == blockIngress && e.NATGateway == "" {
+					rendered.PublicIP = netip.Addr{} // the gateway forwards nothing to it and from it
 				}
 				if e.Balancer != "" {
 					forwards, active := nodes[e.ID]

@@ -140,7 +140,7 @@ func describePlacementGroups(t *tx, in *describePlacementGroupsRequest) (any, er
 		}
 		ids = append(ids, g.ID)
 	}
-	items, _, err := describe(t, selection[placementGroup]{kindPlacementGroup, t.st.PlacementGroups, "groupId", ids, placementGroupFields, in.describeRequest, 5}, t.placementGroupItem)
+	items, _, err := describe(t, selection[placementGroup]{kindPlacementGroup, t.st.PlacementGroups, "groupId", ids, placementGroupFields, in.describeRequest, 0}, t.placementGroupItem)
 	return struct {
 		Groups []placementGroupItem `xml:"placementGroupSet>item"`
 	}{items}, err

@@ -2,18 +2,19 @@ package ec2
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// Quotas are the account's limits. A zero field takes the default.
+// Quotas are the account's limits. A zero field takes the default, that of a new account of AWS.
 type Quotas struct {
-	VCPUs              int // of running On-Demand Standard instances, default 32
-	SpotVCPUs          int // of running Standard Spot instances, default 32
-	Addresses          int // Elastic IPs, default 32
-	VPCs               int // default 64
+	VCPUs              int // of running On-Demand Standard instances, default 5
+	SpotVCPUs          int // of running Standard Spot instances, default 5
+	Addresses          int // Elastic IPs, default 5
+	VPCs               int // default 5
 	RulesPerGroup      int // per direction, default 60 as on AWS
 	GroupsPerInterface int // default 5 as on AWS
 	RoutesPerTable     int // without the local one, default 500 as on AWS
@@ -25,10 +26,59 @@ type Quotas struct {
 
 func (q Quotas) withDefaults() Quotas {
 	return Quotas{
-		cmp.Or(q.VCPUs, 32), cmp.Or(q.SpotVCPUs, 32), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
+		cmp.Or(q.VCPUs, 5), cmp.Or(q.SpotVCPUs, 5), cmp.Or(q.Addresses, 5), cmp.Or(q.VPCs, 5),
 		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
 		cmp.Or(q.NATGatewaysPerZone, 5), cmp.Or(q.ConnectEndpoints, 5), q.Unthrottled,
 	}
+}
+
+// NamedQuota is a quota that can be raised, as by a support case.
+type NamedQuota struct {
+	Name          string // of k8s-lab up --quota
+	Service, Code string // of Service Quotas
+	Title         string
+	of            func(*Quotas) *int
+}
+
+// NamedQuotas are the quotas that a new account of AWS needs raised soonest.
+var NamedQuotas = []NamedQuota{
+	{"vcpus", "ec2", "L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", func(q *Quotas) *int { return &q.VCPUs }},
+	{"spot-vcpus", "ec2", "L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", func(q *Quotas) *int { return &q.SpotVCPUs }},
+	{"elastic-ips", "ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", func(q *Quotas) *int { return &q.Addresses }},
+	{"vpcs", "vpc", "L-F678F1CE", "VPCs per Region", func(q *Quotas) *int { return &q.VPCs }},
+}
+
+// QuotasOf returns the quotas with these values by name, and the defaults of all others.
+func QuotasOf(values map[string]int) (Quotas, error) {
+	var q Quotas
+	for name, n := range values {
+		i := slices.IndexFunc(NamedQuotas, func(named NamedQuota) bool { return named.Name == name })
+		switch {
+		case i < 0:
+			return q, fmt.Errorf("there is no quota %q: want one of %s", name, strings.Join(quotaNames(), ", "))
+		case n <= 0:
+			return q, fmt.Errorf("%s=%d: a quota is a positive number", name, n)
+		}
+		*NamedQuotas[i].of(&q) = n
+	}
+	return q, nil
+}
+
+func quotaNames() (out []string) {
+	for _, q := range NamedQuotas {
+		out = append(out, q.Name)
+	}
+	return out
+}
+
+// Quota returns the value of a quota of Service Quotas.
+func (c *Compute) Quota(service, code string) (q NamedQuota, value int, ok bool) {
+	for _, q := range NamedQuotas {
+		if q.Service == service && q.Code == code {
+			return q, *q.of(&c.cfg.Quotas), true
+		}
+	}
+	return q, 0, false
 }
 
 // standard reports whether a type counts against the quota of Standard instances, whose families
@@ -71,8 +121,15 @@ func (t *tx) roomFor(instanceType, zone string, least, wanted int) (int, error) 
 			"You can currently get %s capacity by not specifying an Availability Zone in your request or choosing %s.", instanceType, zone, instanceType, strings.Join(others, ", "))
 }
 
+// freeTier are the types that accounts of the free plan may have, of those made since July 2025.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-free-tier-usage.html
+var freeTier = []string{"t3.micro", "t3.small", "t4g.micro", "t4g.small", "c7i-flex.large", "m7i-flex.large"}
+
 // launchable returns how many of the wanted instances of a type may run, at least least of them.
 func (t *tx) launchable(instanceType string, spot bool, least, wanted int) (int, error) {
+	if !slices.Contains(freeTier, instanceType) && t.c.faults.OnFreePlan(t.action) {
+		return 0, wire.Refuse("InvalidParameterCombination", "The specified instance type is not eligible for Free Tier. For a list of Free Tier instance types, run 'describe-instance-types' with the filter 'free-tier-eligible=true'.")
+	}
 	if !standard(instanceType) {
 		return wanted, nil
 	}

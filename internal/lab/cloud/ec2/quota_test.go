@@ -8,7 +8,47 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
+
+// TestDefaultQuotas: a new account has few of everything, and may raise it by name.
+func TestDefaultQuotas(t *testing.T) {
+	l := cloudtest.New(t, func(l *cloudtest.Lab) { l.Quotas = ec2.Quotas{} })
+	s := l.NewSite(t) // one VPC
+	ctx := t.Context()
+	in := s.RunInput()
+	in.MaxCount = aws.Int32(4)
+	if n := len(cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in)).Instances); n != 2 {
+		t.Errorf("%d instances of 2 vCPUs run", n)
+	}
+	refused := func(want string, call func() error) {
+		t.Helper()
+		made, err := 0, call()
+		for ; err == nil && made < 10; made++ {
+			err = call()
+		}
+		if cloudtest.Refused(t, err, want); made > 5 {
+			t.Errorf("%s after %d", want, made)
+		}
+	}
+	refused("VpcLimitExceeded", func() error {
+		_, err := l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})
+		return err
+	})
+	refused("AddressLimitExceeded", func() error {
+		_, err := l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{})
+		return err
+	})
+	q, err := ec2.QuotasOf(map[string]int{"vcpus": 32, "vpcs": 7})
+	if want := (ec2.Quotas{VCPUs: 32, VPCs: 7}); err != nil || q != want {
+		t.Errorf("%+v, %v", q, err)
+	}
+	for name, n := range map[string]int{"cpus": 32, "vcpus": 0} {
+		if _, err := ec2.QuotasOf(map[string]int{name: n}); err == nil {
+			t.Errorf("%s=%d is taken", name, n)
+		}
+	}
+}
 
 // TestVCPUQuota: stopped instances do not count, and a start is refused like a launch.
 func TestVCPUQuota(t *testing.T) {

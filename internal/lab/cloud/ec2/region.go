@@ -17,8 +17,31 @@ var regionActions = map[string]action{
 
 // zones returns the region's availability zones.
 func (c *Compute) zones() []string {
-	return []string{c.cfg.Region + "a", c.cfg.Region + "b", c.cfg.Region + "c", c.cfg.Region + "d"}
+	return []string{c.cfg.Region + "a", c.cfg.Region + "b", c.cfg.Region + "c", c.cfg.Region + "d", c.cfg.Region + "e"}
 }
+
+// constrained reports whether the account can make no subnets in an availability zone, which offers its types all the same.
+// AWS closes a zone that it cannot expand to accounts that have nothing there.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-regions-availability-zones.html
+func (c *Compute) constrained(zone string) bool { return zone == c.cfg.Region+"d" }
+
+// localZone is a Local Zone in which the account has opted in.
+// https://docs.aws.amazon.com/local-zones/latest/ug/concepts-local-zones.html
+func (c *Compute) localZone() string { return c.cfg.Region + "-lax-1a" }
+
+// allZones returns the zones that the account may use, in the order in which EC2 lists them.
+func (c *Compute) allZones() []string { return append([]string{c.localZone()}, c.zones()...) }
+
+// borderGroup returns the group of zones in which a zone's public addresses are.
+func (c *Compute) borderGroup(zone string) string {
+	if zone == c.localZone() {
+		return c.localGroup()
+	}
+	return c.cfg.Region
+}
+
+// localGroup is the border group of the Local Zone.
+func (c *Compute) localGroup() string { return c.cfg.Region + "-lax-1" }
 
 // Zones returns the names of the region's availability zones.
 func (c *Compute) Zones() []string { return c.zones() }
@@ -30,21 +53,24 @@ func (c *Compute) zoneID(zone string) string {
 	for _, p := range parts[1:] {
 		id += p[:1]
 	}
+	if zone == c.localZone() {
+		return id + "-lax1-az1"
+	}
 	return id + "-az" + strconv.Itoa(int(zone[len(zone)-1]-'a')+1)
 }
 
-// zone returns the zone with a name and id. If both are empty, EC2 chooses any of its zones: here
+// zone returns the zone with a name and id, for something that can be there unless it is refused. If both are empty, EC2 chooses any of its zones: here
 // the one that lacks the most instance types.
-func (c *Compute) zone(name, id string) (string, error) {
-	poorest := c.zones()
+func (c *Compute) zone(name, id string, refused func(zone string) bool) (string, error) {
+	poorest := slices.DeleteFunc(c.allZones(), refused)
 	slices.SortStableFunc(poorest, func(a, b string) int { return cmp.Compare(len(lacking(b)), len(lacking(a))) })
 	for _, z := range poorest {
-		if (name == "" || name == z) && (id == "" || id == c.zoneID(z)) {
+		if (name == "" && (id != "" || z != c.localZone()) || name == z) && (id == "" || id == c.zoneID(z)) {
 			return z, nil
 		}
 	}
 	return "", invalidValue("Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: %s.",
-		name+id, strings.Join(c.zones(), ", "))
+		name+id, strings.Join(slices.Sorted(slices.Values(poorest)), ", "))
 }
 
 func (c *Compute) arn(resource string) string {
@@ -127,12 +153,12 @@ type describeZonesResponse struct {
 
 func describeZones(t *tx, in *describeZonesRequest) (any, error) {
 	for _, name := range in.ZoneNames {
-		if !slices.Contains(t.c.zones(), name) {
+		if !slices.Contains(t.c.allZones(), name) {
 			return nil, invalidValue("Invalid availability zone: [%s]", name)
 		}
 	}
 	for _, id := range in.ZoneIds {
-		if !slices.ContainsFunc(t.c.zones(), func(z string) bool { return t.c.zoneID(z) == id }) {
+		if !slices.ContainsFunc(t.c.allZones(), func(z string) bool { return t.c.zoneID(z) == id }) {
 			return nil, invalidValue("Invalid availability zone-id: [%s]", id)
 		}
 	}
@@ -140,8 +166,14 @@ func describeZones(t *tx, in *describeZonesRequest) (any, error) {
 		return nil, err
 	}
 	var out describeZonesResponse
-	for _, name := range t.c.zones() {
-		z := zoneItem{name, t.c.zoneID(name), "available", t.c.cfg.Region, t.c.cfg.Region, t.c.cfg.Region, "availability-zone", "opt-in-not-required"}
+	for _, name := range t.c.allZones() {
+		z := zoneItem{name, t.c.zoneID(name), "available", t.c.cfg.Region, t.c.borderGroup(name), t.c.borderGroup(name), "availability-zone", "opt-in-not-required"}
+		switch {
+		case name == t.c.localZone():
+			z.Type, z.OptIn = "local-zone", "opted-in"
+		case t.c.constrained(name):
+			z.State = "constrained"
+		}
 		if len(in.ZoneNames) > 0 && !slices.Contains(in.ZoneNames, name) || len(in.ZoneIds) > 0 && !slices.Contains(in.ZoneIds, z.ID) {
 			continue
 		}

@@ -16,7 +16,7 @@ func TestZoneOfSubnet(t *testing.T) {
 	l := cloudtest.New(t)
 	s := l.NewSite(t)
 	ctx := t.Context()
-	for n, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d"} {
+	for n, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c", "us-east-1e"} {
 		found := cloudtest.Must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{Filters: []types.Filter{cloudtest.Filter("zone-name", zone), cloudtest.Filter("state", "available")}})).AvailabilityZones
 		if len(found) != 1 {
 			t.Fatalf("%s: %+v", zone, found)
@@ -33,13 +33,55 @@ func TestZoneOfSubnet(t *testing.T) {
 		if *i.Placement.AvailabilityZone != zone || len(volumes) != 2 || len(interfaces) != 1 {
 			t.Errorf("%s: the instance is in %s, %d volumes and %d interfaces in its subnet's", zone, *i.Placement.AvailabilityZone, len(volumes), len(interfaces))
 		}
-		elsewhere := []string{"us-east-1b", "us-east-1c", "us-east-1d", "us-east-1a"}[n]
+		elsewhere := []string{"us-east-1b", "us-east-1c", "us-east-1e", "us-east-1a"}[n]
 		volume := cloudtest.Must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{AvailabilityZone: &elsewhere, Size: aws.Int32(1)}))
 		_, err := l.AttachVolume(ctx, &awsec2.AttachVolumeInput{VolumeId: volume.VolumeId, InstanceId: i.InstanceId, Device: aws.String("/dev/sdg")})
 		cloudtest.Refused(t, err, "InvalidVolume.ZoneMismatch")
 	}
 	_, err := l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{ZoneIds: []string{"use1-az9"}})
 	cloudtest.Refused(t, err, "InvalidParameterValue")
+}
+
+// TestOtherZones checks a Local Zone and a constrained zone. Both offer types.
+func TestOtherZones(t *testing.T) {
+	l := cloudtest.New(t)
+	s := l.NewSite(t)
+	ctx := t.Context()
+	const local, constrained = "us-east-1-lax-1a", "us-east-1d"
+	offers := cloudtest.Must[*awsec2.DescribeInstanceTypeOfferingsOutput](t)(l.DescribeInstanceTypeOfferings(ctx, &awsec2.DescribeInstanceTypeOfferingsInput{
+		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{cloudtest.Filter("instance-type", "t3.medium")}})).InstanceTypeOfferings
+	if len(offers) != 5 || *offers[0].Location != local || *offers[3].Location != constrained {
+		t.Errorf("%d zones offer it", len(offers))
+	}
+	states := map[string]string{}
+	for _, z := range cloudtest.Must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{})).AvailabilityZones {
+		states[*z.ZoneName] = fmt.Sprint(*z.ZoneType, " ", z.State, " ", *z.NetworkBorderGroup, " ", *z.ZoneId)
+	}
+	if states[local] != "local-zone available us-east-1-lax-1 use1-lax1-az1" || states[constrained] != "availability-zone constrained us-east-1 use1-az4" || len(states) != 6 {
+		t.Errorf("%q", states)
+	}
+	subnet := func(cidr, zone string) (*awsec2.CreateSubnetOutput, error) {
+		return l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.VPC, CidrBlock: &cidr, AvailabilityZone: &zone})
+	}
+	_, err := subnet("10.240.10.0/24", constrained)
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+	in := s.RunInput()
+	in.SubnetId = cloudtest.Must[*awsec2.CreateSubnetOutput](t)(subnet("10.240.11.0/24", local)).Subnet.SubnetId
+	there := l.Run(t, in)
+	l.Await(t, *there.InstanceId, types.InstanceStateNameRunning)
+	for _, group := range []string{"", "us-east-1-lax-1"} {
+		a := cloudtest.Must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{NetworkBorderGroup: &group}))
+		_, asInstance := l.AssociateAddress(ctx, &awsec2.AssociateAddressInput{AllocationId: a.AllocationId, InstanceId: there.InstanceId})
+		other := &s.Subnet
+		if group == "" {
+			other = in.SubnetId
+			cloudtest.Refused(t, asInstance, "OperationNotPermitted")
+		} else if asInstance != nil {
+			t.Error(asInstance)
+		}
+		_, err := l.CreateNatGateway(ctx, &awsec2.CreateNatGatewayInput{AllocationId: a.AllocationId, SubnetId: other})
+		cloudtest.Refused(t, err, "OperationNotPermitted")
+	}
 }
 
 // TestPublicAddressAtLaunch checks that the request decides, and the subnet if the request says nothing.

@@ -113,11 +113,11 @@ func (t *tx) routeTarget(in *routeRequest) (*routeTable, route, error) {
 	case targets > 1:
 		return fail(wire.Refuse("InvalidParameterCombination", "Only one of the route targets may be specified"))
 	case in.GatewayId != "":
-		g, err := find(t, kindGateway, t.st.Gateways, "gatewayId", in.GatewayId)
+		g, err := find(t, kindRouteGateway, t.st.Gateways, "gatewayId", in.GatewayId)
 		if err != nil {
 			return fail(err)
 		}
-		if g.VPC != r.VPC {
+		if asSeen(t, g.ID, g).VPC != r.VPC {
 			return fail(invalidValue("route table %s and network gateway %s belong to different networks", r.ID, g.ID))
 		}
 		if v := t.st.VPCs[r.VPC]; v.CIDR != dst && v.CIDR.Overlaps(dst) && dst.Bits() > v.CIDR.Bits() {

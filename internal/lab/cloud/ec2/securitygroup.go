@@ -176,6 +176,9 @@ func (t *tx) groupItem(g *group) groupItem {
 		ARN: t.c.arn("security-group/" + g.ID), Tags: t.tags(g.ID),
 	}
 	for _, r := range t.rulesOf(g.ID) {
+		if t.c.faults.Hidden(r.ID, t.now) {
+			continue
+		}
 		if r.Egress {
 			item.Egress = t.gather(item.Egress, r)
 		} else {

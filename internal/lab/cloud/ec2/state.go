@@ -35,9 +35,10 @@ type state struct {
 	Addresses        map[string]*address
 	KeyPairs         map[string]*keyPair
 	Profiles         map[string]*profileAssociation // of instances
-	Tags             map[string]map[string]string   // resource id -> key -> value
-	Tokens           map[string]clientToken         // action/token -> what it made
-	Held             map[string]time.Time           // subnet/private address -> when its interface was deleted
+	Settings         settings
+	Tags             map[string]map[string]string // resource id -> key -> value
+	Tokens           map[string]clientToken       // action/token -> what it made
+	Held             map[string]time.Time         // subnet/private address -> when its interface was deleted
 }
 
 // clientToken is an idempotent request and its result.
@@ -54,7 +55,7 @@ func newState() *state {
 		RouteTables: map[string]*routeTable{}, Groups: map[string]*group{}, Rules: map[string]*rule{},
 		Instances: map[string]*instance{}, Interfaces: map[string]*iface{}, Volumes: map[string]*volume{},
 		Addresses: map[string]*address{}, KeyPairs: map[string]*keyPair{}, Profiles: map[string]*profileAssociation{},
-		Tags: map[string]map[string]string{}, Tokens: map[string]clientToken{}, Held: map[string]time.Time{},
+		Tags: map[string]map[string]string{}, Tokens: map[string]clientToken{}, Held: map[string]time.Time{}, Settings: newSettings(),
 	}
 }
 

@@ -42,6 +42,7 @@ func (s *state) copied() *state {
 		out.Tokens[key] = t
 	}
 	out.Held = maps.Clone(s.Held)
+	out.Settings.ImageOwners = slices.Clone(s.Settings.ImageOwners)
 	return &out
 }
 

@@ -71,7 +71,7 @@ func createSubnet(t *tx, in *createSubnetRequest) (any, error) {
 			return nil, wire.Refuse("InvalidSubnet.Conflict", "The CIDR '%s' conflicts with another subnet", in.CidrBlock)
 		}
 	}
-	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId)
+	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId, t.c.constrained)
 	if err != nil {
 		return nil, err
 	}

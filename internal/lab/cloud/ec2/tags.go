@@ -181,6 +181,9 @@ func createTags(t *tx, in *tagsRequest) (any, error) {
 		if err := t.setTags(id, tags); err != nil {
 			return nil, err
 		}
+		if err := t.checkMetadataTags(t.st.Instances[id]); err != nil {
+			return nil, err
+		}
 	}
 	return done{true}, nil
 }
@@ -240,7 +243,7 @@ func describeTags(t *tx, in *describeRequest) (any, error) {
 			keys = append(keys, k)
 		}
 	}
-	keys, next, err := cut(keys, in.MaxResults, in.NextToken, 5, false)
+	keys, next, err := t.cut(keys, in.MaxResults, in.NextToken, 5, false)
 	if err != nil {
 		return nil, err
 	}

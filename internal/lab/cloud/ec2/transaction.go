@@ -73,7 +73,7 @@ var actions = func() map[string]action {
 		vpcActions, subnetActions, gatewayActions, natGatewayActions, connectEndpointActions, routeTableActions, routeActions, groupActions, ruleActions,
 		instanceActions, instanceExtraActions, creditActions, placementGroupActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
 		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
-		networkACLActions, profileActions, absentActions,
+		networkACLActions, profileActions, settingsActions, absentActions,
 	} {
 		maps.Copy(all, some)
 	}
@@ -128,8 +128,9 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	if err := writeStateFile(c.cfg.StateFile, t.st); err != nil {
 		return err
 	}
+	before := c.st
 	c.st = t.st
-	c.faults.Created(t.action, t.created, t.now)
+	c.faults.Created(t.action, append(t.created, c.keepFormer(t, before)...), t.now)
 	return nil
 }
 

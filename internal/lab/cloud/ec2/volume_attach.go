@@ -113,7 +113,7 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 	case in.KmsKeyId != "" && !in.Encrypted:
 		return nil, wire.Refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
 	}
-	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId)
+	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId, func(string) bool { return false })
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 		return nil, err
 	}
 	v := &volume{Zone: zone, Created: t.now, SizeGiB: in.Size, Type: cmp.Or(in.VolumeType, "gp2")}
-	v.encrypt(t.c, in.Encrypted, in.KmsKeyId)
+	t.encrypt(v, in.Encrypted, in.KmsKeyId)
 	if err := v.checkSize(); err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (t *tx) launchVolume(v *volume, m blockDeviceMapping, zone string) error {
 	}
 	v.Device, v.Zone, v.Created, v.Attached, v.Ready = m.DeviceName, zone, t.now, t.now, true
 	v.SizeGiB, v.Type = m.Ebs.VolumeSize, cmp.Or(m.Ebs.VolumeType, defaultVolType)
-	v.encrypt(t.c, m.Ebs.Encrypted, m.Ebs.KmsKeyId)
+	t.encrypt(v, m.Ebs.Encrypted, m.Ebs.KmsKeyId)
 	v.DeleteOnTermination = m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination
 	if err := v.checkSize(); err != nil {
 		return err

@@ -27,7 +27,8 @@ const (
 	// Throttle refuses calls with the service's throttling error: every Every-th, or a Fraction of
 	// them.
 	Throttle Kind = "throttle"
-	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups.
+	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups, and as long shows what
+	// existed as it was before a change: without a new attachment or route, with the former attribute.
 	Eventual Kind = "eventual"
 	// Capacity is room for Instances instances, of InstanceType in Zone, by RunInstances or Action. For
 	// more there is InsufficientInstanceCapacity.
@@ -51,6 +52,10 @@ const (
 	// reached each other would be kinder: half of a cluster could go on there. A zone without power is
 	// this fault and a power cut of each machine.
 	Zone Kind = "zone"
+	// ShortPages ends the pages of answers after Items, as AWS may at any time.
+	ShortPages Kind = "short-pages"
+	// FreePlan refuses launches and starts of types that an account of AWS's free plan may not have.
+	FreePlan Kind = "free-plan"
 	// Key makes the KMS key Name unusable, as if it were disabled or deleted.
 	Key Kind = "key"
 )
@@ -84,6 +89,8 @@ type Fault struct {
 
 	Milliseconds int `json:"milliseconds,omitempty"` // eventual: how long a new id stays hidden
 	Calls        int `json:"calls,omitempty"`        // eventual: for how many lookups a new id stays hidden
+
+	Items int `json:"items,omitempty"` // short-pages: of a page
 
 	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; short-sessions, short-tunnels: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
 
@@ -138,6 +145,12 @@ func (f *Fault) validate() error {
 		if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 			return fmt.Errorf("status %d is not an HTTP error status", f.Status)
 		}
+	case FreePlan:
+		f.Action = cmp.Or(f.Action, "RunInstances")
+	case ShortPages:
+		if f.Items <= 0 {
+			return errors.New("a short-pages fault needs items, of a page")
+		}
 	case Zone:
 		return f.validateZone()
 	case Key:
@@ -147,7 +160,7 @@ func (f *Fault) validate() error {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, short-tunnels, forget, fail, boot, zone, key)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, short-tunnels, short-pages, free-plan, forget, fail, boot, zone, key)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
@@ -305,6 +318,13 @@ func (in *Injector) Created(action string, ids []string, now time.Time) {
 	}
 }
 
+// Hides reports whether an eventual fault is in force for an action.
+func (in *Injector) Hides(action string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.ContainsFunc(in.faults, func(f *Fault) bool { return f.Kind == Eventual && f.matches(action) })
+}
+
 // Hidden reports whether a lookup of id must fail, and counts the lookup.
 func (in *Injector) Hidden(id string, now time.Time) bool {
 	in.mu.Lock()
@@ -358,6 +378,32 @@ func (in *Injector) lifetime(kind Kind, asked time.Duration) time.Duration {
 		}
 	}
 	return asked
+}
+
+// PageItems returns after how many items the pages of an action's answer end; 0 if nothing shortens them.
+func (in *Injector) PageItems(action string) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind == ShortPages && f.matches(action) {
+			in.strike(f)
+			return f.Items
+		}
+	}
+	return 0
+}
+
+// OnFreePlan reports whether the account is of AWS's free plan, for an action.
+func (in *Injector) OnFreePlan(action string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind == FreePlan && f.matches(action) {
+			in.strike(f)
+			return true
+		}
+	}
+	return false
 }
 
 // TerminatedVisible returns how long a terminated instance is shown that would be shown for d.

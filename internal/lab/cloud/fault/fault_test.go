@@ -248,3 +248,48 @@ func TestFaultRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultEventualChanges: what existed is shown as it was, and a route to a gateway is refused as long as its
+// attachment is not visible.
+func TestFaultEventualChanges(t *testing.T) {
+	l := cloudtest.New(t)
+	ctx := t.Context()
+	v := cloudtest.Must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId
+	subnet := cloudtest.Must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: v, CidrBlock: aws.String("10.0.0.0/24")})).Subnet.SubnetId
+	table := cloudtest.Must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(ctx, &awsec2.CreateRouteTableInput{VpcId: v})).RouteTable.RouteTableId
+	l.Fault(t, cloudtest.Fields{"kind": "eventual", "milliseconds": 500})
+	gateway := cloudtest.Must[*awsec2.CreateInternetGatewayOutput](t)(l.CreateInternetGateway(ctx, &awsec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
+	put := func() string {
+		_, err := l.CreateRoute(ctx, &awsec2.CreateRouteInput{RouteTableId: table, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: gateway})
+		return cloudtest.Code(err)
+	}
+	if got := put(); got != "InvalidGatewayID.NotFound" {
+		t.Errorf("a route to a gateway that is not known yet: %q", got)
+	}
+	l.Clock.Advance(time.Second)
+	cloudtest.Must[*awsec2.AttachInternetGatewayOutput](t)(l.AttachInternetGateway(ctx, &awsec2.AttachInternetGatewayInput{InternetGatewayId: gateway, VpcId: v}))
+	cloudtest.Must[*awsec2.ModifySubnetAttributeOutput](t)(l.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: subnet, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: aws.Bool(true)}}))
+	shown := func() (attachments int, public bool, routes int) {
+		g := cloudtest.Must[*awsec2.DescribeInternetGatewaysOutput](t)(l.DescribeInternetGateways(ctx, &awsec2.DescribeInternetGatewaysInput{InternetGatewayIds: []string{*gateway}}))
+		s := cloudtest.Must[*awsec2.DescribeSubnetsOutput](t)(l.DescribeSubnets(ctx, &awsec2.DescribeSubnetsInput{Filters: []types.Filter{cloudtest.Filter("map-public-ip-on-launch", "true")}}))
+		r := cloudtest.Must[*awsec2.DescribeRouteTablesOutput](t)(l.DescribeRouteTables(ctx, &awsec2.DescribeRouteTablesInput{RouteTableIds: []string{*table}}))
+		return len(g.InternetGateways[0].Attachments), len(s.Subnets) == 1, len(r.RouteTables[0].Routes)
+	}
+	if attachments, public, _ := shown(); attachments != 0 || public {
+		t.Errorf("changes are shown at once: %d attachments, public %v", attachments, public)
+	}
+	if got := put(); got != "InvalidParameterValue" {
+		t.Errorf("a route to a gateway whose attachment is not visible: %q", got)
+	}
+	l.Clock.Advance(500 * time.Millisecond)
+	if got := put(); got != "" {
+		t.Errorf("a route to the gateway: %q", got)
+	}
+	if attachments, public, routes := shown(); attachments != 1 || !public || routes != 1 {
+		t.Errorf("after the time: %d attachments, public %v, %d routes", attachments, public, routes)
+	}
+	l.Clock.Advance(500 * time.Millisecond)
+	if _, _, routes := shown(); routes != 2 {
+		t.Errorf("the table has %d routes", routes)
+	}
+}

@@ -63,6 +63,14 @@ var (
 		Expired:      Refuse("ExpiredTokenException", expiredToken),
 		Write:        writeJSON, WriteError: writeJSONError,
 	}
+	ServiceQuotas = &Protocol{
+		Name:         "servicequotas",
+		Throttled:    Refuse("TooManyRequestsException", "Rate exceeded"),
+		BadKey:       Refuse("UnrecognizedClientException", invalidToken),
+		BadSignature: Refuse("InvalidSignatureException", badSignature),
+		Expired:      Refuse("ExpiredTokenException", expiredToken),
+		Write:        writeJSON, WriteError: writeJSONError,
+	}
 	// InstanceConnect answers the requests for tunnels. AWS documents neither these codes nor their
 	// statuses; the form of the errors is that which the AWS CLI shows.
 	InstanceConnect = &Protocol{
@@ -86,10 +94,10 @@ var (
 
 // Request is one call of an action.
 type Request struct {
-	Protocol *Protocol // EC2, InstanceConnect, STS, ELB, SSM or S3
+	Protocol *Protocol // EC2, InstanceConnect, STS, ELB, SSM, ServiceQuotas or S3
 	Action   string
 	Form     url.Values // the input of the actions of EC2, InstanceConnect, STS and ELB, see Decode
-	Body     []byte     // the input of SSM's actions, JSON
+	Body     []byte     // the input of the actions of SSM and ServiceQuotas, JSON
 }
 
 // ForS3 reports whether a request is for S3: it is signed for it, or its path names a bucket. The
@@ -98,16 +106,17 @@ func ForS3(r *http.Request) bool {
 	return Signer(r).Service == "s3" || r.URL.Path != "/"
 }
 
-// ParseRequest parses a request, whose body the caller has read. SSM's requests name their target
-// in a header; those of STS, ELB and EC2 name an action in a form and differ in the version. Errors are in
+// ParseRequest parses a request, whose body the caller has read. The requests of SSM and Service
+// Quotas name their target in a header; those of STS, ELB and EC2 name an action in a form and differ in the version. Errors are in
 // EC2's protocol.
 func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
-		action, ok := strings.CutPrefix(target, "AmazonSSM.")
-		if !ok {
-			return Request{}, Refuse("UnknownOperationException", "The target %s is not known here.", target)
+		for prefix, p := range map[string]*Protocol{"AmazonSSM.": SSM, "ServiceQuotasV20190624.": ServiceQuotas} {
+			if action, ok := strings.CutPrefix(target, prefix); ok {
+				return Request{Protocol: p, Action: action, Body: body}, nil
+			}
 		}
-		return Request{Protocol: SSM, Action: action, Body: body}, nil
+		return Request{}, Refuse("UnknownOperationException", "The target %s is not known here.", target)
 	}
 	form := r.URL.Query()
 	posted, err := url.ParseQuery(string(body))
