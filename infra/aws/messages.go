@@ -64,6 +64,17 @@ func ClosedZone(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && closedZoneWords.MatchString(api.ErrorMessage())
 }
 
+// heldWords are those about a resource that another service of AWS has, such as the Elastic IP of a NAT gateway. There is
+// no code for that: wrong credentials have the same one.
+// https://github.com/kubernetes/kops/issues/938
+var heldWords = regexp.MustCompile(`do not have permission to access the specified resource`)
+
+// heldByService reports whether another service of AWS has a resource, perhaps for some seconds more.
+func heldByService(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "AuthFailure") && errors.As(err, &api) && heldWords.MatchString(api.ErrorMessage())
+}
+
 // readDenied reads what AWS says only in words about a missing permission. What it does not
 // recognise is in said, without an encoded message.
 func readDenied(err error) *DeniedError {
