@@ -54,16 +54,6 @@ func unknownAttachment(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownAttachmentWords.MatchString(api.ErrorMessage())
 }
 
-// closedZoneWords are those about an availability zone in which EC2 makes no subnets for the account. There is no code for that.
-var closedZoneWords = regexp.MustCompile(`parameter availabilityZone is invalid`)
-
-// ClosedZone reports whether EC2 makes no subnet in an availability zone. It does so in a constrained zone, which offers
-// instance types all the same.
-func ClosedZone(err error) bool {
-	var api smithy.APIError
-	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && closedZoneWords.MatchString(api.ErrorMessage())
-}
-
 // heldWords are those about a resource that another service of AWS has, such as the Elastic IP of a NAT gateway. There is
 // no code for that: wrong credentials have the same one.
 // https://github.com/kubernetes/kops/issues/938

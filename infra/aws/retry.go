@@ -69,9 +69,6 @@ func (c *Client) RetryUntilUnused() func(*ec2.Options) {
 // inUse are the errors of a deletion while something still uses the resource.
 var inUse = []string{"DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse"}
 
-// IsInUse reports whether EC2 refuses a deletion because something still uses the resource, perhaps not for long.
-func IsInUse(err error) bool { return IsCode(err, inUse...) || heldByService(err) }
-
 // lastRefusal returns the last of the retryer's own errors in place of the end of the context. It
 // is not for errors that say that something is not there: the end of a context must not look like
 // the end of a resource.
