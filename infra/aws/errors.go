@@ -35,6 +35,10 @@ func Advice(err error) string {
 		return "The account is on AWS's free plan, which has few instance types: `aws ec2 describe-instance-types --filters Name=free-tier-eligible,Values=true` lists them. " +
 			"Choose one with 2 GiB of memory or more as instance_type, such as t3.small, or upgrade the account to the paid plan in the console's Billing."
 	}
+	if heldByService(err) {
+		return "Another service of AWS has the resource, such as a NAT gateway or a load balancer, and may keep it for some minutes after its own end: run the same command again later. " +
+			"The credentials are not the cause."
+	}
 	if next := adviceOnCredentials(err); next != "" {
 		return next
 	}

@@ -54,14 +54,15 @@ func unknownAttachment(err error) bool {
 	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownAttachmentWords.MatchString(api.ErrorMessage())
 }
 
-// closedZoneWords are those about an availability zone in which EC2 makes no subnets for the account. There is no code for that.
-var closedZoneWords = regexp.MustCompile(`parameter availabilityZone is invalid`)
+// heldWords are those about a resource that another service of AWS has, such as the Elastic IP of a NAT gateway. There is
+// no code for that: wrong credentials have the same one.
+// https://github.com/kubernetes/kops/issues/938
+var heldWords = regexp.MustCompile(`do not have permission to access the specified resource`)
 
-// ClosedZone reports whether EC2 makes no subnet in an availability zone. It does so in a constrained zone, which offers
-// instance types all the same.
-func ClosedZone(err error) bool {
+// heldByService reports whether another service of AWS has a resource, perhaps for some seconds more.
+func heldByService(err error) bool {
 	var api smithy.APIError
-	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && closedZoneWords.MatchString(api.ErrorMessage())
+	return IsCode(err, "AuthFailure") && errors.As(err, &api) && heldWords.MatchString(api.ErrorMessage())
 }
 
 // readDenied reads what AWS says only in words about a missing permission. What it does not

@@ -39,9 +39,9 @@ const (
 	// AddressAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
 	// machine for a while.
 	AddressAttempts = 50
-	// vanishAttempts lasts about four minutes, in which the interfaces of terminated machines
-	// disappear.
-	vanishAttempts = 120
+	// unlimited is more attempts than any context lasts. The interfaces of terminated machines disappear within seconds, and
+	// interfaces of load balancers may take many minutes.
+	unlimited = 1 << 20
 )
 
 // RetryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
@@ -53,12 +53,12 @@ func (c *Client) RetryUntilKnown() func(*ec2.Options) {
 	}
 }
 
-// RetryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
-// ends meanwhile, the error is what EC2 said last, which tells what is in the way.
+// RetryUntilUnused makes a deletion retry until what uses the resource has disappeared, or ctx ends. When ctx
+// ends, the error is what EC2 said last, which tells what is in the way.
 func (c *Client) RetryUntilUnused() func(*ec2.Options) {
 	retry := c.retryers.ec2
 	return func(o *ec2.Options) {
-		p := &codeRetryer{Retryer: retry, codes: inUse, limit: vanishAttempts}
+		p := &codeRetryer{Retryer: retry, codes: inUse, limit: unlimited, busy: true}
 		o.Retryer = p
 		o.APIOptions = append(slices.Clone(o.APIOptions), func(stack *middleware.Stack) error {
 			return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("LastRefusal", p.lastRefusal), middleware.Before)
@@ -68,9 +68,6 @@ func (c *Client) RetryUntilUnused() func(*ec2.Options) {
 
 // inUse are the errors of a deletion while something still uses the resource.
 var inUse = []string{"DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse"}
-
-// IsInUse reports whether EC2 refuses a deletion because something still uses the resource, perhaps not for long.
-func IsInUse(err error) bool { return IsCode(err, inUse...) }
 
 // lastRefusal returns the last of the retryer's own errors in place of the end of the context. It
 // is not for errors that say that something is not there: the end of a context must not look like
@@ -103,6 +100,7 @@ type codeRetryer struct {
 	codes []string
 	limit int
 	fresh bool // whether EC2 may not know tags, instance profiles and attachments yet
+	busy  bool // whether another service of AWS may have the resource still
 	seen  int  // how often one of the codes was returned
 	doubt int  // how often one resource was refused
 	last  error
@@ -110,7 +108,7 @@ type codeRetryer struct {
 
 // own reports whether the error is one of those that the retryer retries itself.
 func (p *codeRetryer) own(err error) bool {
-	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && (UnknownProfile(err) || unknownAttachment(err))
+	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && (UnknownProfile(err) || unknownAttachment(err)) || p.busy && heldByService(err)
 }
 
 // unknownTags reports whether err may mean that EC2 does not know the tags of a resource yet.

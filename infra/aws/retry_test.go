@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,6 +55,35 @@ func TestRetryCountsSeparately(t *testing.T) {
 	}
 	if p.IsErrorRetryable(missing) {
 		t.Error("an unknown id is retried beyond the limit")
+	}
+}
+
+// TestUntilUnused: a deletion has no limit but its context, whatever AWS calls what is in the way.
+func TestUntilUnused(t *testing.T) {
+	c := &Client{}
+	c.retryers.ec2 = retry.NewStandard()
+	var o ec2.Options
+	c.RetryUntilUnused()(&o)
+	for n := range 5000 {
+		err := error(&smithy.GenericAPIError{Code: "DependencyViolation"})
+		if n%2 == 0 {
+			err = &smithy.GenericAPIError{Code: "AuthFailure", Message: "You do not have permission to access the specified resource."}
+		}
+		if !o.Retryer.IsErrorRetryable(err) || o.Retryer.MaxAttempts() < n {
+			t.Fatalf("%v is retried %d times", err, n)
+		}
+	}
+	wrong := &smithy.GenericAPIError{Code: "AuthFailure", Message: "AWS was not able to validate the provided access credentials"}
+	if o.Retryer.IsErrorRetryable(wrong) {
+		t.Error("wrong credentials are retried")
+	}
+	for err, want := range map[error]string{
+		wrong: "AWS does not accept the credentials",
+		&smithy.GenericAPIError{Code: "AuthFailure", Message: "You do not have permission to access the specified resource."}: "Another service of AWS has the resource",
+	} {
+		if got := Advice(err); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %s", err, got)
+		}
 	}
 }
 

@@ -172,7 +172,7 @@ func release(ctx context.Context, c *aws.Client, a Address) error {
 			}
 		}
 		_, err := c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &a.AllocationID})
-		if attempts++; !aws.IsInUse(err) || attempts >= aws.AddressAttempts {
+		if attempts++; !aws.IsCode(err, "InvalidIPAddress.InUse") || attempts >= aws.AddressAttempts {
 			return true, "", aws.Ignore(err, "InvalidAllocationID.NotFound")
 		}
 		inUse := err

@@ -40,7 +40,7 @@ func (b *builder) createSubnetSomewhere(ctx context.Context, p place, tags map[s
 			AvailabilityZone:  &zones[p.zone],
 			TagSpecifications: []types.TagSpecification{aws.TagSpecification(types.ResourceTypeSubnet, tags)},
 		}, b.RetryUntilKnown())
-		if !aws.ClosedZone(err) || !b.chooseOther(p.zone, zones[p.zone]) {
+		if !closedZone(err) || !b.chooseOther(p.zone, zones[p.zone]) {
 			return out, err
 		}
 	}

@@ -283,6 +283,9 @@ func releaseAddress(t *tx, in *releaseAddressRequest) (any, error) {
 	if a.Interface != "" {
 		return nil, wire.Refuse("InvalidIPAddress.InUse", "Address %s is in use.", a.PublicIP)
 	}
+	if err := t.keptByNATGateway(a); err != nil {
+		return nil, err
+	}
 	t.drop(a.ID)
 	delete(t.st.Addresses, a.ID)
 	return done{true}, nil

@@ -45,6 +45,9 @@ const (
 const (
 	// natChanging is how long a NAT gateway is pending or deleting. On AWS it is a minute or more.
 	natChanging = 2 * time.Second
+	// natKeeps is how long the address of a deleted NAT gateway cannot be released. On AWS it is seconds to minutes:
+	// https://github.com/kubernetes/kops/issues/938
+	natKeeps = 2 * time.Second
 	// natVisible is how long a NAT gateway is shown that failed or was deleted. AWS says "about an hour":
 	// https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-troubleshooting.html
 	natVisible = time.Hour
@@ -306,10 +309,25 @@ func (t *tx) resumeNATGateways() {
 	}
 }
 
+// keptByNATGateway refuses to release the address of a NAT gateway that was deleted a moment ago.
+func (t *tx) keptByNATGateway(a *address) error {
+	for _, g := range t.st.NATGateways {
+		if g.Address.Allocation == a.ID && g.State == natDeleted && t.now.Sub(g.Ended) < natKeeps {
+			return noPermission()
+		}
+	}
+	return nil
+}
+
+// noPermission is what EC2 says of a resource that another service of AWS has. It is no matter of credentials.
+func noPermission() error {
+	return wire.Refuse("AuthFailure", "You do not have permission to access the specified resource.")
+}
+
 // managed refuses to change the interface of a NAT gateway or of a load balancer, or its address.
 func managed(e *iface) error {
 	if e == nil || !e.managed() {
 		return nil
 	}
-	return wire.Refuse("AuthFailure", "You do not have permission to access the specified resource.")
+	return noPermission()
 }

@@ -121,13 +121,16 @@ func TestNATGatewayLife(t *testing.T) {
 	if after.AssociationId != nil {
 		t.Errorf("its address is still associated: %+v", after)
 	}
+	_, err = l.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId})
+	cloudtest.Refused(t, err, "AuthFailure")
+	l.Clock.Advance(2 * time.Second)
 	cloudtest.Must[*awsec2.ReleaseAddressOutput](t)(l.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId}))
 	cloudtest.Refused(t, deleteNATGateway(t, l, id), "NatGatewayNotFound")
 	in.SubnetId = &s.Subnet
 	if again := cloudtest.Must[*awsec2.CreateNatGatewayOutput](t)(l.CreateNatGateway(ctx, in)).NatGateway; *again.NatGatewayId != id || again.State != types.NatGatewayStateDeleted {
 		t.Errorf("after the deletion the token gives %+v", again)
 	}
-	l.Clock.Advance(time.Hour)
+	l.Clock.Advance(time.Hour - 2*time.Second)
 	natGateway(t, l, id)
 	l.Clock.Advance(time.Second)
 	_, err = l.DescribeNatGateways(ctx, &awsec2.DescribeNatGatewaysInput{NatGatewayIds: []string{id}})

@@ -1,0 +1,20 @@
+package network
+
+import (
+	"errors"
+	"regexp"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+// closedZoneWords are those about an availability zone in which EC2 makes no subnets for the account. There is no code for that.
+var closedZoneWords = regexp.MustCompile(`parameter availabilityZone is invalid`)
+
+// closedZone reports whether EC2 makes no subnet in an availability zone. It does so in a constrained zone, which offers
+// instance types all the same.
+func closedZone(err error) bool {
+	var api smithy.APIError
+	return aws.IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && closedZoneWords.MatchString(api.ErrorMessage())
+}
