@@ -16,8 +16,7 @@ import (
 //go:embed checks.yaml
 var workload string
 
-// becoming is how long a new cluster may take until a check succeeds that succeeds soon after an
-// apply.
+// becoming is the time limit of checks that succeed soon after a cluster was made.
 var becoming = 2 * time.Minute
 
 // kubeconfig issues an administrator's certificate.

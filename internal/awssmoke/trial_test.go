@@ -260,7 +260,7 @@ func TestFailedPlan(t *testing.T) {
 	}
 }
 
-// TestFailedApply looks that a trial whose apply fails makes no checks, and destroys.
+// TestFailedApply: a trial whose apply fails makes no checks, and destroys.
 func TestFailedApply(t *testing.T) {
 	f := newFixture(t, "-yes")
 	f.does(t, "apply", "echo 'Error: i-0123456789abcdef0 at 203.0.113.10 is gone' >&2; exit 1")
@@ -276,7 +276,7 @@ func TestFailedApply(t *testing.T) {
 	}
 }
 
-// TestFailedCheck looks that a trial with a failed check makes all other checks, and destroys.
+// TestFailedCheck: a trial with a failed check makes all other checks, and destroys.
 func TestFailedCheck(t *testing.T) {
 	for broken, want := range map[string][]string{
 		"logs":        {"logs"},

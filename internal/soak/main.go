@@ -72,7 +72,7 @@ type soak struct {
 	out   io.Writer
 }
 
-// state returns the records of all parts, and the reasons for which parts are due.
+// state returns the records of all parts, and why parts are due.
 func (s soak) state(ctx context.Context) (records map[string]record, why map[string]string, err error) {
 	t, err := readTree(ctx, s.root)
 	if err != nil {

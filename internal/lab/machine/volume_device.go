@@ -104,7 +104,8 @@ func plug(file string) (loop.Device, error) {
 	return d, err
 }
 
-// placeNodes makes the nodes and links of the devices in a machine's /dev, and removes all others.
+// placeNodes makes the nodes and links of the devices in a machine's /dev, and removes the nodes
+// and links of other devices.
 func placeNodes(root string, devices []device) error {
 	dev, links := filepath.Join(root, "dev"), filepath.Join(root, "dev/disk/by-id")
 	if err := os.MkdirAll(links, 0o755); err != nil {

@@ -28,7 +28,7 @@ type Listener struct {
 	PreserveClient bool
 }
 
-// forwards says whether this package forwards behind an interface, since no machine is there.
+// forwards says whether this package, instead of a machine, forwards packets behind an interface.
 func (i Interface) forwards() bool { return i.NATGateway || i.Balancer != nil }
 
 func (v *validator) balancer(i Interface) {
