@@ -19,12 +19,13 @@ const (
 	loadBalancer = "k8s_lb.this"
 )
 
+// on and see run scripts from the console: a login by SSH costs ten times as much, and there are hundreds.
 func on(machine, script string) func(*testing.T, *world) {
-	return func(t *testing.T, w *world) { w.Sh(t, machine, script) }
+	return func(t *testing.T, _ *world) { suite.Console(t, machine, script) }
 }
 
 func see(machine, script string) func(*testing.T, *world) string {
-	return func(t *testing.T, w *world) string { return w.Sh(t, machine, script) }
+	return func(t *testing.T, _ *world) string { return suite.Console(t, machine, script) }
 }
 
 // file returns a look at everything about a file.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,21 +16,31 @@ import (
 type Unit struct{ Down, Up, Unasked int }
 
 // UnitsScript prints, on a machine, the input of ParseUnits. It waits for a unit that systemd is
-// about to restart, such as a controller manager that has lost its lease.
-const UnitsScript = `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do
-	for i in 1 2 3 4 5 6 7 8 9 10; do [ "$(systemctl is-active $u)" = activating ] || break; sleep 1; done
-	systemctl is-active -q $u && echo $u $(systemctl show -P ActiveExitTimestampMonotonic $u) $(systemctl show -P ActiveEnterTimestampMonotonic $u) $(systemctl show -P NRestarts $u); done; true`
+// about to restart, such as a controller manager that has lost its lease. It asks systemd for all units
+// at once, since each call of systemctl costs some milliseconds of a processor.
+const UnitsScript = `units="etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy"
+for i in 1 2 3 4 5 6 7 8 9 10; do
+	case " $(echo $(systemctl is-active $units)) " in *" activating "*) sleep 1 ;; *) break ;; esac
+done
+systemctl show -p Id,ActiveState,ActiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,NRestarts $units`
 
 // ParseUnits returns the running units of a machine, by "machine/unit".
 func ParseUnits(machine, text string) map[string]Unit {
 	out := map[string]Unit{}
-	for line := range strings.Lines(text) {
-		var (
-			name string
-			at   Unit
-		)
-		if n, _ := fmt.Sscan(line, &name, &at.Down, &at.Up, &at.Unasked); n == 4 {
-			out[machine+"/"+name] = at
+	for unit := range strings.SplitSeq(text, "\n\n") {
+		said := map[string]string{}
+		for line := range strings.Lines(unit) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			said[name] = value
+		}
+		switch said["ActiveState"] {
+		case "active", "reloading", "refreshing":
+			number := func(name string) int {
+				n, _ := strconv.Atoi(said[name])
+				return n
+			}
+			out[machine+"/"+strings.TrimSuffix(said["Id"], ".service")] = Unit{
+				Down: number("ActiveExitTimestampMonotonic"), Up: number("ActiveEnterTimestampMonotonic"), Unasked: number("NRestarts")}
 		}
 	}
 	return out
