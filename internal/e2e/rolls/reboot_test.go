@@ -12,15 +12,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// testReboots reboots every machine, a controller and a worker at a time, after all settings were changed: what an
+// testReboots reboots every machine, one after the other, after all settings were changed: what an
 // apply has changed on a running machine must be there, and must work, after a boot too. The API
 // answers all the time, except while the machine of HAProxy boots. A write that the leader of etcd has
 // accepted just before its machine goes down may be lost.
 func (w *world) testReboots(t *testing.T) {
 	was := suite.Units(t, machines...)
 	traffic := w.Traffic(t, w.Kubeconfig)
-	for i := range controllers {
-		w.reboot(t, controllers[i], workers[i])
+	for _, m := range slices.Concat(controllers, workers) {
+		w.reboot(t, m)
 	}
 	traffic.Answering(t)
 	w.reboot(t, "lb-0")
@@ -46,38 +46,32 @@ for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd k
 	if systemctl is-enabled -q $u 2>/dev/null; then systemctl is-active -q $u || { systemctl status $u | head -20; exit 1; }; fi
 done`
 
-// reboot reboots machines from inside and waits until their programs, and their pods, are up again.
-func (w *world) reboot(t *testing.T, machines ...string) {
+// reboot reboots a machine from inside and waits until its programs, and its pods, are up again.
+func (w *world) reboot(t *testing.T, machine string) {
 	t.Helper()
 	const bootID = "cat /proc/sys/kernel/random/boot_id"
-	began, before, containers := time.Now(), map[string]string{}, map[string]string{}
-	for _, m := range machines {
-		before[m], containers[m] = suite.Console(t, m, bootID), w.container(t, m)
-	}
-	for _, m := range machines {
-		_, _ = w.TrySh(t.Context(), m, "systemctl reboot") // the connection ends with the machine
-	}
-	for _, m := range machines {
-		harness.Eventually(t, 3*time.Minute, m+" boots again, and its programs run", func() error {
-			now, err := suite.TryConsole(t.Context(), m, bootID)
-			if err == nil && now == before[m] {
-				err = errors.New("it still runs")
+	began, before := time.Now(), suite.Console(t, machine, bootID)
+	containers := w.container(t, machine)
+	_, _ = w.TrySh(t.Context(), machine, "systemctl reboot") // the connection ends with the machine
+	harness.Eventually(t, 3*time.Minute, machine+" boots again, and its programs run", func() error {
+		now, err := suite.TryConsole(t.Context(), machine, bootID)
+		if err == nil && now == before {
+			err = errors.New("it still runs")
+		}
+		if err != nil {
+			return err
+		}
+		if out, err := suite.TryConsole(t.Context(), machine, healthy); err != nil {
+			return fmt.Errorf("%s%w", out, err)
+		}
+		if slices.Contains(workers, machine) {
+			if now := w.container(t, machine); now == containers || !strings.HasSuffix(now, " true") {
+				return fmt.Errorf("its pod's container: %q, before the reboot %q", now, containers)
 			}
-			if err != nil {
-				return err
-			}
-			if out, err := suite.TryConsole(t.Context(), m, healthy); err != nil {
-				return fmt.Errorf("%s%w", out, err)
-			}
-			if slices.Contains(workers, m) {
-				if now := w.container(t, m); now == containers[m] || !strings.HasSuffix(now, " true") {
-					return fmt.Errorf("its pod's container: %q, before the reboot %q", now, containers[m])
-				}
-			}
-			return nil
-		})
-	}
-	t.Logf("%s: up and well %s after the reboot", strings.Join(machines, " and "), time.Since(began).Round(time.Second))
+		}
+		return nil
+	})
+	t.Logf("%s: up and well %s after its reboot", machine, time.Since(began).Round(time.Second))
 }
 
 // container returns the container of everywhere on a node, and whether it is ready. The kubelet ends pods
