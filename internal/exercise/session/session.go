@@ -23,7 +23,7 @@ while IFS= read -r script <&3; do
 done`
 
 // limit is how long one script may take.
-const limit = 10 * time.Minute
+const limit = 20 * time.Minute
 
 // Session is a shell.
 type Session struct {
