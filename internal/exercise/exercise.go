@@ -30,6 +30,8 @@ const (
 	Silent = "It prints nothing."
 	// LongMark is the line of a section that make test does not run.
 	LongMark = "<!-- takes minutes: only make soak runs this section -->"
+	// LongPage is the line of a page that make test does not run.
+	LongPage = "<!-- takes minutes: only make soak runs this page -->"
 	// Reset is the last section of a page.
 	Reset = "Reset"
 )
@@ -47,6 +49,7 @@ func Parse(file, text string) (Page, error) {
 		page    Page
 		section string
 		long    bool
+		whole   bool   // the whole page takes minutes
 		open    *Block // the script that lacks its output
 		has     = map[string]bool{}
 		lines   = strings.Split(text, "\n")
@@ -88,9 +91,11 @@ func Parse(file, text string) (Page, error) {
 		case strings.HasPrefix(line, "# ") && page.Title == "":
 			page.Title = line[2:]
 		case strings.HasPrefix(line, "## "):
-			section, long = line[3:], false
+			section, long = line[3:], whole
 		case line == LongMark:
 			long = true
+		case line == LongPage:
+			long, whole = true, true
 		default:
 			for _, n := range needed {
 				has[n] = has[n] || strings.HasPrefix(line, n)

@@ -26,6 +26,18 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestLongPage(t *testing.T) {
+	p, err := Parse("leases.md", strings.Replace(sample, "## Look", LongPage+"\n\n## Look", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range p.Blocks {
+		if !b.Long {
+			t.Errorf("line %d is not long", b.Line)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	const reset = "## Reset\n\n```sh\ntrue\n```\n\nIt prints nothing.\n"
 	for name, c := range map[string]struct{ page, want string }{
