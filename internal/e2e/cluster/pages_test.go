@@ -20,7 +20,7 @@ import (
 func (c *cluster) testFirstCluster(t *testing.T) {
 	list := harness.Commands(t, filepath.Join(suite.Root, "docs", "guides", "first-cluster.md"), "## In the local EC2")
 	clone := t.TempDir()
-	c.layOut(t, filepath.Join(clone, ".demo"))
+	c.LayOut(t, filepath.Join(clone, ".demo"))
 	if n := len(list); n < 10 || list[0].Line != "make demo" || list[n-1].Line != "make demo-down" {
 		t.Fatalf("the page has %d commands, and does not begin with make demo or end with make demo-down: %q", n, list)
 	}
@@ -54,25 +54,6 @@ func (c *cluster) testFirstCluster(t *testing.T) {
 		t.Logf("%6.2f s  %s", time.Since(began).Seconds(), command.Line)
 	}
 	c.Kubectl(t, "delete", "deployment,service", "hello")
-}
-
-// layOut makes the directory of the demo, as far as the page's commands use it.
-func (c *cluster) layOut(t *testing.T, dir string) {
-	t.Helper()
-	bin := filepath.Join(dir, "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	kubectl := filepath.Join(suite.Cache, "mirror", "dl.k8s.io", "release", "v"+harness.KubernetesVersion, "bin", "linux", "amd64", "kubectl")
-	for name, program := range map[string]string{"kubectl": kubectl, "k8s-lab": filepath.Join(suite.Bin, "k8s-lab")} {
-		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text := c.WS.ShellFile([]string{bin}, map[string]string{"KUBECONFIG": c.Kubeconfig, "K8S_LAB_STATE_DIR": filepath.Join(suite.Dir, "lab")})
-	if err := os.WriteFile(filepath.Join(dir, "env"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // testWhatIsWhere compares the tables of the guide "What is where" with the machines: every file and program, every

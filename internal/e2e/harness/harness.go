@@ -288,8 +288,7 @@ func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Wor
 
 // Kubectl runs the real kubectl with a kubeconfig.
 func (s *Suite) Kubectl(ctx context.Context, kubeconfig string, stdin io.Reader, args ...string) (string, error) {
-	bin := filepath.Join(s.Cache, "mirror", "dl.k8s.io", "release", "v"+KubernetesVersion, "bin", "linux", "amd64", "kubectl")
-	cmd := exec.CommandContext(ctx, bin, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	cmd := exec.CommandContext(ctx, s.kubectl(), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	cmd.Stdin = stdin
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -297,6 +296,10 @@ func (s *Suite) Kubectl(ctx context.Context, kubeconfig string, stdin io.Reader,
 		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, stderr.String())
 	}
 	return stdout.String(), nil
+}
+
+func (s *Suite) kubectl() string {
+	return filepath.Join(s.Cache, "mirror", "dl.k8s.io", "release", "v"+KubernetesVersion, "bin", "linux", "amd64", "kubectl")
 }
 
 // Control calls the lab's control endpoint, and decodes the answer into v unless v is nil.

@@ -3,9 +3,10 @@ package harness
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/exercise"
 )
 
 // Command is a command line on a page, and what the page says that it prints.
@@ -58,7 +59,7 @@ func commands(page, heading string) (list []Command, err error) {
 			if len(list) == 0 || list[len(list)-1].Want != "" {
 				return nil, fmt.Errorf("no command prints\n%s", body)
 			}
-			if literal(body) < 5 {
+			if !exercise.Says(body) {
 				return nil, fmt.Errorf("%s: the page says nothing of what it prints, only\n%s", list[len(list)-1].Line, body)
 			}
 			list[len(list)-1].Want = body
@@ -66,49 +67,13 @@ func commands(page, heading string) (list []Command, err error) {
 	}
 }
 
-const anyText, anyLines = "…", "..."
-
-// literal is how many characters of an expected output are neither space nor wildcard.
-func literal(want string) (n int) {
-	for _, field := range strings.Fields(strings.ReplaceAll(want, anyText, " ")) {
-		if field != anyLines {
-			n += len(field)
-		}
-	}
-	return n
-}
-
-// Check compares what a command has printed with the page. There, "…" stands for any text within a line, and a line
-// "..." for any number of lines. Spaces are compared as one.
+// Check compares what a command has printed with the page. See exercise.Match.
 func (c Command) Check(printed string) error {
 	if c.Want == "" {
 		return nil
 	}
-	var pattern strings.Builder
-	for _, line := range strings.Split(oneSpace(c.Want), "\n") {
-		if line == anyLines {
-			pattern.WriteString(`(?:.*\n)*`)
-			continue
-		}
-		parts := strings.Split(line, anyText)
-		for i, p := range parts {
-			parts[i] = regexp.QuoteMeta(strings.TrimSpace(p))
-		}
-		pattern.WriteString(strings.Join(parts, `.*`) + `\n`)
-	}
-	if !regexp.MustCompile(`\A` + pattern.String() + `\z`).MatchString(oneSpace(printed) + "\n") {
+	if !exercise.Match(c.Want, printed) {
 		return fmt.Errorf("%s\nprinted\n%s\nthe page says\n%s", c.Line, printed, c.Want)
 	}
 	return nil
-}
-
-// oneSpace writes each run of spaces as one, without those at the ends of lines and without empty lines.
-func oneSpace(text string) string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		if fields := strings.Fields(line); len(fields) > 0 {
-			lines = append(lines, strings.Join(fields, " "))
-		}
-	}
-	return strings.Join(lines, "\n")
 }

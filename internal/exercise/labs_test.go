@@ -1,0 +1,54 @@
+package exercise
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const labs = "../../examples/labs"
+
+// anchor is how a heading is linked.
+func anchor(heading string) string {
+	return strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+}
+
+// TestLabs reads every page. The index lists all of them, and each of its claims links to a section with a script.
+func TestLabs(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(labs, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := Index(string(raw))
+	files, err := filepath.Glob(filepath.Join(labs, "*.md"))
+	if err != nil || len(files) != len(index)+1 {
+		t.Errorf("%d pages are in the table of README.md, of %q %v", len(index), files, err)
+	}
+	sections := map[string][]string{}
+	for _, name := range index {
+		text, err := os.ReadFile(filepath.Join(labs, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		page, err := Parse("examples/labs/"+name, string(text))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, b := range page.Blocks {
+			sections[name] = append(sections[name], anchor(b.Section))
+		}
+	}
+	claims := regexp.MustCompile(`\(([a-z-]+\.md)#([a-z0-9-]+)\)`).FindAllStringSubmatch(string(raw), -1)
+	if len(claims) < 30 {
+		t.Errorf("only %d links to sections", len(claims))
+	}
+	for _, c := range claims {
+		if !slices.Contains(sections[c[1]], c[2]) {
+			t.Errorf("README.md: %s has no section %q with a script: %q", c[1], c[2], sections[c[1]])
+		}
+	}
+}
