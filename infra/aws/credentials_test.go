@@ -146,6 +146,8 @@ func TestAnswersAboutCredentials(t *testing.T) {
 		{code("InvalidToken"), "The credentials have expired"},
 		{code("RequestTimeTooSkewed"), "The clock of this computer is wrong"},
 		{code("AuthFailure"), "the clock of this computer is right, and that the account uses this region"},
+		{code("AuthFailure"), "`aws account enable-region --region-name REGION` enables it"},
+		{code("OptInRequired"), "The account has not enabled this region"},
 	} {
 		wrapped := fmt.Errorf("make it: %w", NameAction(fmt.Errorf("operation error EC2: %w", tt.err), "ec2:CreateVpc"))
 		if got := Advice(wrapped); !strings.Contains(got, tt.says) {

@@ -46,7 +46,11 @@ func Advice(err error) string {
 	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", forbidden:
 		return "The credentials lack this permission. The guide on IAM (docs/guides/iam) has the policies that the provider needs, and says which tags they ask for."
 	case "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSignatureException":
-		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, that the clock of this computer is right, and that the account uses this region."
+		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, that the clock of this computer is right, and that the account uses this region. " +
+			"A region that AWS opened after March 2019, such as eu-south-1, must be enabled for the account first: `aws account enable-region --region-name REGION` enables it, " +
+			"which takes minutes. China and GovCloud have accounts and credentials of their own."
+	case "OptInRequired":
+		return "The account has not enabled this region, or not signed up for the service: `aws account enable-region --region-name REGION` enables a region, which takes minutes."
 	case "RequestTimeTooSkewed", "RequestInTheFuture":
 		return "The clock of this computer is wrong: AWS takes calls that were signed within five minutes of its own time. Correct the clock; then run apply again, and it continues where it stopped."
 	case "InvalidIdentityToken":

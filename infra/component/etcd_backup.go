@@ -188,7 +188,7 @@ func (s EtcdBackupSpec) region() string { return cmp.Or(s.Region, s.Cluster.PKI.
 // endpoint returns the URL to which bucket and key are appended.
 func (s EtcdBackupSpec) endpoint() string {
 	if s.Endpoint == "" {
-		return "https://s3." + s.region() + ".amazonaws.com"
+		return snapshot.Endpoint(s.region())
 	}
 	return strings.TrimSuffix(s.Endpoint, "/")
 }

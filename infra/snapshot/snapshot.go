@@ -41,6 +41,16 @@ var names = regexp.MustCompile(`^(\d{8}T\d{6}Z)-(\d+)$`)
 // Prefix returns the default of what the keys of a cluster's snapshots begin with.
 func Prefix(cluster string) string { return "k8s/" + cluster + "/etcd/" }
 
+// Endpoint returns the default of the URL at which machines reach S3 in a region. Regions of the partition aws-cn have a
+// domain of their own. https://docs.aws.amazon.com/general/latest/gr/s3.html
+func Endpoint(region string) string {
+	domain := "amazonaws.com"
+	if strings.HasPrefix(region, "cn-") {
+		domain = "amazonaws.com.cn"
+	}
+	return "https://s3." + region + "." + domain
+}
+
 // Description is what is known of one snapshot. It is valid if it comes from [Parse].
 type Description struct {
 	Format int `json:"format"`

@@ -82,3 +82,16 @@ func TestTime(t *testing.T) {
 		t.Error("a name without a revision is accepted")
 	}
 }
+
+// TestEndpoint: one region of each partition.
+func TestEndpoint(t *testing.T) {
+	for region, want := range map[string]string{
+		"eu-central-1":  "https://s3.eu-central-1.amazonaws.com",
+		"us-gov-west-1": "https://s3.us-gov-west-1.amazonaws.com",
+		"cn-north-1":    "https://s3.cn-north-1.amazonaws.com.cn",
+	} {
+		if got := snapshot.Endpoint(region); got != want {
+			t.Errorf("%s: %s", region, got)
+		}
+	}
+}

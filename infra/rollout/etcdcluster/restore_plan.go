@@ -49,7 +49,7 @@ func (r Restore) complete(cluster string) Restore {
 	if r.Bucket != "" {
 		r.Cluster = cmp.Or(r.Cluster, cluster)
 		r.Prefix = cmp.Or(r.Prefix, snapshot.Prefix(r.Cluster))
-		r.Endpoint = strings.TrimSuffix(cmp.Or(r.Endpoint, "https://s3."+r.Region+".amazonaws.com"), "/")
+		r.Endpoint = strings.TrimSuffix(cmp.Or(r.Endpoint, snapshot.Endpoint(r.Region)), "/")
 	}
 	return r
 }

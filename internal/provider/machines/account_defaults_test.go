@@ -2,12 +2,16 @@ package machines_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	ec2lab "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
@@ -73,6 +77,28 @@ func TestAllowedImages(t *testing.T) {
 	allow("136693071363")
 	worker := c.Ends(t).Instance("k8s_machine")
 	worker.Must(config)
+}
+
+// TestDebianInRegions looks for the image of machines that name none, in a region of each partition.
+func TestDebianInRegions(t *testing.T) {
+	t.Parallel()
+	for region, refused := range map[string]string{
+		"us-east-1": "", "us-gov-west-1": "",
+		"cn-north-1": "Debian publishes no such image in region cn-north-1, where there is no SSM parameter /aws/service/debian/release/13/latest/amd64 (it publishes none in China): set ami or image_filter",
+	} {
+		a := account.New(t, func(c *cloud.Config) { c.Region = region })
+		client, err := infraaws.New(t.Context(), infraaws.Config{
+			Region: region, AccessKey: account.AccessKey, SecretKey: account.SecretKey, Endpoints: infraaws.Endpoints{EC2: a.URL, SSM: a.URL, STS: a.URL},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := awsmachine.Spec{Cluster: "demo", Name: "worker-0", InstanceType: infraaws.DefaultInstanceType}
+		_, err = awsmachine.NextInRoll(t.Context(), client, spec, "")
+		if refused == "" && err != nil || refused != "" && (err == nil || !strings.Contains(err.Error(), refused)) {
+			t.Errorf("%s: %v", region, err)
+		}
+	}
 }
 
 // TestNewAccount: the errors of an account that AWS has just opened name what it lacks, and how to get it.

@@ -88,7 +88,7 @@ func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
 			return &m.Region, &s.Spec.Region
 		}),
 		"endpoint": newSetting(schema.StringAttribute{
-			Optional: true, MarkdownDescription: "URL at which the members reach S3, to which `/<bucket>/<key>` is appended, such as that of a VPC endpoint. Default: `https://s3.<region>.amazonaws.com`.",
+			Optional: true, MarkdownDescription: "URL at which the members reach S3, to which `/<bucket>/<key>` is appended, such as that of a VPC endpoint. Default: `https://s3.<region>.amazonaws.com`, in China `.amazonaws.com.cn`.",
 			Validators: []validator.String{tf.HTTPURL()},
 		}, text, func(m *etcdBackupModel, s *etcdbackup.Backup) (*types.String, *string) {
 			return &m.Endpoint, &s.Spec.Endpoint

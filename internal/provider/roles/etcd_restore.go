@@ -66,7 +66,7 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 					return err
 				})),
 			"region":   inBucket("AWS region of the bucket. Default: the region of the key store."),
-			"endpoint": inBucket("URL at which the members reach S3, to which `/<bucket>/<key>` is appended. Default: `https://s3.<region>.amazonaws.com`.", tf.HTTPURL()),
+			"endpoint": inBucket("URL at which the members reach S3, to which `/<bucket>/<key>` is appended. Default: `https://s3.<region>.amazonaws.com`, in China `.amazonaws.com.cn`.", tf.HTTPURL()),
 			"cluster":  inBucket("Name of the cluster whose snapshot it is. The snapshot of a cluster with another name is refused. Default: this cluster's name.", argument.ClusterName()),
 			"member": schema.StringAttribute{
 				Optional: true,

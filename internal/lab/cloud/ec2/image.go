@@ -77,8 +77,12 @@ func (c *Compute) Publish(i Image) {
 	c.cfg.Images = slices.Insert(slices.Clone(c.cfg.Images), 0, i)
 }
 
-// PublicParameter returns the value of a public parameter of AWS: the id of an image.
+// PublicParameter returns the value of a public parameter of AWS: the id of an image. Debian publishes none in China.
+// https://wiki.debian.org/Cloud/AmazonEC2Image
 func (c *Compute) PublicParameter(name string) (string, bool) {
+	if strings.HasPrefix(c.cfg.Region, "cn-") {
+		return "", false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, i := range c.cfg.Images {
