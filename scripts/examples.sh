@@ -14,12 +14,9 @@ by_identity() { rm -f import-by-string-id.tf && cp "$dir/import-by-identity.tf" 
 "$tf" fmt -check -diff -recursive "$root/examples"
 mkdir "$tmp/work"
 cp -r "$root/examples/modules" "$tmp/work/"
-find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir; do
-  case $dir in
-    */modules/*) continue ;; # the examples that use it validate it
-    */own-machines-libvirt) continue ;; # its providers are not here to validate it
-    */actions/*) continue ;; # only Terraform 1.14 and later knows actions
-  esac
+# check validates one example. The work is mostly waiting for plugins, so several are done at a time.
+check() {
+  dir=$1
   work=$tmp/work/${dir#"$root"/examples/}
   mkdir -p "$work"
   case $dir in */examples/provider) ;; *) cp "$root/examples/ha-cluster/versions.tf" "$work/" ;; esac
@@ -32,6 +29,16 @@ find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir;
     "$tf" init -no-color >init.log 2>&1 && "$tf" validate -no-color >validate.log 2>&1 &&
       { [ ! -f "$dir/import-by-identity.tf" ] || older_than 1.12 || by_identity >validate.log 2>&1; } &&
       { [ ! -d tests ] || "$tf" test -no-color >test.log 2>&1; }
-  ) || { echo "examples/${dir#"$root"/examples/}:" >&2; cat "$work"/*.log >&2; exit 1; }
-done
+  ) || { echo "examples/${dir#"$root"/examples/}:" >&2; cat "$work"/*.log >&2; return 1; }
+}
+export root tmp tf
+export -f check older_than by_identity
+find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir; do
+  case $dir in
+    */modules/*) continue ;; # the examples that use it validate it
+    */own-machines-libvirt) continue ;; # its providers are not here to validate it
+    */actions/*) continue ;; # only Terraform 1.14 and later knows actions
+  esac
+  echo "$dir"
+done | xargs -P 4 -I '{}' bash -euc 'check "{}"'
 echo "examples: formatted and valid, and their tests pass"

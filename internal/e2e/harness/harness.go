@@ -267,8 +267,8 @@ func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Wor
 		Provider: s.provider,
 		Config:   config,
 		// Short commands with gigabytes to spare need not collect their garbage as often.
-		Env:      append(s.Env(), "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+s.providerLog(), "GOGC=400"),
-		Log:      log,
+		Env: append(s.Env(), "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+s.providerLog(), "GOGC=400"),
+		Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
