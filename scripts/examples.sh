@@ -20,8 +20,8 @@ check() {
   work=$tmp/work/${dir#"$root"/examples/}
   mkdir -p "$work"
   case $dir in */examples/provider) ;; *) cp "$root/examples/ha-cluster/versions.tf" "$work/" ;; esac
-  # The examples of single resources refer to the cluster of examples/ha-cluster.
-  case $dir in */resources/* | */data-sources/* | */ephemeral-resources/*) cp "$root"/examples/ha-cluster/*.tf "$work/" ;; esac
+  # The examples of single resources, and labs.tf, refer to the cluster of examples/ha-cluster.
+  case $dir in */labs | */resources/* | */data-sources/* | */ephemeral-resources/*) cp "$root"/examples/ha-cluster/*.tf "$work/" ;; esac
   find "$dir" -maxdepth 1 -name '*.tf' ! -name import-by-identity.tf -exec cp {} "$work/" \;
   [ ! -d "$dir/tests" ] || cp -r "$dir/tests" "$work/"
   (

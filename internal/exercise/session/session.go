@@ -110,7 +110,7 @@ func (s *Session) Run(ctx context.Context, b exercise.Block) (printed string, er
 // End ends the shell.
 func (s *Session) End() {
 	_ = s.names.Close()
-	for range s.done { //nolint:revive // until the shell has exited
+	for range s.done { // until the shell has exited
 	}
 	_ = os.RemoveAll(s.dir)
 }
