@@ -77,7 +77,7 @@ func describeImage(ctx context.Context, c *aws.Client, wanted string) (image, er
 	if parameter := strings.TrimPrefix(wanted, "resolve:ssm:"); strings.HasPrefix(parameter, "/") {
 		out, err := c.SSM.GetParameter(ctx, &ssm.GetParameterInput{Name: &parameter})
 		if aws.IsCode(err, "ParameterNotFound") && strings.HasPrefix(parameter, debianParameters) {
-			return image{}, &invalid.Field{Field: "ami", Problem: "No image of Debian", Err: fmt.Errorf("Debian publishes no such image in region %s, where there is no SSM parameter %s "+
+			return image{}, &invalid.Field{Field: "ami", Problem: "No image of Debian", Err: fmt.Errorf("in region %s Debian publishes no such image, and there is no SSM parameter %s "+
 				"(it publishes none in China): set ami or image_filter, to an image of Debian 12 or 13 that the account has in this region. "+
 				"https://cloud.debian.org/images/cloud has files for `aws ec2 import-snapshot` and `aws ec2 register-image`: %w", c.Region, parameter, err)}
 		}

@@ -21,30 +21,26 @@ type zoneChoice struct {
 	closed []string // in which EC2 makes no subnets
 }
 
-// chooseOther forgets the choice because EC2 makes no subnets in one of its zones. It returns false if there is no choice:
-// the zone has a name, or has a subnet of the network.
+// chooseOther takes back the choice of one zone because EC2 makes no subnets in it. It returns false if there is no other
+// choice: the zone has a name, or has a subnet of the network.
 func (b *builder) chooseOther(zone int, closed string) bool {
-	if b.spec.zones()[zone] != "" {
-		return false
-	}
 	b.choice.mu.Lock()
 	defer b.choice.mu.Unlock()
-	if !slices.Contains(b.choice.closed, closed) {
-		b.choice.closed, b.choice.zones = append(b.choice.closed, closed), nil
+	if b.choice.zones[zone] != closed { // another subnet of the zone was refused too
 		return true
 	}
-	return b.choice.zones == nil || b.choice.zones[zone] != closed
+	if b.spec.zones()[zone] != "" || b.existingZones()[zone] != "" {
+		return false
+	}
+	b.choice.closed = append(b.choice.closed, closed)
+	// The other choices stay: their subnets may be on their way.
+	b.choice.zones = slices.Clone(b.choice.zones)
+	b.choice.zones[zone] = ""
+	return true
 }
 
-// chosenZones returns the availability zone for each of the specification's zones: that of the subnets
-// that exist, else the one with a name, else one that offers all instance types and is none of the
-// others.
-func (b *builder) chosenZones(ctx context.Context) ([]string, error) {
-	b.choice.mu.Lock()
-	defer b.choice.mu.Unlock()
-	if b.choice.zones != nil {
-		return b.choice.zones, nil
-	}
+// existingZones returns the availability zones of the subnets that exist, by the specification's zones.
+func (b *builder) existingZones() []string {
 	existing := make([]string, len(b.spec.zones()))
 	b.change(func(s *snapshot) {
 		for _, p := range b.spec.places() {
@@ -53,7 +49,22 @@ func (b *builder) chosenZones(ctx context.Context) ([]string, error) {
 			}
 		}
 	})
-	zones, err := chooseZones(ctx, b.Client, b.spec, existing, b.choice.closed)
+	return existing
+}
+
+// chosenZones returns the availability zone for each of the specification's zones: that of the subnets
+// that exist, else the one with a name, else one that offers all instance types and is none of the
+// others.
+func (b *builder) chosenZones(ctx context.Context) ([]string, error) {
+	b.choice.mu.Lock()
+	defer b.choice.mu.Unlock()
+	chosen := b.choice.zones
+	if chosen == nil {
+		chosen = b.existingZones()
+	} else if !slices.Contains(chosen, "") {
+		return chosen, nil
+	}
+	zones, err := chooseZones(ctx, b.Client, b.spec, chosen, b.choice.closed)
 	if err == nil {
 		b.choice.zones = zones
 	}

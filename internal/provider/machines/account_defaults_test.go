@@ -84,7 +84,7 @@ func TestDebianInRegions(t *testing.T) {
 	t.Parallel()
 	for region, refused := range map[string]string{
 		"us-east-1": "", "us-gov-west-1": "",
-		"cn-north-1": "Debian publishes no such image in region cn-north-1, where there is no SSM parameter /aws/service/debian/release/13/latest/amd64 (it publishes none in China): set ami or image_filter",
+		"cn-north-1": "in region cn-north-1 Debian publishes no such image, and there is no SSM parameter /aws/service/debian/release/13/latest/amd64 (it publishes none in China): set ami or image_filter",
 	} {
 		a := account.New(t, func(c *cloud.Config) { c.Region = region })
 		client, err := infraaws.New(t.Context(), infraaws.Config{

@@ -3,6 +3,7 @@ package networks_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
@@ -213,6 +215,24 @@ func TestClosedZone(t *testing.T) {
 			}
 			c.Fatal(network.Apply(network.Plan(nil)))
 		})
+	}
+}
+
+// TestClosedZoneBesideOthers: while the subnet of one zone is refused, the subnets of the others are on their way, and no two
+// zones of a network are the same.
+func TestClosedZoneBesideOthers(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	const words = "Value (us-east-1x) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: us-east-1e."
+	for range 8 {
+		network := c.Instance("k8s_network")
+		c.Account.Fault(fault.Fault{Kind: fault.Fail, Action: "CreateSubnet", Code: "InvalidParameterValue", Message: words, Count: 1})
+		config := zonesConfig(providertest.Values{"zone_count": 2, "instance_types": []any{"t3.medium"}})
+		network.Must(config)
+		if got := fmt.Sprint(network.Get("availability_zones")); !slices.Contains([]string{"[us-east-1e us-east-1b]", "[us-east-1a us-east-1e]"}, got) {
+			t.Errorf("%s\n%s", got, c.Layout(t, network))
+		}
+		c.Fatal(network.Apply(network.Plan(nil)))
 	}
 }
 
