@@ -28,7 +28,7 @@ func (c *cli) up() *cobra.Command {
 what is missing: machine images, and unless the lab is bare also Kubernetes,
 etcd, containerd and container images, which takes about a quarter of an hour
 the first time on a machine with two cores.`,
-		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --quota vcpus=16 --region eu-central-1", "sudo k8s-lab --state-dir /var/lib/k8s-lab/vms up --machines vm"),
+		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --quota vcpus=16 --region eu-central-1", "sudo k8s-lab --state-dir /var/lib/k8s-lab/vms up --machines vm --quota vcpus=32"),
 	}
 	releaseFlags(cmd, &opts.Versions)
 	cmd.Flags().StringToIntVar(&opts.Quotas, "quota", nil, "raise a quota, as AWS's support does: "+quotas()+" (each 5 in a new lab, as in a new account of AWS)")

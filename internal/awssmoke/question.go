@@ -18,7 +18,7 @@ This makes a cluster in a real account, checks it, and destroys it.
   region   %s
   cluster  %s; everything is tagged %s=%s
   cost     %s
-  quotas   it needs %s
+  quotas   %s
   files    %s
 
 `, t.account.id, t.account.arn, t.report.Region, t.name, tagTrial, t.name, t.report.Cost, strings.Join(t.report.Quotas, "\n           "), t.dir)

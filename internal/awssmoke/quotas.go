@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -22,13 +22,15 @@ type quota struct {
 	needs               int
 }
 
-// quotas returns the quotas that a plan needs. vcpus are the vCPUs of its instance types. Types of other families than the
-// Standard ones have quotas of their own, which are left out.
+// standard matches the types of the Standard families. Types of other families, such as trn1 and mac2, have quotas of their own.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html
+var standard = regexp.MustCompile(`^(a|c|d|h|i|im|is|m|r|t|z)[0-9]`)
+
+// quotas returns the quotas that a plan needs. vcpus are the vCPUs of its instance types.
 func (p planned) quotas(vcpus map[string]int) []quota {
 	onDemand := 0
 	for typ, n := range p.instances {
-		if strings.ContainsAny(typ[:1], "acdhimrtz") {
+		if standard.MatchString(typ) {
 			onDemand += n * vcpus[typ]
 		}
 	}
@@ -42,9 +44,12 @@ func (p planned) quotas(vcpus map[string]int) []quota {
 // checkQuotas says which quotas the cluster needs, and fails if the account has less. It needs no permission: what it may
 // not read is only said.
 func (t *trial) checkQuotas(ctx context.Context) error {
+	say := func(format string, args ...any) {
+		t.report.Quotas = append(t.report.Quotas, fmt.Sprintf(format, args...))
+	}
 	vcpus, err := t.account.vcpus(ctx, t.planned.instances)
 	if err != nil {
-		return fmt.Errorf("ask how many vCPUs the instance types have: %w", err)
+		say("vCPUs of the instances: unknown (DescribeInstanceTypes: %s)", codeOf(err))
 	}
 	settings, err := config.LoadDefaultConfig(ctx, config.WithRegion(t.account.client.Region))
 	if err != nil {
@@ -53,20 +58,20 @@ func (t *trial) checkQuotas(ctx context.Context) error {
 	client := servicequotas.NewFromConfig(settings)
 	var errs []error
 	for _, q := range t.planned.quotas(vcpus) {
-		needs := fmt.Sprintf("%d %s (%s)", q.needs, q.name, q.code)
+		needed := fmt.Sprintf("%s (%s): %d needed", q.name, q.code, q.needs)
 		out, err := client.GetServiceQuota(ctx, &servicequotas.GetServiceQuotaInput{ServiceCode: &q.service, QuotaCode: &q.code})
-		switch has := 0.0; {
-		case err != nil:
-			t.report.Quotas = append(t.report.Quotas, needs+", and the account's quota is unknown: GetServiceQuota was answered with "+codeOf(err))
-		default:
-			if out.Quota != nil {
-				has = sdk.ToFloat64(out.Quota.Value)
-			}
-			t.report.Quotas = append(t.report.Quotas, fmt.Sprintf("%s, and the account's quota is %.0f, what it has already included", needs, has))
-			if has < float64(q.needs) {
-				errs = append(errs, fmt.Errorf("the cluster needs %s, and the account's quota is %.0f: ask for more with `aws service-quotas request-service-quota-increase "+
-					"--service-code %s --quota-code %s --desired-value N`", needs, has, q.service, q.code))
-			}
+		if err != nil {
+			say("%s, the account's quota is unknown (GetServiceQuota: %s)", needed, codeOf(err))
+			continue
+		}
+		has := 0.0
+		if out.Quota != nil {
+			has = sdk.ToFloat64(out.Quota.Value)
+		}
+		say("%s, the account's quota is %.0f, of which the account may use a part already", needed, has)
+		if has < float64(q.needs) {
+			errs = append(errs, fmt.Errorf("%s, and the account's quota is %.0f: ask for more with `aws service-quotas request-service-quota-increase "+
+				"--service-code %s --quota-code %s --desired-value N`", needed, has, q.service, q.code))
 		}
 	}
 	return errors.Join(errs...)

@@ -167,7 +167,7 @@ func TestTrial(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"account  " + f.account.id, "cost     about $0.14",
-		"quotas   it needs 6 vCPUs of running On-Demand Standard instances (L-1216C47A), and the account's quota is 1000", "1 Elastic IPs (L-0263D0A3)", "1 VPCs (L-F678F1CE)", "aws-smoke-trial=" + f.name, "==> egress"} {
+		"quotas   vCPUs of running On-Demand Standard instances (L-1216C47A): 6 needed, the account's quota is 1000", "Elastic IPs (L-0263D0A3): 1 needed", "VPCs (L-F678F1CE): 1 needed", "aws-smoke-trial=" + f.name, "==> egress"} {
 		if !strings.Contains(f.out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, f.out.String())
 		}
@@ -228,7 +228,7 @@ func TestQuestion(t *testing.T) {
 // TestQuotas makes nothing in an account whose quota is too small, and asks in an account that does not say its quotas.
 func TestQuotas(t *testing.T) {
 	f := newFixture(t, "-yes", func(c *cloud.Config) { c.Quotas = ec2lab.Quotas{} })
-	if err := f.run(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster needs 6 vCPUs of running On-Demand Standard instances (L-1216C47A), and the account's quota is 5") ||
+	if err := f.run(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "vCPUs of running On-Demand Standard instances (L-1216C47A): 6 needed, and the account's quota is 5") ||
 		strings.Contains(err.Error(), "Elastic") {
 		t.Error(err)
 	}
@@ -240,8 +240,18 @@ func TestQuotas(t *testing.T) {
 	if err := f.run(t.Context(), t.Context()); !errors.Is(err, errDeclined) {
 		t.Error(err)
 	}
-	if want := "6 vCPUs of running On-Demand Standard instances (L-1216C47A), and the account's quota is unknown: GetServiceQuota was answered with AccessDeniedException"; !strings.Contains(f.out.String(), want) {
+	if want := "vCPUs of running On-Demand Standard instances (L-1216C47A): 6 needed, the account's quota is unknown (GetServiceQuota: AccessDeniedException)"; !strings.Contains(f.out.String(), want) {
 		t.Errorf("%q is missing in\n%s", want, f.out.String())
+	}
+	f = newFixture(t, "no\n")
+	f.aws.Fault(fault.Fault{Kind: fault.Fail, Action: "DescribeInstanceTypes", Code: "UnauthorizedOperation", Status: 403})
+	if err := f.run(t.Context(), t.Context()); !errors.Is(err, errDeclined) {
+		t.Error(err)
+	}
+	for _, want := range []string{"vCPUs of the instances: unknown (DescribeInstanceTypes: UnauthorizedOperation)", "Elastic IPs (L-0263D0A3): 1 needed, the account's quota is"} {
+		if !strings.Contains(f.out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, f.out.String())
+		}
 	}
 }
 

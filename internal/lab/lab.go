@@ -68,7 +68,7 @@ const (
 )
 
 // format is the version of the files of a lab. It changes with the meaning of any of them.
-const format = 3
+const format = 4
 
 // FormatError says that another version of this program has made a lab.
 type FormatError struct {

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -35,7 +34,7 @@ const readyTimeout = 60 * time.Second
 type UpOptions struct {
 	Versions release.Versions // that the mirror must hold
 	Region   string           // of a new lab; empty means DefaultRegion
-	Quotas   map[string]int   // by name, see ec2.NamedQuotas; others stay as they are, those of a new AWS account in a new lab
+	Quotas   map[string]int   // by name, see ec2.NamedQuotas; they are only raised. Other quotas stay as they are: in a new lab, the quotas of a new AWS account
 	Bare     bool             // a new lab has no artifacts and container images
 	Cilium   bool             // the lab also serves the images of Cilium, from now on
 	Machines machine.Kind     // of a new lab; empty means containers
@@ -82,7 +81,7 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err != nil {
 		return err
 	}
-	completed := offered || s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
+	completed := offered || s.raise(opts.Quotas) || s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
 	s.Cilium = s.Cilium || opts.Cilium
 	s.Bare = opts.Bare && (s.Bare || s.AccessKeyID == "")
 	if err := l.provide(ctx, opts.Versions, &s); err != nil {
@@ -104,10 +103,6 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	s.AccessKeyID = cmp.Or(s.AccessKeyID, "AKIA"+base32.StdEncoding.EncodeToString(random(10)))
 	s.SecretAccessKey = cmp.Or(s.SecretAccessKey, base64.RawURLEncoding.EncodeToString(random(30)))
 	s.Token = cmp.Or(s.Token, base64.RawURLEncoding.EncodeToString(random(30)))
-	if s.Quotas == nil {
-		s.Quotas = map[string]int{}
-	}
-	maps.Copy(s.Quotas, opts.Quotas)
 	if err := l.writeSettings(s); err != nil {
 		return err
 	}
@@ -119,6 +114,20 @@ var processors = map[string]string{"kvm": "KVM", "tcg": "emulated by QEMU, since
 
 // regionName is the form of the names of AWS' regions.
 var regionName = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[1-9]$`)
+
+// raise raises quotas, and reports whether any is higher than before.
+func (s *settings) raise(quotas map[string]int) (raised bool) {
+	for name, n := range quotas {
+		if n <= s.Quotas[name] {
+			continue
+		}
+		if s.Quotas == nil {
+			s.Quotas = map[string]int{}
+		}
+		s.Quotas[name], raised = n, true
+	}
+	return raised
+}
 
 // inRegion sets the region of a new lab. An existing lab keeps its region.
 func (s *settings) inRegion(name string) error {

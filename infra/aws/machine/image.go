@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -67,9 +68,13 @@ const (
 	debianParameters = "/aws/service/debian/"
 )
 
-// hiddenFrom says when EC2 shows no images of an owner.
-func hiddenFrom(owner string) string {
-	return "if the account limits its images (Allowed AMIs, `aws ec2 get-allowed-images-settings`), EC2 shows this one only if " + owner + " is among the image providers there"
+// hiddenFrom says when EC2 shows no images of owners. Those of the account itself are always shown.
+func hiddenFrom(owners ...string) string {
+	others := slices.DeleteFunc(slices.Clone(owners), func(o string) bool { return o == "self" })
+	if len(others) == 0 {
+		return ""
+	}
+	return "; if the account limits its images (Allowed AMIs, `aws ec2 get-allowed-images-settings`), EC2 shows only images of the image providers there, which must include " + strings.Join(others, " and ")
 }
 
 func describeImage(ctx context.Context, c *aws.Client, wanted string) (image, error) {
@@ -92,7 +97,7 @@ func describeImage(ctx context.Context, c *aws.Client, wanted string) (image, er
 		if id != wanted && strings.Contains(wanted, debianParameters) {
 			owner = "its owner, Debian (" + debianOwner + ")"
 		}
-		return image{}, errors.Join(fmt.Errorf("AMI %s does not exist in region %s, or is hidden: %s", id, c.Region, hiddenFrom(owner)), err)
+		return image{}, errors.Join(fmt.Errorf("AMI %s does not exist in region %s, or is hidden%s", id, c.Region, hiddenFrom(owner)), err)
 	}
 	if err != nil {
 		return image{}, fmt.Errorf("describe AMI %s: %w", id, err)

@@ -59,8 +59,8 @@ func newestImage(ctx context.Context, c *aws.Client, by ImageFilter, arch string
 	}
 	if len(found) == 0 {
 		return image{}, &invalid.Field{Field: fieldImageFilter, Problem: "No such image", Err: fmt.Errorf("there are no %s in region %s that are available, for %s, with an EBS root volume: "+
-			"* in the name stands for any text, and a private image must be shared with this account; "+
-			hiddenFrom(strings.Join(by.Owners, ", ")), by, c.Region, ec2Arch)}
+			"* in the name stands for any text, and a private image must be shared with this account%s",
+			by, c.Region, ec2Arch, hiddenFrom(by.Owners...))}
 	}
 	return launchable(slices.MaxFunc(found, func(a, b types.Image) int {
 		return cmp.Or(strings.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate)), aws.CompareIDs(a.ImageId, b.ImageId))

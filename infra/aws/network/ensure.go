@@ -26,7 +26,7 @@ type builder struct {
 }
 
 // passes returns the functions that find differences, in the order in which they must be repaired:
-// each stage needs the results of the one before. The repairs within a stage are independent.
+// each pass needs the results of the one before. The repairs of a pass are independent.
 func (b *builder) passes() []func() []aws.Repair {
 	return []func() []aws.Repair{b.findVPC, b.findParts, func() []aws.Repair { return append(b.findNATGateways(), b.findConnect()...) }, b.findSettings, b.findExcessConnect, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
 }
@@ -62,7 +62,7 @@ func Ensure(ctx context.Context, c *aws.Client, spec Spec) (Network, error) {
 	return n, errors.Join(err, lost)
 }
 
-// ensure carries out the repairs, stage by stage.
+// ensure carries out the repairs, pass by pass.
 func (b *builder) ensure(ctx context.Context) (Network, error) {
 	spec := b.spec
 	for _, find := range b.passes() {

@@ -11,22 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idleTimeout is the number of seconds without a packet after which a flow is forgotten: by NAT gateways, by Network Load
-// Balancers, and by the security groups of instance types of Nitro v6. Those of older types remember TCP for five days.
+// idleTimeout is the number of seconds without a packet after which NAT gateways and Network Load Balancers forget a flow,
+// and after which the security groups of instance types of Nitro v6 forget a TCP connection. Older types remember it for
+// five days.
 // https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html
 // https://docs.aws.amazon.com/elasticloadbalancing/latest/network/network-load-balancers.html
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/security-group-connection-tracking.html
 const idleTimeout = 350
 
-// trackingSysctls are the sysctls of connection tracking in routers, NAT gateways and load balancers. A TCP connection that
-// was forgotten is not resumed. The settings exist once a ruleset tracks connections.
-var trackingSysctls = []sysctl{
-	{"netfilter/nf_conntrack_tcp_timeout_established", strconv.Itoa(idleTimeout)},
-	{"netfilter/nf_conntrack_udp_timeout", strconv.Itoa(idleTimeout)},
-	{"netfilter/nf_conntrack_udp_timeout_stream", strconv.Itoa(idleTimeout)},
-	{"netfilter/nf_conntrack_icmp_timeout", strconv.Itoa(idleTimeout)},
-	{"netfilter/nf_conntrack_tcp_loose", "0"},
-}
+// groupSysctls are the sysctls of connection tracking for security groups, forwarderSysctls those of NAT gateways and load
+// balancers. A TCP connection that was forgotten is not resumed. The settings exist once a ruleset tracks connections.
+var (
+	groupSysctls = []sysctl{
+		{"netfilter/nf_conntrack_tcp_timeout_established", strconv.Itoa(idleTimeout)},
+		{"netfilter/nf_conntrack_udp_timeout", "30"},
+		{"netfilter/nf_conntrack_udp_timeout_stream", "180"},
+		{"netfilter/nf_conntrack_tcp_loose", "0"},
+	}
+	forwarderSysctls = []sysctl{
+		{"netfilter/nf_conntrack_tcp_timeout_established", strconv.Itoa(idleTimeout)},
+		{"netfilter/nf_conntrack_udp_timeout", strconv.Itoa(idleTimeout)},
+		{"netfilter/nf_conntrack_udp_timeout_stream", strconv.Itoa(idleTimeout)},
+		{"netfilter/nf_conntrack_icmp_timeout", strconv.Itoa(idleTimeout)},
+		{"netfilter/nf_conntrack_tcp_loose", "0"},
+	}
+)
 
 // cutStaleFlows deletes a router's connection tracking entries that are no longer valid: entries of
 // removed interfaces, whose addresses may belong to other interfaces by now, and entries translated

@@ -100,7 +100,7 @@ func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 		if err := loadRuleset(ctx, router, text); err != nil {
 			return err
 		}
-		if err := within(router, func() error { return setSysctls(trackingSysctls) }); err != nil {
+		if err := within(router, func() error { return setSysctls(groupSysctls) }); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func (m *Manager) syncForwarder(ctx context.Context, l link) error {
 		if err := loadRuleset(ctx, name, text); err != nil {
 			return err
 		}
-		if err := within(name, func() error { return setSysctls(trackingSysctls) }); err != nil {
+		if err := within(name, func() error { return setSysctls(forwarderSysctls) }); err != nil {
 			return err
 		}
 		m.rulesets[l.Interface.ID] = text

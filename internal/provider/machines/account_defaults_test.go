@@ -73,7 +73,11 @@ func TestAllowedImages(t *testing.T) {
 	providertest.Mention(t, c.Instance("k8s_machine").Attempt(config), append(hidden, "does not exist in region us-east-1, or is hidden")...)
 	filter := providertest.Values{"image_filter": providertest.Values{"name": "debian-13-*", "owners": []any{"136693071363"}}}
 	providertest.Mention(t, c.Instance("k8s_machine").Attempt(providertest.With(config, filter)), append(hidden, "there are no images")...)
-	providertest.Mention(t, c.Instance("k8s_machine").Attempt(providertest.With(config, providertest.Values{"ami": "ami-00000000000000001"})), "only if its owner is among")
+	providertest.Mention(t, c.Instance("k8s_machine").Attempt(providertest.With(config, providertest.Values{"ami": "ami-00000000000000001"})), "which must include its owner")
+	own := providertest.Values{"image_filter": providertest.Values{"name": "mine-*", "owners": []any{"self"}}}
+	if said := c.Instance("k8s_machine").Attempt(providertest.With(config, own)); !strings.Contains(said, "there are no images") || strings.Contains(said, "Allowed AMIs") {
+		t.Error(said)
+	}
 	allow("136693071363")
 	worker := c.Ends(t).Instance("k8s_machine")
 	worker.Must(config)

@@ -155,9 +155,10 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	}
 }
 
-// instanceTypeName accepts the name of an instance type that machines can have.
+// zoneName accepts the name of an availability zone, in which machines can be.
 func zoneName() validator.String { return tf.Check("an availability zone", infraaws.CheckZone) }
 
+// instanceTypeName accepts the name of an instance type that machines can have.
 func instanceTypeName() validator.String {
 	return tf.Check("an EC2 instance type", func(s string) error { return awsmachine.CheckInstanceType(s).Err() })
 }

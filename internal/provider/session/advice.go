@@ -76,7 +76,7 @@ func Advice(err error) string {
 		return fmt.Sprintf("Find out why before you continue. If the machine was replaced on purpose, run apply with -replace for %s; "+
 			"for a host of your own, correct its host_key.", hostKey.Machine)
 	case errors.As(err, &tagged):
-		return fmt.Sprintf("Nothing connects to it. The provider writes this tag once, before a new machine uses its own key: somebody else has changed it since. "+
+		return fmt.Sprintf("Nothing was sent to it. The provider writes this tag once, before a new machine uses its own key: somebody else has changed it since. "+
 			"Find out who (CloudTrail records CreateTags). If the machine still shows the key of the state, write it into the tag again:\n"+
 			"aws ec2 create-tags --resources %s --tags 'Key=%s,Value=%s'\n"+
 			"Otherwise replace the machine: terraform apply -refresh=false -replace, with its address in the configuration.", tagged.ID, infraaws.TagHostKey, tagged.Pinned)

@@ -54,7 +54,7 @@ const (
 	Zone Kind = "zone"
 	// ShortPages ends the pages of answers after Items, as AWS may at any time.
 	ShortPages Kind = "short-pages"
-	// FreePlan refuses launches and starts of types that an account of AWS's free plan may not have.
+	// FreePlan refuses launches of types that an account of AWS's free plan may not have.
 	FreePlan Kind = "free-plan"
 	// Key makes the KMS key Name unusable, as if it were disabled or deleted.
 	Key Kind = "key"
