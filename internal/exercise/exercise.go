@@ -22,14 +22,14 @@ type Block struct {
 	Section string
 	Script  string
 	Want    string // empty if the script prints nothing
-	Long    bool   // the section takes minutes
+	Long    bool   // it takes minutes, or what is before it in its section does
 }
 
 const (
 	// Silent is the line below a script that prints nothing.
 	Silent = "It prints nothing."
-	// LongMark is the line of a section that make test does not run.
-	LongMark = "<!-- takes minutes: only make soak runs this section -->"
+	// LongMark is the line before the rest of a section that make test does not run.
+	LongMark = "<!-- takes minutes: only make soak runs the rest of this section -->"
 	// LongPage is the line of a page that make test does not run.
 	LongPage = "<!-- takes minutes: only make soak runs this page -->"
 	// Reset is the last section of a page.
@@ -42,7 +42,8 @@ var needed = []string{"- **Takes**: ", "- **Needs**: ", "- **Changes**: "}
 // Parse reads a page. Each error names the page and a line.
 //
 // A fence "sh" is a script. Below it is either a fence "text", which has what the script prints, or the line
-// "It prints nothing." Other fences are errors, so that no command remains untested. The page says what it takes,
+// "It prints nothing." Other fences are errors, indented ones and "~~~" too, so that no command remains untested. The
+// page says what it takes,
 // what it needs and what it changes, and its last section resets the changes.
 func Parse(file, text string) (Page, error) {
 	var (
@@ -96,6 +97,8 @@ func Parse(file, text string) (Page, error) {
 			long = true
 		case line == LongPage:
 			long, whole = true, true
+		case otherFence.MatchString(line):
+			return fail(i+1, "only a fence \"```\" at the beginning of its line is tested")
 		default:
 			for _, n := range needed {
 				has[n] = has[n] || strings.HasPrefix(line, n)
@@ -119,6 +122,10 @@ func Parse(file, text string) (Page, error) {
 	}
 	return page, nil
 }
+
+// otherFence is a line that begins a fence in Markdown, but not for Parse: it is indented, in a list or a quotation, or
+// has tildes.
+var otherFence = regexp.MustCompile("^(?:[-+*>]|[0-9]+[.)]|\\s)*(?:```|~~~)")
 
 // fenced returns the lines of a fence, and the index of its end or -1.
 func fenced(lines []string, from int) (string, int) {

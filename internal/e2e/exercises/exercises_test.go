@@ -76,8 +76,9 @@ func TestExercises(t *testing.T) {
 func objects(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	return c.Kubectl(t, "get", "--namespace=default", "--output=name", strings.Join([]string{"namespaces", "pods", "deployments", "replicasets", "services",
-		"jobs", "configmaps", "secrets", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "priorityclasses", "certificatesigningrequests",
-		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"}, ",")) +
+		"jobs", "cronjobs", "configmaps", "secrets", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "priorityclasses", "certificatesigningrequests",
+		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, ",")) +
 		c.Kubectl(t, "get", "nodes", "--output=jsonpath={range .items[*]}{.metadata.labels} {.spec.taints} {.spec.unschedulable}{\"\\n\"}{end}")
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/exercise"
@@ -25,13 +26,18 @@ done`
 // limit is how long one script may take.
 const limit = 20 * time.Minute
 
-// Session is a shell.
+// patience is how long the shell may take to exit when it gets no more scripts.
+const patience = 5 * time.Second
+
+// Session is a shell. It leads a process group, to which all programs belong that scripts start.
 type Session struct {
-	dir   string // for scripts and their output
-	cmd   *exec.Cmd
-	names io.WriteCloser
-	done  chan string
-	count int
+	dir      string // for scripts and their output
+	cmd      *exec.Cmd
+	cancel   context.CancelFunc // kills the process group
+	patience time.Duration
+	names    io.WriteCloser
+	done     chan string
+	count    int
 }
 
 // Start starts a shell in a directory, with an environment.
@@ -40,8 +46,6 @@ func Start(ctx context.Context, dir string, env []string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{dir: scripts, cmd: exec.CommandContext(ctx, "bash", "-c", loop), done: make(chan string)}
-	s.cmd.Dir, s.cmd.Env, s.cmd.WaitDelay = dir, env, 5*time.Second
 	namesIn, names, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -50,14 +54,21 @@ func Start(ctx context.Context, dir string, env []string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.names = names
-	s.cmd.ExtraFiles = []*os.File{namesIn, endedOut}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Session{dir: scripts, cmd: exec.CommandContext(ctx, "bash", "-c", loop), cancel: cancel, patience: patience, names: names, done: make(chan string)}
+	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles = dir, env, []*os.File{namesIn, endedOut}
+	s.cmd.SysProcAttr, s.cmd.Cancel = &syscall.SysProcAttr{Setpgid: true}, s.kill
 	if err := s.cmd.Start(); err != nil {
+		cancel()
 		return nil, err
 	}
 	_, _ = namesIn.Close(), endedOut.Close()
 	exited := make(chan struct{})
-	go func() { _ = s.cmd.Wait(); close(exited) }()
+	go func() {
+		_ = s.cmd.Wait()
+		_ = s.kill() // what scripts have left in the background
+		close(exited)
+	}()
 	lines := make(chan string)
 	go func() {
 		for scanner := bufio.NewScanner(ended); scanner.Scan(); {
@@ -107,9 +118,14 @@ func (s *Session) Run(ctx context.Context, b exercise.Block) (printed string, er
 	return string(out), b.Check(string(out))
 }
 
-// End ends the shell.
+// kill kills the shell and all that its scripts have started.
+func (s *Session) kill() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
+
+// End ends the shell, also in the middle of a script.
 func (s *Session) End() {
+	defer s.cancel()
 	_ = s.names.Close()
+	defer time.AfterFunc(s.patience, s.cancel).Stop()
 	for range s.done { // until the shell has exited
 	}
 	_ = os.RemoveAll(s.dir)

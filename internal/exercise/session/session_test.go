@@ -1,9 +1,14 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/exercise"
 )
@@ -30,4 +35,60 @@ func TestSession(t *testing.T) {
 			t.Errorf("%q: %v, wanted %q", c.script, err, c.fails)
 		}
 	}
+}
+
+// TestEnd ends shells in the middle of a script, and after one that has left a program in the background.
+func TestEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		hangs  bool
+	}{
+		"a script that hangs":         {"sh -c 'echo $$ >pid; exec sleep 1000'\n", true},
+		"a program in the background": {"sleep 1000 &\necho $! >pid\n", false},
+	} {
+		dir := t.TempDir()
+		s, err := Start(t.Context(), dir, []string{"PATH=" + os.Getenv("PATH")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.patience = 100 * time.Millisecond
+		limit := 20 * time.Second
+		if c.hangs {
+			limit = time.Second
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err = s.Run(ctx, exercise.Block{File: "page.md", Line: 3, Script: c.script})
+		cancel()
+		if c.hangs != errors.Is(err, context.DeadlineExceeded) || !c.hangs && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		began := time.Now()
+		s.End()
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s: the end took %s", name, took)
+		}
+		if err := gone(filepath.Join(dir, "pid")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// gone says whether the process of a file with its id still runs. One that has ended and that nobody waits for is gone.
+func gone(file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return err
+	}
+	for range 100 {
+		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return errors.New("the program still runs")
 }
