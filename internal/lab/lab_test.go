@@ -265,13 +265,13 @@ func TestLab(t *testing.T) {
 	// The two machines have four vCPUs of the five.
 	t.Run("quotas of a running lab", func(t *testing.T) {
 		in := &ec2.RunInstancesInput{ImageId: aws.String(w.image(t, "13")), InstanceType: types.InstanceTypeT3Small, MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: &w.subnet}
-		if _, err := w.RunInstances(ctx, in); err == nil || !strings.Contains(err.Error(), "VcpuLimitExceeded") {
+		if _, err := w.RunInstances(t.Context(), in); err == nil || !strings.Contains(err.Error(), "VcpuLimitExceeded") {
 			t.Errorf("a third machine: %v", err)
 		}
 		lab.must(t, "up", raised)
 		lab.must(t, "up", "--quota=vcpus=6") // quotas are only raised
-		third := must[*ec2.RunInstancesOutput](t)(w.RunInstances(ctx, in)).Instances[0].InstanceId
-		must[*ec2.TerminateInstancesOutput](t)(w.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{*third}}))
+		third := must[*ec2.RunInstancesOutput](t)(w.RunInstances(t.Context(), in)).Instances[0].InstanceId
+		must[*ec2.TerminateInstancesOutput](t)(w.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*third}}))
 		w.await(t, *third, types.InstanceStateNameTerminated)
 	})
 	// A computer with ufw or firewalld drops connections that others open.

@@ -84,8 +84,8 @@ func gone(file string) error {
 		return err
 	}
 	for range 100 {
-		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
+		stat, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		if len(stat) == 0 || strings.Contains(string(stat), ") Z ") {
 			return nil
 		}
 		time.Sleep(20 * time.Millisecond)
