@@ -47,6 +47,10 @@ func (c *cluster) testNodes(t *testing.T, controllers, workers int) {
 			t.Errorf("HAProxy: %s is not UP:\n%s", m, backends)
 		}
 	}
+}
+
+// testKeepalives: HAProxy's connections send packets before EC2 forgets them.
+func (c *cluster) testKeepalives(t *testing.T) {
 	// The kernel's timers: "timer:(keepalive,52sec,0)".
 	connections := c.Sh(t, "lb-0", `ss -Htno state established '( sport = :6443 or dport = :6443 )'`)
 	if !strings.Contains(connections, "timer:(keepalive,") {
