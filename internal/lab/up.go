@@ -81,7 +81,8 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err != nil {
 		return err
 	}
-	completed := offered || s.raise(opts.Quotas) || s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
+	raised := s.raise(opts.Quotas)
+	completed := offered || raised || s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
 	s.Cilium = s.Cilium || opts.Cilium
 	s.Bare = opts.Bare && (s.Bare || s.AccessKeyID == "")
 	if err := l.provide(ctx, opts.Versions, &s); err != nil {
