@@ -14,6 +14,12 @@ var deniedWords = regexp.MustCompile(`User: (\S+) is not authorized to perform: 
 // encodedMessage is what EC2 adds for those who may decode it: a thousand characters and more.
 var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure message: \S+`)
 
+// Says reports whether AWS has answered with a code and a message that has the words. For what has no code of its own.
+func Says(err error, code string, words *regexp.Regexp) bool {
+	var api smithy.APIError
+	return IsCode(err, code) && errors.As(err, &api) && words.MatchString(api.ErrorMessage())
+}
+
 // unknownProfileWords are those about an instance profile that EC2 does not know, or whose role it
 // does not know. It has no code for that.
 // https://github.com/hashicorp/terraform-provider-aws/issues/838
@@ -21,17 +27,7 @@ var unknownProfileWords = regexp.MustCompile(`Invalid IAM Instance Profile|has n
 
 // UnknownProfile reports whether EC2 does not know an instance profile, perhaps only not yet.
 func UnknownProfile(err error) bool {
-	var api smithy.APIError
-	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownProfileWords.MatchString(api.ErrorMessage())
-}
-
-// goneRouteWords are those about a route that is to be replaced and does not exist. There is no code for that.
-var goneRouteWords = regexp.MustCompile(`no route defined for`)
-
-// GoneRoute reports whether EC2 does not replace a route because there is none, although it may still show one.
-func GoneRoute(err error) bool {
-	var api smithy.APIError
-	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && goneRouteWords.MatchString(api.ErrorMessage())
+	return Says(err, "InvalidParameterValue", unknownProfileWords)
 }
 
 // notOnFreePlanWords are those about an instance type that accounts of the free plan may not have. There is no code for that.
@@ -39,8 +35,7 @@ var notOnFreePlanWords = regexp.MustCompile(`not eligible for Free Tier`)
 
 // notOnFreePlan reports whether EC2 refuses an instance type because the account is on AWS's free plan.
 func notOnFreePlan(err error) bool {
-	var api smithy.APIError
-	return IsCode(err, "InvalidParameterCombination") && errors.As(err, &api) && notOnFreePlanWords.MatchString(api.ErrorMessage())
+	return Says(err, "InvalidParameterCombination", notOnFreePlanWords)
 }
 
 // unknownAttachmentWords are those about an internet gateway that is, as far as a route table knows, not attached
@@ -50,8 +45,7 @@ var unknownAttachmentWords = regexp.MustCompile(`network gateway \S+ belong to d
 // unknownAttachment reports whether EC2 refuses a route because it does not know the attachment of its internet
 // gateway, perhaps only not yet.
 func unknownAttachment(err error) bool {
-	var api smithy.APIError
-	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownAttachmentWords.MatchString(api.ErrorMessage())
+	return Says(err, "InvalidParameterValue", unknownAttachmentWords)
 }
 
 // heldWords are those about a resource that another service of AWS has, such as the Elastic IP of a NAT gateway. There is
@@ -61,8 +55,7 @@ var heldWords = regexp.MustCompile(`do not have permission to access the specifi
 
 // heldByService reports whether another service of AWS has a resource, perhaps for some seconds more.
 func heldByService(err error) bool {
-	var api smithy.APIError
-	return IsCode(err, "AuthFailure") && errors.As(err, &api) && heldWords.MatchString(api.ErrorMessage())
+	return Says(err, "AuthFailure", heldWords)
 }
 
 // readDenied reads what AWS says only in words about a missing permission. What it does not

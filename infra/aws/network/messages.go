@@ -1,10 +1,7 @@
 package network
 
 import (
-	"errors"
 	"regexp"
-
-	"github.com/aws/smithy-go"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
@@ -15,6 +12,5 @@ var closedZoneWords = regexp.MustCompile(`parameter availabilityZone is invalid`
 // closedZone reports whether EC2 makes no subnet in an availability zone. It does so in a constrained zone, which offers
 // instance types all the same.
 func closedZone(err error) bool {
-	var api smithy.APIError
-	return aws.IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && closedZoneWords.MatchString(api.ErrorMessage())
+	return aws.Says(err, "InvalidParameterValue", closedZoneWords)
 }

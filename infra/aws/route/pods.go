@@ -184,7 +184,7 @@ func tryPodRoute(ctx context.Context, c *aws.Client, r podRoute, found *types.Ro
 	_, err = c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 		RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
 	}, c.RetryUntilKnown())
-	if aws.GoneRoute(err) { // EC2 shows a route that has been deleted, such as that of a predecessor
+	if goneRoute(err) { // EC2 shows a route that has been deleted, such as that of a predecessor
 		if _, err = r.create(ctx, c); aws.IsCode(err, "RouteAlreadyExists") {
 			return "it is deleted and made at the same time", nil
 		}
