@@ -382,28 +382,27 @@ func (in *Injector) lifetime(kind Kind, asked time.Duration) time.Duration {
 
 // PageItems returns after how many items the pages of an action's answer end; 0 if nothing shortens them.
 func (in *Injector) PageItems(action string) int {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, f := range slices.Clone(in.faults) {
-		if f.Kind == ShortPages && f.matches(action) {
-			in.strike(f)
-			return f.Items
-		}
-	}
-	return 0
+	f, _ := in.struck(ShortPages, action)
+	return f.Items
 }
 
 // OnFreePlan reports whether the account is of AWS's free plan, for an action.
 func (in *Injector) OnFreePlan(action string) bool {
+	_, found := in.struck(FreePlan, action)
+	return found
+}
+
+// struck returns the first fault of a kind for an action, which takes effect now.
+func (in *Injector) struck(kind Kind, action string) (Fault, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, f := range slices.Clone(in.faults) {
-		if f.Kind == FreePlan && f.matches(action) {
-			in.strike(f)
-			return true
-		}
+	i := slices.IndexFunc(in.faults, func(f *Fault) bool { return f.Kind == kind && f.matches(action) })
+	if i < 0 {
+		return Fault{}, false
 	}
-	return false
+	f := in.faults[i]
+	in.strike(f)
+	return *f, true
 }
 
 // TerminatedVisible returns how long a terminated instance is shown that would be shown for d.
