@@ -125,7 +125,7 @@ func Observe(ctx context.Context, c *aws.Client, id string, spec Spec) (Machine,
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	m := o.machine()
-	if m.HostKey != "" && spec.HostKey != "" && m.HostKey != spec.HostKey {
+	if m.HostKey = cmp.Or(m.HostKey, spec.HostKey); spec.HostKey != "" && m.HostKey != spec.HostKey {
 		return Machine{}, nil, &HostKeyTagError{Machine: spec.Name, ID: id, Tag: m.HostKey, Pinned: spec.HostKey}
 	}
 	m.data = o.data

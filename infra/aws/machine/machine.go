@@ -48,8 +48,8 @@ type Spec struct {
 	// PublicIP asks for a public address at launch.
 	PublicIP bool
 
-	// HostKey is the machine's pinned SSH host key. [Observe] refuses another one in the machine's tags. Empty
-	// accepts whatever the tags say, for a machine whose creation has not ended.
+	// HostKey is the machine's pinned SSH host key. [Observe] returns it if somebody has deleted the tag, and
+	// refuses another one in the tag. Empty accepts whatever the tag says, for a machine whose creation has not ended.
 	HostKey string
 
 	// Stopped says that the instance is to be stopped, and not to run.

@@ -74,10 +74,6 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 	op.Exists(found.Claim, found.Unsettled)
 	// A failed update may have added routes without recording them.
 	op.Keep(ctx, routesKey, union(spec.RoutedTables, found.RouteTables))
-	if found.HostKey == "" {
-		// The state is the authority. Somebody may have deleted the tag.
-		found.HostKey = m.HostKey.ValueString()
-	}
 	grow := owned.Kept[bool](ctx, op, growKey)
 	if op.Ownership.Lost() && int64(found.RootVolumeGiB) > m.RootVolumeSize.ValueInt64() {
 		grow = true // the volume was enlarged by the update that died, and perhaps not its file system
