@@ -43,8 +43,7 @@ var needed = []string{"- **Takes**: ", "- **Needs**: ", "- **Changes**: "}
 //
 // A fence "sh" is a script. Below it is either a fence "text", which has what the script prints, or the line
 // "It prints nothing." Other fences are errors, indented ones and "~~~" too, so that no command remains untested. The
-// page says what it takes,
-// what it needs and what it changes, and its last section resets the changes.
+// page says what it takes, what it needs and what it changes, and its last section resets the changes.
 func Parse(file, text string) (Page, error) {
 	var (
 		page    Page
