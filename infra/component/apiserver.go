@@ -20,13 +20,16 @@ import (
 type APIServerSpec struct {
 	ExtraSANs   []string // further names and addresses in its serving certificate
 	AuditPolicy []byte   // YAML of an audit.k8s.io/v1 Policy; empty means the built-in one
+	// Authentication has the fields of AuthenticationConfiguration, without anonymous: which issuers' tokens are
+	// accepted. The API servers reload it.
+	Authentication map[string]any
 	// AdmissionPlugins configures admission plugins: name -> configuration object, nil for none.
 	AdmissionPlugins map[string]map[string]any
 	Args             Args // further flags
 }
 
 // apiServerFiles are the files that readAPIServer reads.
-var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
+var apiServerFiles = []string{unitPath(APIServerUnit), AuthenticationPath, AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
 // DefaultShutdownDelay is how long HAProxy takes by default to notice that an API server is not
 // ready.
@@ -61,11 +64,15 @@ func (c *controller) addAPIServer() error {
 	c.addCertificate("apiserver-etcd-client", pki.EtcdCA, pki.Request{CommonName: etcdClientUser, Client: true})
 	c.addCertificate("front-proxy-client", pki.FrontProxyCA, pki.Request{CommonName: frontProxyUser, Client: true})
 
-	authentication, err := authenticationFile()
+	spec := c.spec.APIServer
+	config, err := spec.authentication()
 	if err != nil {
 		return err
 	}
-	spec := c.spec.APIServer
+	authentication, err := yamlFile(AuthenticationPath, config)
+	if err != nil {
+		return err
+	}
 	audit, err := auditFile(spec.AuditPolicy)
 	if err != nil {
 		return err
@@ -98,8 +105,10 @@ func (c *controller) addAPIServer() error {
 // issuerPrefix and the cluster's domain make the issuer of service accounts' tokens.
 const issuerPrefix = "https://kubernetes.default.svc."
 
+func (c Cluster) issuer() string { return issuerPrefix + c.Domain }
+
 func (c *controller) apiServerArgs() Args {
-	issuer := issuerPrefix + c.spec.Cluster.Domain
+	issuer := c.spec.Cluster.issuer()
 	args := Args{
 		"advertise-address": values(c.node.PrivateIP.String()),
 		"bind-address":      values("0.0.0.0"),
@@ -175,8 +184,8 @@ func (s APIServerSpec) configuresAdmission() bool {
 	return false
 }
 
-func (s APIServerSpec) check(v version.Version) invalid.Fields {
-	errs := s.checkAdmission(v)
+func (s APIServerSpec) check(v version.Version, cluster Cluster) invalid.Fields {
+	errs := append(s.checkAdmission(v), s.checkAuthentication(v, append(s.Args["service-account-issuer"], cluster.issuer()))...)
 	if len(s.AuditPolicy) > 0 {
 		_, err := parseAuditPolicy(s.AuditPolicy)
 		errs.Add("audit_policy", "Unusable audit policy", err)
@@ -189,6 +198,13 @@ func (s APIServerSpec) check(v version.Version) invalid.Fields {
 func (c *controller) readAPIServer(f Found) error {
 	c.spec.APIServer = APIServerSpec{}
 	s := &c.spec.APIServer
+	authentication, err := s.authentication()
+	if err != nil {
+		return err
+	}
+	if s.Authentication, err = f.yamlBeyond(AuthenticationPath, authentication); err != nil {
+		return err
+	}
 	standard, err := auditFile(nil)
 	if err != nil {
 		return err

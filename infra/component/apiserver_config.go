@@ -7,57 +7,73 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+	apiserverapi "k8s.io/apiserver/pkg/apis/apiserver"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	auditapi "k8s.io/apiserver/pkg/apis/audit"
 	audit "k8s.io/apiserver/pkg/apis/audit/v1"
 	auditvalidation "k8s.io/apiserver/pkg/apis/audit/validation"
+	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// healthPaths are the only paths that the API server serves without authentication.
+// healthPaths are the only paths that the API server serves without authentication. An API server reloads its
+// AuthenticationConfiguration by itself, but refuses one with another list of these.
 var healthPaths = []string{"/livez", "/readyz", "/healthz"}
 
-// CheckAnonymous reports flags of kube-apiserver with which it would not start, or would refuse the health
-// checks of a load balancer, which ask /readyz without credentials: the load balancer would treat every
-// API server as down. The content of files that the user has put on the machines is not known here.
-func (s APIServerSpec) CheckAnonymous(balanced bool) (errs invalid.Fields) {
-	const flag = "anonymous-auth"
-	extra := s.Args
-	if len(extra[flag]) == 0 {
-		return nil
+// authentication is the AuthenticationConfiguration: the issuers whose tokens are accepted, and anonymous requests for
+// health checks only.
+func (s APIServerSpec) authentication() (map[string]any, error) {
+	base := &apiserver.AuthenticationConfiguration{Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true}}
+	base.APIVersion, base.Kind = apiserver.SchemeGroupVersion.String(), "AuthenticationConfiguration"
+	for _, p := range healthPaths {
+		base.Anonymous.Conditions = append(base.Anonymous.Conditions, apiserver.AnonymousAuthCondition{Path: p})
 	}
-	field := ArgField(artifact.KubeAPIServer, flag)
-	if _, replaced := extra["authentication-config"]; !replaced {
-		errs.Say(field, "Decided by the provider's file", "the provider's authentication-config already refuses anonymous requests, except those of the paths for health checks (%s), and the API server does not start with both: "+
-			"remove it.", strings.Join(healthPaths, ", "))
-		return errs
+	config, err := toMap(base)
+	if err != nil {
+		return nil, err
 	}
-	if allowed, err := strconv.ParseBool(extra.last(flag)); err == nil && !allowed && balanced {
-		errs.Say(field, "Health checks refused", "the load balancer's health checks ask /readyz without credentials. With this setting it would treat every API server as down, and nobody would reach the cluster: remove "+
-			"it. The provider's own authentication-config, which applies if you remove that flag too, refuses all other anonymous requests.")
+	if config, err = overlay(config, s.Authentication, &apiserver.AuthenticationConfiguration{}); err != nil {
+		return nil, fmt.Errorf("authentication: %w", err)
 	}
-	return errs
+	return config, nil
 }
 
-func authenticationFile() (desired.File, error) {
-	config := &apiserver.AuthenticationConfiguration{
-		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true},
+// checkAuthentication reports what kube-apiserver would refuse, by its own rules: expressions are compiled. issuers
+// are the issuers of service accounts' tokens, which no other issuer may be.
+func (s APIServerSpec) checkAuthentication(v version.Version, issuers []string) (errs invalid.Fields) {
+	const field, problem = "authentication", "Unusable configuration"
+	for _, name := range []string{"anonymous", "apiVersion", "kind"} {
+		if _, set := s.Authentication[name]; set {
+			errs.Say(field, "Field of the provider", "%s.%s: "+ownedWords, field, name)
+		}
 	}
-	config.APIVersion, config.Kind = apiserver.SchemeGroupVersion.String(), "AuthenticationConfiguration"
-	for _, p := range healthPaths {
-		config.Anonymous.Conditions = append(config.Anonymous.Conditions, apiserver.AnonymousAuthCondition{Path: p})
+	typed := &apiserver.AuthenticationConfiguration{}
+	checkConfig(&errs, field, artifact.KubeAPIServer, v, s.Authentication, func() error {
+		_, err := overlay(nil, s.Authentication, typed)
+		return err
+	})
+	if len(errs) > 0 || len(s.Authentication) == 0 {
+		return errs
 	}
-	return yamlFile(AuthenticationPath, config)
+	config := &apiserverapi.AuthenticationConfiguration{}
+	if err := apiserver.Convert_v1_AuthenticationConfiguration_To_apiserver_AuthenticationConfiguration(typed, config, nil); err != nil {
+		errs.Add(field, problem, err)
+		return errs
+	}
+	for _, e := range validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), config, issuers) {
+		errs.Say(field, problem, "%s.%s: %s", field, e.Field, e.ErrorBody())
+	}
+	return errs
 }
 
 // encryptionConfig returns a function that renders the EncryptionConfiguration from the stored keys

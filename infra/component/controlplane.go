@@ -40,7 +40,7 @@ type ControlPlaneSpec struct {
 // Check reports settings that the release would reject, and networks that no cluster can have.
 func (s ControlPlaneSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
-	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.Scheduler.check(v), s.checkPairs())
+	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v, s.Cluster), s.Scheduler.check(v), s.checkPairs())
 }
 
 // checkPairs reports a flag that two programs have and that must be the same for both.

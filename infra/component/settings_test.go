@@ -100,30 +100,57 @@ func TestProtectedKernel(t *testing.T) {
 	}
 }
 
-// TestCheckAnonymous tries the ways to refuse anonymous requests that a plan can recognise.
-func TestCheckAnonymous(t *testing.T) {
+// TestAuthentication renders issuers beside the provider's own rule, and reads them back.
+func TestAuthentication(t *testing.T) {
+	build := must(t)
+	spec := controlPlaneSpec(t)
+	issuer := map[string]any{"url": "https://login.example.com", "audiences": []any{"kubernetes"}}
+	spec.APIServer.Authentication = map[string]any{"jwt": []any{map[string]any{"issuer": issuer,
+		"claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": "people:"}, "groups": map[string]any{"expression": "claims.roles"}}}}}
+	if err := spec.Check().Err(); err != nil {
+		t.Fatal(err)
+	}
+	m := build(ControlPlane(spec, spec.Nodes[0]))
+	content := fileOf(t, m, AuthenticationPath)
+	for _, want := range []string{"anonymous:\n  conditions:\n  - path: /livez\n", "url: https://login.example.com", "prefix: 'people:'"} {
+		if !strings.Contains(content, want) {
+			t.Errorf("no %q in\n%s", want, content)
+		}
+	}
 	for _, tt := range []struct {
-		name     string
-		args     Args
-		balanced bool
-		want     string
+		name string
+		edit func(jwt map[string]any)
+		want string
 	}{
-		{"nothing", nil, true, ""},
-		{"both reported flags", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, true, "would treat every API server as down"},
-		{"a file of the user's", Args{"authentication-config": {"/etc/mine.yaml"}, "anonymous-auth": {"0"}}, true, "would treat every API server as down"},
-		{"the last value counts", Args{"authentication-config": {}, "anonymous-auth": {"false", "true"}}, true, ""},
-		{"taken out", Args{"anonymous-auth": {}}, true, ""},
-		{"no load balancer", Args{"authentication-config": {}, "anonymous-auth": {"false"}}, false, ""},
-		{"beside the provider's file", Args{"anonymous-auth": {"false"}}, false, "does not start with both"},
-		{"allowed, beside the provider's file", Args{"anonymous-auth": {"true"}}, true, "does not start with both"},
+		{"no issuer", func(jwt map[string]any) { delete(jwt, "issuer") }, "authentication.jwt[0].issuer.url: Required value"},
+		{"not HTTPS", func(jwt map[string]any) {
+			jwt["issuer"] = map[string]any{"url": "http://x.example.com", "audiences": []any{"a"}}
+		}, "URL scheme must be https"},
+		{"the cluster's own issuer", func(jwt map[string]any) {
+			jwt["issuer"] = map[string]any{"url": "https://kubernetes.default.svc.cluster.local", "audiences": []any{"a"}}
+		}, "URL must not overlap with disallowed issuers"},
+		{"another authority than PEM", func(jwt map[string]any) {
+			jwt["issuer"] = map[string]any{"url": "https://x.example.com", "audiences": []any{"a"}, "certificateAuthority": "x"}
+		}, "authentication.jwt[0].issuer.certificateAuthority"},
+		{"an expression that does not compile", func(jwt map[string]any) {
+			jwt["claimMappings"] = map[string]any{"username": map[string]any{"expression": "claims.sub +"}}
+		}, "authentication.jwt[0].claimMappings.username.expression"},
+		{"an unknown field", func(jwt map[string]any) { jwt["claimMapping"] = map[string]any{} }, `unknown field "jwt[0].claimMapping"`},
+		{"another type", func(jwt map[string]any) { jwt["issuer"] = "https://x.example.com" }, "authentication.jwt[0].issuer: this takes an object"},
 	} {
-		errs := APIServerSpec{Args: tt.args}.CheckAnonymous(tt.balanced)
-		if len(errs) == 0 && tt.want == "" {
-			continue
-		}
-		if len(errs) != 1 || tt.want == "" || !strings.Contains(errs[0].Error(), tt.want) || errs[0].Field != `extra_args.kube_apiserver["anonymous-auth"]` {
-			t.Errorf("%s: %v", tt.name, errs)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			spec := spec
+			jwt := map[string]any{"issuer": issuer, "claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": ""}}}
+			tt.edit(jwt)
+			spec.APIServer.Authentication = map[string]any{"jwt": []any{jwt}}
+			if errs := spec.Check(); len(errs) == 0 || errs[0].Field != "authentication" || !strings.Contains(errs.Err().Error(), tt.want) {
+				t.Errorf("%v", errs)
+			}
+		})
+	}
+	spec.APIServer.Authentication = map[string]any{"anonymous": map[string]any{"enabled": false}}
+	if errs := spec.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "authentication.anonymous: the provider sets it") {
+		t.Errorf("%v", errs)
 	}
 }
 

@@ -45,6 +45,7 @@ var vocabulary = map[Kind]words{
 		Content:       "content differs (sha256 found {found:digest}, wanted {wanted:digest})",
 		Unhashed:      "content differs, wanted {wanted:digest}",
 		SecretContent: "differs",
+		ReloadPending: "not loaded yet by {wanted}",
 		Mode:          "mode {found}, wanted {wanted}",
 		Owner:         "owner {found}, wanted {wanted}",
 		Group:         "group {found}, wanted {wanted}",

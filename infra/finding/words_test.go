@@ -83,6 +83,7 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: Unit, Target: "a.service", Problem: Stale},
 			"unit a.service: systemd has not loaded its files as they are on disk (needs daemon-reload)"},
 		{Finding{Kind: Unit, Target: "a.service", Problem: RestartPending}, "unit a.service: restart pending from an interrupted apply"},
+		{Finding{Kind: File, Target: "/a", Problem: ReloadPending, Wanted: "a.service"}, "file /a: not loaded yet by a.service"},
 		{Finding{Kind: Unit, Target: "a.service", Problem: ReloadPending}, "unit a.service: reload pending from an interrupted apply"},
 		{Finding{Kind: Unit, Target: "a.service", Problem: CheckFailed, Cause: "/run/x points to /y"}, "unit a.service: /run/x points to /y"},
 		{Finding{Kind: Unit, Target: "a.service", Problem: NotWanted, Found: Running}, "unit a.service: running, wanted none"},

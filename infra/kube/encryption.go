@@ -3,8 +3,8 @@ package kube
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,47 +14,63 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
-// encryptionMetric has the digest of the EncryptionConfiguration that an API server uses
-// (k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics).
-const encryptionMetric = "apiserver_encryption_config_controller_last_config_info{"
+// The metrics that have the digest of a configuration file that an API server has loaded
+// (k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics and .../authenticationconfig/metrics).
+const (
+	encryptionMetric     = "apiserver_encryption_config_controller_last_config_info{"
+	authenticationMetric = "apiserver_authentication_config_controller_last_config_info{"
+)
 
-// EncryptionConfigDigest returns the hex SHA-256 of the EncryptionConfiguration file that the API
-// server loaded last. The server checks for a changed file once a minute.
-func (c *Client) EncryptionConfigDigest(ctx context.Context) (string, error) {
+// Loaded are the configuration files that an API server has loaded last, of those that it reloads by itself: the hex
+// SHA-256 of each. It is empty for a file that the API server does not have.
+type Loaded struct {
+	Encryption     string // EncryptionConfiguration
+	Authentication string // AuthenticationConfiguration
+}
+
+// Loaded asks an API server which configuration files it has loaded. It looks for a changed file once a minute at least.
+func (c *Client) Loaded(ctx context.Context) (Loaded, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
 	body, err := c.typed.Discovery().RESTClient().Get().AbsPath("/metrics").Stream(ctx)
-	if err != nil {
-		return "", fmt.Errorf("asking %s which encryption configuration it has loaded: %w", c.endpoint, err)
-	}
-	defer func() { _ = body.Close() }()
-	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if digest, ok := encryptionDigest(lines.Text()); ok {
-			return digest, nil
+	if err == nil {
+		defer func() { _ = body.Close() }()
+		var out Loaded
+		if out, err = loadedIn(body); err == nil {
+			return out, nil
 		}
 	}
-	err = lines.Err()
-	if err == nil {
-		err = errors.New("its metrics do not have the digest")
-	}
-	return "", fmt.Errorf("asking %s which encryption configuration it has loaded: %w", c.endpoint, err)
+	return Loaded{}, fmt.Errorf("asking %s which configuration it has loaded: %w", c.endpoint, err)
 }
 
-// encryptionDigest parses one line of metrics.
-func encryptionDigest(line string) (string, bool) {
-	labels, ok := strings.CutPrefix(line, encryptionMetric)
+// loadedIn reads metrics.
+func loadedIn(r io.Reader) (out Loaded, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if digest := hashIn(lines.Text(), encryptionMetric); digest != "" {
+			out.Encryption = digest
+		}
+		if digest := hashIn(lines.Text(), authenticationMetric); digest != "" {
+			out.Authentication = digest
+		}
+	}
+	return out, lines.Err()
+}
+
+// hashIn returns the label hash of one line of metrics, empty if it is another metric.
+func hashIn(line, metric string) string {
+	labels, ok := strings.CutPrefix(line, metric)
 	if !ok {
-		return "", false
+		return ""
 	}
 	// The leading comma distinguishes this label from another one that also ends in _hash.
 	_, rest, ok := strings.Cut(","+labels, `,hash="sha256:`)
 	if !ok {
-		return "", false
+		return ""
 	}
-	digest, _, ok := strings.Cut(rest, `"`)
-	return digest, ok
+	digest, _, _ := strings.Cut(rest, `"`)
+	return digest
 }
 
 // RewriteSecret writes a secret back unchanged, so that it is encrypted with the present key. A

@@ -19,7 +19,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add("Waiting for deployment \"x\" rollout to finish: 0 of 2 updated replicas are available...")
 	f.Fuzz(func(t *testing.T, text string) {
 		_, _ = failingChecks(text), holder(text)
-		_, _ = encryptionDigest(text)
+		_, _ = loadedIn(strings.NewReader(text))
 		_, _ = parseVersion([]byte(text))
 		_, _ = rolloutStatus(text), isRemoved([]byte(text))
 		for _, line := range logEnd(text) {

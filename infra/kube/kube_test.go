@@ -118,16 +118,17 @@ func TestUnmet(t *testing.T) {
 	}
 }
 
-func TestEncryptionDigest(t *testing.T) {
-	for line, want := range map[string]string{
-		`apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="sha256:aa",hash="sha256:bb"} 1`: "bb",
-		`apiserver_encryption_config_controller_last_config_info{hash="sha256:bb",apiserver_id_hash="sha256:aa"} 1`: "bb",
-		`apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="sha256:aa"} 1`:                  "",
-		`# TYPE apiserver_encryption_config_controller_last_config_info gauge`:                                      "",
-		`apiserver_authentication_config_controller_last_config_info{hash="sha256:cc"} 1`:                           "",
+func TestLoaded(t *testing.T) {
+	const encryption, authentication = "apiserver_encryption_config_controller_last_config_info", "apiserver_authentication_config_controller_last_config_info"
+	for text, want := range map[string]Loaded{
+		encryption + `{apiserver_id_hash="sha256:aa",hash="sha256:bb"} 1`:                       {Encryption: "bb"},
+		encryption + `{hash="sha256:bb",apiserver_id_hash="sha256:aa"} 1`:                       {Encryption: "bb"},
+		encryption + `{apiserver_id_hash="sha256:aa"} 1`:                                        {},
+		"# TYPE " + encryption + " gauge":                                                       {},
+		authentication + "{hash=\"sha256:cc\"} 1\nup 1\n" + encryption + `{hash="sha256:dd"} 1`: {Authentication: "cc", Encryption: "dd"},
 	} {
-		if got, ok := encryptionDigest(line); got != want || ok != (want != "") {
-			t.Errorf("%s: %q, %v; wanted %q", line, got, ok, want)
+		if got, err := loadedIn(strings.NewReader(text)); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; wanted %+v", text, got, err, want)
 		}
 	}
 }

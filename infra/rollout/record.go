@@ -22,8 +22,10 @@ type Record struct {
 	Formed bool `json:"formed,omitempty"`
 	// Restored is the restore of an etcd cluster that has been done, if one is wanted.
 	Restored *Restored `json:"restored,omitempty"`
-	// Sealed is the digest of the EncryptionConfiguration that every API server is known to use and
-	// with whose first key every secret is encrypted.
+	// Loaded are the digests of the files that every API server is known to have loaded, of those that it reloads by
+	// itself, by path.
+	Loaded map[string]string `json:"loaded,omitempty"`
+	// Sealed is the digest of the EncryptionConfiguration with whose first key every secret is encrypted.
 	Sealed string `json:"sealed,omitempty"`
 	// Left are machines that could not be reached when they left the role, by name: something of it
 	// is still on them. The role is removed from them as soon as they answer an Apply.

@@ -9,9 +9,9 @@ import (
 // and cipher suites, sizes, networks and addresses. All others may hold a URL with a password, a token, or any text.
 var shown = map[string]map[Kind][]string{
 	"kube-apiserver": {Flag: {
-		"anonymous-auth", "audit-log-format", "audit-log-mode", "audit-webhook-mode", "authorization-mode", "disable-admission-plugins",
+		"audit-log-format", "audit-log-mode", "audit-webhook-mode", "authorization-mode", "disable-admission-plugins",
 		"enable-admission-plugins", "endpoint-reconciler-type", "feature-gates", "kubelet-preferred-address-types", "logging-format",
-		"oidc-groups-claim", "oidc-signing-algs", "oidc-username-claim", "runtime-config", "service-node-port-range",
+		"runtime-config", "service-node-port-range",
 		"show-hidden-metrics-for-version", "storage-backend", "storage-media-type", "tls-cipher-suites", "tls-curve-preferences", "tls-min-version",
 	}},
 	"kube-controller-manager": {Flag: {

@@ -134,7 +134,7 @@ func (q *balancing) failed(err error) error {
 	}
 	failed := &fleet.StepError{Machine: q.machine.Name(), Err: err, Unit: component.APIServerUnit,
 		Step: "ask the API server as the load balancer's health checks do",
-		Next: "correct which of its flags and files refuse anonymous requests of /readyz (anonymous-auth, authentication-config, authorization-config), and apply again: the load " +
+		Next: "correct which of its flags and files refuse anonymous requests of /readyz (authorization-config, authorization-mode), and apply again: the load " +
 			"balancer sends no client to this API server"}
 	if q.healthy {
 		failed.Step = "wait until the load balancer sends clients to the API server"

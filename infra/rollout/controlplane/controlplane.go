@@ -45,12 +45,13 @@ func (x ControlPlane) Definition() rollout.Definition {
 }
 
 // Observe implements Role. It also compares the RBAC objects that the API servers need, and the keys that encrypt
-// secrets in etcd, with what is wanted.
+// secrets in etcd, with what is wanted, and what the API servers have loaded with what is on their machines.
 func (x ControlPlane) Observe(ctx context.Context, base *rollout.Operation) rollout.Report {
 	o := &operation{Operation: base, want: x}
 	return o.Report(ctx, func(ctx context.Context, r *rollout.Report) {
 		o.systemDrift(ctx, r)
 		o.sealingDrift(ctx, r)
+		o.loadedDrift(ctx, r)
 	})
 }
 
@@ -142,6 +143,9 @@ func (o *operation) converge(ctx context.Context) error {
 	}
 	o.SaveUnchanged()
 	err := o.systemObjects(ctx)
+	if err == nil {
+		err = o.waitLoaded(ctx)
+	}
 	if err == nil {
 		err = o.seal(ctx)
 	}

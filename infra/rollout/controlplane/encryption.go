@@ -8,29 +8,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// The keys that encrypt secrets in etcd rotate without a restart: each API server loads a changed
-// EncryptionConfiguration at its own time. A roll-out is done when all have loaded it and every
+// The keys that encrypt secrets in etcd rotate without a restart. A roll-out is done when every API server has loaded
+// them (loaded.go) and every
 // value in etcd is sealed, that is, encrypted with the current key. The provider asks etcd which
 // values are, so an interrupted rewrite continues where it stopped.
 
 const (
-	// reloadBudget is how long an API server may take to load a changed EncryptionConfiguration,
-	// which it checks once a minute.
-	reloadBudget = 150 * time.Second
 	// parallelRewrites is how many objects are rewritten at the same time: enough to keep one API
 	// server busy, few enough not to block other clients.
 	parallelRewrites = 8
@@ -215,79 +208,18 @@ func (o *operation) lostWithout(ctx context.Context, c *etcd.Client, under strin
 	return difference(s.others[foreign], not), err
 }
 
-// seal waits until every API server uses the wanted keys, and has every value in etcd encrypted
-// with the first of them.
+// seal has every value in etcd encrypted with the first of the wanted keys, once every API server has loaded these.
 func (o *operation) seal(ctx context.Context) error {
 	under := o.want.Spec.EncryptedUnder()
-	digest := o.encryptionDigest()
-	if under == "" || digest == "" {
-		return nil // the operation's error names the machine that was left
-	}
-	known := o.Record().Sealed == digest
-	if known && len(o.generations()) < 2 {
+	digest := o.toLoad()[component.EncryptionConfigPath]
+	if under == "" || digest == "" || o.Record().Sealed == digest && len(o.generations()) < 2 {
 		return nil
-	}
-	if !known {
-		errs := fleet.EachAll(ctx, rollout.MachinesOf(o.Machines), func(ctx context.Context, m *fleet.Machine) error { return o.waitLoaded(ctx, m, digest) })
-		for _, name := range slices.Sorted(maps.Keys(errs)) {
-			return errs[name]
-		}
 	}
 	if err := o.reseal(ctx, under); err != nil {
 		return err
 	}
 	o.Note(func(r *rollout.Record) { r.Sealed = digest })
 	return nil
-}
-
-// encryptionDigest returns the digest of the EncryptionConfiguration of all controllers, empty if
-// they are not known to have the same.
-func (o *operation) encryptionDigest() string {
-	var out string
-	for i, m := range o.Machines {
-		digest := m.Record.Secrets[component.EncryptionConfigPath].SHA256
-		if m.Gone != nil || i > 0 && digest != out {
-			return ""
-		}
-		out = digest
-	}
-	return out
-}
-
-// waitLoaded waits until a machine's API server uses the EncryptionConfiguration with that digest.
-// API servers check the file once a minute.
-func (o *operation) waitLoaded(ctx context.Context, m *fleet.Machine, digest string) error {
-	c, err := o.Access.APIServer(ctx, m)
-	if err != nil {
-		return err
-	}
-	watch := m.Watch(component.APIServerUnit)
-	var last error
-	told := false
-	err = fleet.Within(ctx, reloadBudget, "the encryption keys", func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, fleet.UnitPoll, true, func(ctx context.Context) (bool, error) {
-			loaded, err := c.EncryptionConfigDigest(ctx)
-			switch {
-			case err == nil && loaded == digest:
-				return true, nil
-			case err == nil:
-				last = fmt.Errorf("it works with the encryption configuration of digest %.12s, wanted %.12s", loaded, digest)
-			case kube.Permanent(err):
-				return false, err
-			case ctx.Err() == nil:
-				last = err
-			}
-			if !told {
-				m.Say("API server: waiting until it has loaded the encryption keys")
-				told = true
-			}
-			return false, watch(ctx)
-		})
-	})
-	if err != nil && last != nil {
-		err = fmt.Errorf("%w (last: %w)", err, last)
-	}
-	return m.UnitError(ctx, "wait until the API server has loaded the encryption keys", component.APIServerUnit, err)
 }
 
 // reseal rewrites every value that is not encrypted with the writing generation, and checks again,

@@ -88,7 +88,7 @@ func (w *world) testRefused(t *testing.T) {
 		{"unknown admission plugin in a flag", "k8s_control_plane", "extra_args", `{ kube_apiserver = { enable-admission-plugins = "NodeRestriction,podsecurity" } }`,
 			[]string{controlPlane, "extra_args", `no admission plugin "podsecurity": did you mean PodSecurity?`}},
 		{"health checks refused", "k8s_control_plane", "extra_args", `{ kube_apiserver = { authentication-config = null, anonymous-auth = "false" } }`,
-			[]string{controlPlane, "extra_args", "the load balancer's health checks ask /readyz without credentials", "would treat every API server as down"}},
+			[]string{controlPlane, "extra_args", "use the argument authentication instead", "anonymous-auth", "with another value the cluster would break"}},
 		{"unknown field of the scheduler", "k8s_control_plane", "scheduler_config", `{ leaderElect = true }`,
 			[]string{controlPlane, "scheduler_config", `unknown field "leaderElect"`}},
 		{"unknown field of the kubelet", "k8s_worker_pool", "kubelet_config", `{ maxpods = 50 }`,

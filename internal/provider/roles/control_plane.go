@@ -53,6 +53,7 @@ type controlPlaneModel struct {
 	ExtraSANs        types.List           `tfsdk:"extra_sans"`
 	AllowedCIDRs     types.Set            `tfsdk:"allowed_cidrs"`
 	AuditPolicy      types.String         `tfsdk:"audit_policy"`
+	Authentication   types.Dynamic        `tfsdk:"authentication"`
 	AdmissionPlugins types.Dynamic        `tfsdk:"admission_plugins"`
 	SchedulerConfig  types.Dynamic        `tfsdk:"scheduler_config"`
 	ExtraArgs        types.Object         `tfsdk:"extra_args"`
@@ -165,6 +166,12 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 		}, document, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.String, *[]byte) {
 			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
 		}),
+		"authentication": newSetting(
+			freeform.Object("Who signs people in: `jwt` of AuthenticationConfiguration, a list of issuers of OpenID Connect with audiences, claim mappings and rules. What kube-apiserver "+
+				"would refuse is an error of the plan. The API servers load a change without a restart. Default: none; only certificates and tokens of service accounts are accepted."),
+			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
+				return &m.Authentication, &s.Spec.APIServer.Authentication
+			}),
 		"admission_plugins": newSetting(
 			freeform.Objects("Configuration of admission plugins: an object from the plugin's name to its configuration. An unknown plugin is an error of the plan. A plugin that is off by default "+
 				"also needs the flag `enable-admission-plugins`. A change restarts the API servers one at a time. Default: none."),
@@ -212,7 +219,6 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s co
 		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
 	}
 	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
-	errs = append(errs, s.Spec.APIServer.CheckAnonymous(balancedByUs(ctx, plan, diags))...)
 	if prior != nil {
 		warnOfLostNames(ctx, plan, prior, diags)
 	}

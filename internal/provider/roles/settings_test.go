@@ -27,6 +27,8 @@ import (
 
 var configured = struct{ controlPlane, pool providertest.Values }{
 	providertest.Values{
+		"authentication": providertest.Values{"jwt": []any{providertest.Values{"issuer": providertest.Values{"url": "https://login.example.com", "audiences": []any{"a"}},
+			"claimMappings": providertest.Values{"username": providertest.Values{"claim": "sub", "prefix": ""}}}}},
 		"scheduler_config": providertest.Values{"percentageOfNodesToScore": 50, "profiles": []any{providertest.Values{"schedulerName": "a"}, providertest.Values{"schedulerName": "b"}}},
 		"admission_plugins": providertest.Values{"PodSecurity": providertest.Values{"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
 			"defaults": providertest.Values{"enforce": "privileged"}}, "EventRateLimit": nil},
