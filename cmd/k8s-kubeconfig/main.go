@@ -1,5 +1,6 @@
 // Command k8s-kubeconfig writes a short-lived kubeconfig for a cluster whose keys are in SSM
-// Parameter Store. It finds AWS credentials as the AWS CLI does.
+// Parameter Store. It finds AWS credentials as the AWS CLI does. As k8s-kubeconfig sign-in it is a credential
+// plugin of kubectl, and needs neither AWS nor keys.
 package main
 
 import (
@@ -34,6 +35,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "sign-in" {
+		return signIn(ctx, args[1:], os.Stdout)
+	}
 	flags := flag.NewFlagSet("k8s-kubeconfig", flag.ContinueOnError)
 	cluster := flags.String("cluster", "", "name of the cluster (required)")
 	endpoint := flags.String("endpoint", "", "URL of its API server, https://host:6443 (required)")

@@ -1,5 +1,5 @@
 // Package kubeconfig makes short-lived client certificates for people and programs, and the
-// kubeconfig for them.
+// kubeconfig for them, or for those who sign in with a program.
 //
 // What may not enter: the kubeconfigs of a cluster's own components, which refer to files and hold
 // no key (package component).
@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -48,13 +49,23 @@ func CheckProxyURL(s string) error {
 	return nil
 }
 
-// Credential is a client certificate and how to use it.
+// Exec is a credential plugin of kubectl: a program that signs the person in and prints a token
+// (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins).
+type Exec struct {
+	Command     string // a path, or a name that is looked for in PATH
+	Args        []string
+	Env         map[string]string
+	InstallHint string // shown if the command is not found
+}
+
+// Credential is a client certificate, or a program that signs in, and how to use it.
 type Credential struct {
 	Endpoint string
 	ProxyURL string
 	CA       []byte // PEM
 	Pair     pki.KeyPair
 	Expires  time.Time
+	Exec     *Exec // in place of Pair and Expires
 	cluster  string
 	user     string
 }
@@ -97,12 +108,29 @@ func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now tim
 	}, nil
 }
 
-// YAML returns the credential as a kubeconfig. It holds a private key.
+// SignIn returns a credential of people who sign in with a program. Of the request, Groups and TTL mean nothing: the
+// token says who the person is. It holds no secret, and no key is fetched for it.
+func SignIn(ref pki.Ref, r Request, exec Exec) Credential {
+	if r.User == "" {
+		r.User = "person"
+	}
+	return Credential{Endpoint: r.Endpoint, ProxyURL: r.ProxyURL, CA: []byte(ref.KubernetesCA), Exec: &exec, cluster: ref.Cluster, user: r.User}
+}
+
+// YAML returns the credential as a kubeconfig. It holds the private key of a certificate.
 func (c Credential) YAML() ([]byte, error) {
 	name := c.user + "@" + c.cluster
 	config := clientcmdapi.NewConfig()
 	config.Clusters[c.cluster] = &clientcmdapi.Cluster{Server: c.Endpoint, ProxyURL: c.ProxyURL, CertificateAuthorityData: c.CA}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: c.Pair.CertPEM, ClientKeyData: c.Pair.KeyPEM}
+	if c.Exec != nil {
+		plugin := &clientcmdapi.ExecConfig{Command: c.Exec.Command, Args: c.Exec.Args, InstallHint: c.Exec.InstallHint,
+			APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.IfAvailableExecInteractiveMode}
+		for _, name := range slices.Sorted(maps.Keys(c.Exec.Env)) {
+			plugin.Env = append(plugin.Env, clientcmdapi.ExecEnvVar{Name: name, Value: c.Exec.Env[name]})
+		}
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Exec: plugin}
+	}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: c.cluster, AuthInfo: name}
 	config.CurrentContext = name
 	out, err := clientcmd.Write(*config)

@@ -37,7 +37,9 @@ const (
 )
 
 // DefaultScopes asks for a token that says who the person is, and for a refresh token.
-func DefaultScopes() []string { return []string{oidc.ScopeOpenID, "profile", "email", oidc.ScopeOfflineAccess} }
+func DefaultScopes() []string {
+	return []string{oidc.ScopeOpenID, "profile", "email", oidc.ScopeOfflineAccess}
+}
 
 // Request says at which issuer to sign in, and how.
 type Request struct {

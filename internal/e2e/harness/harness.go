@@ -288,7 +288,7 @@ func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Wor
 
 // Kubectl runs the real kubectl with a kubeconfig.
 func (s *Suite) Kubectl(ctx context.Context, kubeconfig string, stdin io.Reader, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, s.kubectl(), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	cmd := exec.CommandContext(ctx, s.KubectlPath(), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	cmd.Stdin = stdin
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -298,7 +298,8 @@ func (s *Suite) Kubectl(ctx context.Context, kubeconfig string, stdin io.Reader,
 	return stdout.String(), nil
 }
 
-func (s *Suite) kubectl() string {
+// KubectlPath is the path of the real kubectl.
+func (s *Suite) KubectlPath() string {
 	return filepath.Join(s.Cache, "mirror", "dl.k8s.io", "release", "v"+KubernetesVersion, "bin", "linux", "amd64", "kubectl")
 }
 

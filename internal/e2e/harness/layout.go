@@ -13,7 +13,7 @@ func (c *Cluster) LayOut(t *testing.T, dir string) {
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, program := range map[string]string{"kubectl": c.suite.kubectl(), "k8s-lab": filepath.Join(c.suite.Bin, "k8s-lab")} {
+	for name, program := range map[string]string{"kubectl": c.suite.KubectlPath(), "k8s-lab": filepath.Join(c.suite.Bin, "k8s-lab")} {
 		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -89,6 +89,7 @@ func TestRolls(t *testing.T) {
 		{"audit policy: resumed", w.testResumed},
 		{"load balancer that would lose its servers", w.testUnbalanced},
 		{"settings", w.testSettings},
+		{"sign-in", w.testSignIn},
 		{"unknown flag", w.testUnknownFlag},
 		{"refused values", w.testRefusedValues},
 		{"sandbox image that does not exist", w.testNoSandbox},

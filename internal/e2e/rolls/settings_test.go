@@ -79,20 +79,47 @@ func (w *world) testResumed(t *testing.T) {
 	}
 }
 
+// closed is a configuration of authorization that refuses those without credentials, and so health checks: a webhook
+// that does not exist decides about them.
+const closed = `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: closed
+  webhook:
+    timeout: 1s
+    authorizedTTL: 1s
+    unauthorizedTTL: 1s
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: /etc/kubernetes/nowhere.kubeconfig}
+    matchConditions: [{expression: "request.user == 'system:anonymous'"}]
+- {type: Node, name: node}
+- {type: RBAC, name: rbac}
+`
+
+const nowhere = `apiVersion: v1
+kind: Config
+clusters: [{name: nowhere, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
+users: [{name: nobody}]
+current-context: nowhere
+`
+
 // testUnbalanced has the API servers read a file with which they refuse health checks. The roll stops at the first
 // one, and again in the next apply. The others serve. testSettings repairs it.
 func (w *world) testUnbalanced(t *testing.T) {
-	const file = "/etc/kubernetes/authentication-by-hand.yaml"
 	for _, c := range controllers {
-		w.Sh(t, c, "printf 'anonymous: {enabled: false}\napiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n' >"+file)
+		w.Sh(t, c, "cat >/etc/kubernetes/closed.yaml <<'END'\n"+closed+"END\ncat >/etc/kubernetes/nowhere.kubeconfig <<'END'\n"+nowhere+"END")
 	}
-	w.arguments["k8s_control_plane"]["extra_args"] = `{ kube_apiserver = { authentication-config = "` + file + `" } }`
+	w.arguments["k8s_control_plane"]["extra_args"] = `{ kube_apiserver = { authorization-mode = null, authorization-config = "/etc/kubernetes/closed.yaml" } }`
 	w.write(t)
 	was := suite.Units(t, machines...)
 	traffic := w.Traffic(t, w.Kubeconfig)
 	for _, spared := range []string{controllers[1] + ", " + controllers[2], ""} {
 		_, err := w.WS.Apply(t.Context())
-		want := []string{"machine " + controllers[0], "ask the API server as the load balancer's health checks do", "GET /readyz without credentials: 401 Unauthorized"}
+		want := []string{"machine " + controllers[0], "ask the API server as the load balancer's health checks do", "GET /readyz without credentials: 403 Forbidden"}
 		if spared != "" {
 			want = append(want, "not touched: "+spared)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/objectvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -55,6 +56,15 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
 			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
 			"ttl":           tf.DurationAttribute(kubeconfigTTL),
+			"exec": schema.SingleNestedAttribute{
+				Optional: true, MarkdownDescription: kubeconfigExec, Validators: []validator.Object{certificateOnly(), objectvalidator.ConflictsWith(path.MatchRoot("early_renewal"))},
+				Attributes: map[string]schema.Attribute{
+					"command":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigExecCommand},
+					"args":         schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: kubeconfigExecArgs},
+					"env":          schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigExecEnv},
+					"install_hint": schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigExecHint},
+				},
+			},
 			"early_renewal": tf.DurationAttribute("How long before its expiry the certificate is renewed, in place, by the next apply, as a duration such as `2h`. Default: a quarter of `ttl`."),
 			"renewal_due": schema.BoolAttribute{
 				Computed:            true,
@@ -94,6 +104,9 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 	if same := !req.State.Raw.IsNull() && !prior.RenewalDue.ValueBool() && plan.sameRequest(prior); !same {
 		plan.Host, plan.ClusterCACertificate, plan.ClientCertificate = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
 		plan.ClientKey, plan.KubeconfigRaw, plan.ExpiresAt = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+		if !plan.Exec.IsNull() && !plan.Exec.IsUnknown() {
+			plan.ClientCertificate, plan.ClientKey, plan.ExpiresAt = types.StringNull(), types.StringNull(), types.StringNull()
+		}
 		plan.RenewalDue = types.BoolValue(false)
 	} else {
 		plan.Host, plan.ClusterCACertificate, plan.ClientCertificate = prior.Host, prior.ClusterCACertificate, prior.ClientCertificate
@@ -110,8 +123,8 @@ func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
 	cluster, _ := keys["cluster"].(types.String)
 	before, _ := prior["cluster"].(types.String)
 	bundle, _ := keys["kubernetes_ca_pem"].(types.String)
-	return cluster.Equal(before) && bundle.Equal(o.ClusterCACertificate) &&
-		pki.IssuedBy([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString())) &&
+	issued := !m.Exec.IsNull() || pki.IssuedBy([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString()))
+	return cluster.Equal(before) && bundle.Equal(o.ClusterCACertificate) && issued && m.Exec.Equal(o.Exec) &&
 		m.endpoint().Equal(o.Host) && m.ProxyURL.Equal(o.ProxyURL) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 
@@ -166,7 +179,7 @@ func (r *kubeconfigResource) Update(ctx context.Context, req resource.UpdateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if m.ClientKey.IsUnknown() {
+	if m.KubeconfigRaw.IsUnknown() {
 		m.issue(ctx, r.Session, &resp.Diagnostics)
 	}
 	if resp.Diagnostics.HasError() {
@@ -189,6 +202,9 @@ func (r *kubeconfigResource) ImportState(_ context.Context, _ resource.ImportSta
 
 // due reports whether the certificate must be renewed.
 func (m managedKubeconfigModel) due(now time.Time) bool {
+	if !m.Exec.IsNull() {
+		return false // there is none
+	}
 	expires, err := time.Parse(time.RFC3339, m.ExpiresAt.ValueString())
 	if err != nil {
 		return true

@@ -36,12 +36,21 @@ func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaReques
 		MarkdownDescription: "A short-lived client certificate for the Kubernetes API, issued again for every plan and apply and stored in no state. The attributes are named like " +
 			"the arguments of the kubernetes provider.",
 		Attributes: map[string]schema.Attribute{
-			"control_plane":          schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfControlPlane.Type().AttrTypes, MarkdownDescription: reference.ControlPlaneDescription},
-			"endpoint":               schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigEndpoint},
-			"proxy_url":              schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
-			"user":                   schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
-			"groups":                 schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
-			"ttl":                    schema.StringAttribute{Optional: true, CustomType: timetypes.GoDurationType{}, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{tf.PositiveDuration()}},
+			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: reference.OfControlPlane.Type().AttrTypes, MarkdownDescription: reference.ControlPlaneDescription},
+			"endpoint":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigEndpoint},
+			"proxy_url":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
+			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
+			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
+			"ttl":           schema.StringAttribute{Optional: true, CustomType: timetypes.GoDurationType{}, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{tf.PositiveDuration()}},
+			"exec": schema.SingleNestedAttribute{
+				Optional: true, MarkdownDescription: kubeconfigExec, Validators: []validator.Object{certificateOnly()},
+				Attributes: map[string]schema.Attribute{
+					"command":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigExecCommand},
+					"args":         schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: kubeconfigExecArgs},
+					"env":          schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigExecEnv},
+					"install_hint": schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigExecHint},
+				},
+			},
 			"host":                   schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigHost},
 			"cluster_ca_certificate": schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCA},
 			"client_certificate":     schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCert},

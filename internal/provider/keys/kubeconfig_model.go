@@ -1,14 +1,17 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/objectvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
@@ -24,6 +27,7 @@ type kubeconfigModel struct {
 	User                 types.String         `tfsdk:"user"`
 	Groups               types.List           `tfsdk:"groups"`
 	TTL                  timetypes.GoDuration `tfsdk:"ttl"`
+	Exec                 types.Object         `tfsdk:"exec"`
 	Host                 types.String         `tfsdk:"host"`
 	ClusterCACertificate types.String         `tfsdk:"cluster_ca_certificate"`
 	ClientCertificate    types.String         `tfsdk:"client_certificate"`
@@ -46,6 +50,38 @@ const (
 	kubeconfigRaw      = "The same credentials as a kubeconfig file."
 	kubeconfigExpires  = "Expiry of the certificate, in RFC 3339."
 )
+
+// Descriptions of exec.
+const (
+	kubeconfigExec        = "Program that signs people in, in place of a certificate: a credential plugin of kubectl. The API servers must accept its tokens (`authentication` of `k8s_control_plane`). The kubeconfig then holds no secret, can be given to everybody, and no key is used for it."
+	kubeconfigExecCommand = "Path or name of the program. Default: `k8s-kubeconfig`, whose arguments begin with `sign-in`."
+	kubeconfigExecArgs    = "Arguments of the program, such as `[\"sign-in\", \"-issuer\", \"https://login.example.com\", \"-client-id\", \"kubernetes\"]`."
+	kubeconfigExecEnv     = "Environment variables for the program, beside those of the person. Default: none."
+	kubeconfigExecHint    = "What kubectl says if the program is not there: how to install it. Default: none."
+)
+
+type execModel struct {
+	Command     types.String `tfsdk:"command"`
+	Args        types.List   `tfsdk:"args"`
+	Env         types.Map    `tfsdk:"env"`
+	InstallHint types.String `tfsdk:"install_hint"`
+}
+
+// exec returns the program that signs people in; nil if a certificate is wanted.
+func (m *kubeconfigModel) exec(ctx context.Context, diags *diag.Diagnostics) *kubeconfig.Exec {
+	if m.Exec.IsNull() {
+		return nil
+	}
+	var e execModel
+	diags.Append(m.Exec.As(ctx, &e, basetypes.ObjectAsOptions{})...)
+	return &kubeconfig.Exec{Command: cmp.Or(e.Command.ValueString(), "k8s-kubeconfig"), Args: tf.Strings(e.Args.Elements()),
+		Env: tf.StringMap(e.Env), InstallHint: e.InstallHint.ValueString()}
+}
+
+// certificateOnly refuses arguments of a certificate beside exec.
+func certificateOnly() validator.Object {
+	return objectvalidator.ConflictsWith(path.MatchRoot("groups"), path.MatchRoot("ttl"))
+}
 
 // proxyURL accepts the URL of a proxy that kubectl can use.
 func proxyURL() validator.String {
@@ -74,21 +110,26 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *session.Session, diags *
 		diags.AddAttributeError(path.Root("control_plane"), "PKI not known yet", "The certificate cannot be issued before the PKI exists. Apply k8s_pki first, with -target.")
 		return
 	}
-	store, err := d.Store(ref)
-	if err != nil {
-		session.AddError(diags, "Cannot open the key store", err)
-		return
-	}
-	c, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
+	request := kubeconfig.Request{
 		Endpoint: m.endpoint().ValueString(),
 		ProxyURL: m.ProxyURL.ValueString(),
 		User:     m.User.ValueString(),
 		Groups:   tf.Strings(m.Groups.Elements()),
 		TTL:      tf.Duration(m.TTL, 0),
-	}, d.Now(), d.Rand)
-	if err != nil {
-		session.AddError(diags, "Cannot make a client certificate", err)
-		return
+	}
+	var c kubeconfig.Credential
+	if exec := m.exec(ctx, diags); exec != nil {
+		c = kubeconfig.SignIn(ref, request, *exec)
+	} else {
+		store, err := d.Store(ref)
+		if err != nil {
+			session.AddError(diags, "Cannot open the key store", err)
+			return
+		}
+		if c, err = kubeconfig.Issue(ctx, store, ref, request, d.Now(), d.Rand); err != nil {
+			session.AddError(diags, "Cannot make a client certificate", err)
+			return
+		}
 	}
 	text, err := c.YAML()
 	if err != nil {
@@ -97,8 +138,11 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *session.Session, diags *
 	}
 	m.Host = m.endpoint()
 	m.ClusterCACertificate = types.StringValue(string(c.CA))
-	m.ClientCertificate = types.StringValue(string(c.Pair.CertPEM))
-	m.ClientKey = types.StringValue(string(c.Pair.KeyPEM))
 	m.KubeconfigRaw = types.StringValue(string(text))
-	m.ExpiresAt = types.StringValue(c.Expires.UTC().Format(time.RFC3339))
+	m.ClientCertificate, m.ClientKey, m.ExpiresAt = types.StringNull(), types.StringNull(), types.StringNull()
+	if c.Exec == nil {
+		m.ClientCertificate = types.StringValue(string(c.Pair.CertPEM))
+		m.ClientKey = types.StringValue(string(c.Pair.KeyPEM))
+		m.ExpiresAt = types.StringValue(c.Expires.UTC().Format(time.RFC3339))
+	}
 }
