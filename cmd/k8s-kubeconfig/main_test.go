@@ -13,3 +13,13 @@ func TestBadProxy(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestSignInArguments checks that a sign-in without an issuer says what it needs.
+func TestSignInArguments(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"-issuer", "http://login.example.com", "-client-id", "kubernetes"}, {"-issuer", "https://login.example.com"}} {
+		if err := run(t.Context(), append([]string{"sign-in"}, args...)); err == nil || !strings.Contains(err.Error(), "-issuer https://... and -client-id are required") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func signIn(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	r := signin.Request{Issuer: *issuer, ClientID: *client, Scopes: strings.Split(*scopes, ","), Device: *device, Listen: *listen,
-		Cache: file.AtHome(*cache, home), Browse: browse,
+		Cache: file.AtHome(*cache, home), Browse: func(url string) error { return browse(context.WithoutCancel(ctx), url) },
 		Show: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	if *ca != "" {
 		if r.CA, err = os.ReadFile(file.AtHome(*ca, home)); err != nil {
@@ -65,16 +65,16 @@ func signIn(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// browse opens a URL in the person's browser.
-func browse(url string) error {
+// browse opens a URL in the person's browser, which outlives this program.
+func browse(ctx context.Context, url string) error {
 	switch runtime.GOOS {
 	case "darwin":
-		return exec.Command("open", url).Start()
+		return exec.CommandContext(ctx, "open", url).Start()
 	case "windows":
-		return exec.Command("rundll32", "url.dll,FileProtocolHandler", url).Start()
+		return exec.CommandContext(ctx, "rundll32", "url.dll,FileProtocolHandler", url).Start()
 	}
 	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
 		return errors.New("there is no screen")
 	}
-	return exec.Command("xdg-open", url).Start()
+	return exec.CommandContext(ctx, "xdg-open", url).Start()
 }

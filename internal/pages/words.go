@@ -180,7 +180,7 @@ var words = map[string]string{
 	"flag kube-apiserver --audit-log-maxsize":                           "MB. The same as in the Hard Way.",
 	"flag kube-apiserver --audit-log-path":                              "A directory that only root can read: the log names people.",
 	"flag kube-apiserver --audit-policy-file":                           "Without it the API server logs nothing.",
-	"flag kube-apiserver --authentication-config":                       "It takes the place of `--anonymous-auth` and of the flags `--oidc-*`.",
+	"flag kube-apiserver --authentication-config":                       "Issuers of people's tokens (`authentication`), and anonymous requests for health checks only. It takes the place of `--anonymous-auth` and of the flags `--oidc-*`.",
 	"flag kube-apiserver --authorization-mode":                          "The same as in the Hard Way.",
 	"flag kube-apiserver --bind-address":                                "The same as in the Hard Way: the managers on the machine use 127.0.0.1, all others the private address.",
 	"flag kube-apiserver --client-ca-file":                              "Authority of client certificates.",

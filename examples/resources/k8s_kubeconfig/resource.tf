@@ -5,3 +5,11 @@ resource "k8s_kubeconfig" "viewer" {
   groups        = ["viewers"]
   ttl           = "720h"
 }
+
+# People who sign in: no secret, and the same for everybody.
+resource "k8s_kubeconfig" "people" {
+  control_plane = k8s_control_plane.this.ref
+  exec = {
+    args = ["sign-in", "-issuer", "https://login.example.com", "-client-id", "kubernetes"]
+  }
+}
