@@ -19,6 +19,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -111,15 +112,40 @@ func New(a Access) (*Client, error) {
 	return c, nil
 }
 
-// bounded counts requests until the head of their answer, and bounds what is read of it.
+// bounded counts requests until the head of their answer, and bounds what is read of it. It repeats writes whose
+// connection was lost: a load balancer ends the connections to a server that it treats as down. All writes of this
+// package have the same effect when they are made twice. client-go repeats GET by itself.
 type bounded struct {
 	http.RoundTripper
 	timing *timing.Recorder
 }
 
+// Repetitions of a write, and the pause before each.
+const (
+	writeRepetitions = 3
+	writePause       = 500 * time.Millisecond
+)
+
 func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer b.timing.Start("API " + r.Method)()
 	answer, err := b.RoundTripper.RoundTrip(r)
+	for range writeRepetitions {
+		if err == nil || r.Method != http.MethodPatch && r.Method != http.MethodPut || !utilnet.IsProbableEOF(err) && !utilnet.IsConnectionReset(err) || r.GetBody == nil {
+			break
+		}
+		body, failed := r.GetBody()
+		if failed != nil {
+			break
+		}
+		select {
+		case <-r.Context().Done():
+			return nil, err
+		case <-time.After(writePause):
+		}
+		again := r.Clone(r.Context())
+		again.Body = body
+		answer, err = b.RoundTripper.RoundTrip(again)
+	}
 	if err == nil {
 		answer.Body = foreign.Body(answer.Body, maxAnswer, "API server "+r.URL.Host)
 	}

@@ -59,6 +59,47 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
+// TestLostAnswers: writes are repeated when their connection is lost, but objects are not made twice.
+func TestLostAnswers(t *testing.T) {
+	lost := 0
+	var bodies []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		if len(bodies) > lost {
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = conn.Close()
+	}))
+	defer server.Close()
+	client := http.Client{Transport: &bounded{RoundTripper: &http.Transport{}}}
+	for _, tt := range []struct {
+		method string
+		lost   int
+		tries  int
+	}{
+		{http.MethodPatch, 2, 3}, {http.MethodPut, 1, 2}, {http.MethodPost, 1, 1}, {http.MethodPatch, 9, 1 + writeRepetitions},
+	} {
+		lost, bodies = tt.lost, nil
+		q, err := http.NewRequestWithContext(t.Context(), tt.method, server.URL, strings.NewReader("change"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(q)
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		if done := tt.tries > tt.lost; (err == nil) != done || len(bodies) != tt.tries || bodies[len(bodies)-1] != "change" {
+			t.Errorf("%s, lost %d times: %v after %q", tt.method, tt.lost, err, bodies)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	webhook := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest,

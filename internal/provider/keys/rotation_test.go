@@ -273,6 +273,25 @@ func TestManagedKubeconfigFollows(t *testing.T) {
 		t.Error("the kubeconfig lacks the proxy")
 	}
 	providertest.Mention(t, kubeconfig.Plan(providertest.With(behind, providertest.Values{"proxy_url": "bastion:1080"})).Failure(), "proxy_url", "socks5://localhost:1080")
+
+	// A program that signs people in takes the place of the certificate, and the other way round.
+	signs := providertest.With(wanted(), providertest.Values{"exec": providertest.Values{"args": []any{"sign-in", "-issuer", "https://login.example.com", "-client-id", "kubernetes"},
+		"env": providertest.Values{"HTTPS_PROXY": "http://proxy.example.com"}, "install_hint": "ask ada"}})
+	kubeconfig.Must(signs)
+	kubeconfig.Converged(signs)
+	kubeconfig.Refresh()
+	kubeconfig.Converged(signs)
+	raw, _ := kubeconfig.Get("kubeconfig_raw").(string)
+	providertest.Mention(t, raw, "command: k8s-kubeconfig", "- sign-in", "client.authentication.k8s.io/v1", "value: http://proxy.example.com", "installHint: ask ada")
+	if strings.Contains(raw, "client-key-data") || kubeconfig.Get("client_key") != nil || kubeconfig.Get("expires_at") != nil {
+		t.Error("there is a certificate beside the program")
+	}
+	providertest.Mention(t, kubeconfig.Plan(providertest.With(signs, providertest.Values{"ttl": "1h"})).Failure(), "exec", "ttl")
+	kubeconfig.Must(wanted())
+	kubeconfig.Converged(wanted())
+	if kubeconfig.Get("client_key") == nil {
+		t.Error("no certificate was issued")
+	}
 }
 
 // TestAuthorityDue checks that a refresh warns of an authority that expires before the certificates
