@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
@@ -98,6 +99,7 @@ type Client struct {
 	S3     *s3.Client
 	SSM    *ssm.Client
 	STS    *sts.Client
+	Quotas *servicequotas.Client
 	Region string
 
 	// InstanceConnect is what tunnels need of the configuration.
@@ -225,6 +227,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		SSM: ssm.NewFromConfig(loaded, func(o *ssm.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.SSM, o.BaseEndpoint), retryers.ssm
 			o.APIOptions = append(o.APIOptions, nameDenied("ssm"))
+		}),
+		Quotas: servicequotas.NewFromConfig(loaded, func(o *servicequotas.Options) {
+			o.APIOptions = append(o.APIOptions, nameDenied("servicequotas"))
 		}),
 		STS:         stsClient,
 		Region:      loaded.Region,

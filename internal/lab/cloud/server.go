@@ -104,7 +104,7 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 	case wire.SSM:
 		out, err = a.params.Serve(req.Action, req.Body)
 	case wire.ServiceQuotas:
-		out, err = serveQuotas(a.compute, a.cfg.Region, a.cfg.AccountID, req.Action, req.Body)
+		out, err = a.serveQuotas(req.Action, req.Body)
 	case wire.STS:
 		out, err = a.tokens.Serve(req.Action, req.Form, cred.AccessKeyID)
 	case wire.ELB:
