@@ -16,7 +16,7 @@ import (
 // service.
 func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	p := a.principal(accessKeyID)
-	if p.Everything && p.Session == nil {
+	if p.Unlimited() {
 		return nil // and nothing is looked up
 	}
 	service := req.Protocol.Name
@@ -66,13 +66,14 @@ func (a *Account) authorizeSpotRole(req wire.Request, p iam.Principal, account i
 // principal returns who an access key belongs to, with all policies that apply.
 func (a *Account) principal(accessKeyID string) iam.Principal {
 	arn, owner, session := a.tokens.Caller(accessKeyID)
-	p := iam.Principal{ARN: arn, Everything: owner, Policies: a.identities.Policies(arn)}
+	p := a.identities.PrincipalOf(arn)
+	p.Everything = owner
 	if session != "" {
 		policy, err := iam.Parse([]byte(session))
 		if err != nil { // it was checked when it was given
 			policy = iam.Policy{}
 		}
-		p.Session = &policy
+		p.Session = []iam.Policy{policy}
 	}
 	return p
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
-// PutInstanceProfile makes an instance profile with a role, or gives the role to the one that exists.
+// PutInstanceProfile makes an instance profile with a path and a role, or gives the role to the one that exists.
 // A fault of kind "eventual" hides a new one from EC2.
-func (a *Account) PutInstanceProfile(name, role string) (iam.Profile, error) {
-	p, made, err := a.identities.PutProfile(name, role)
+func (a *Account) PutInstanceProfile(name, path, role string) (iam.Profile, error) {
+	p, made, err := a.identities.PutProfile(name, path, role)
 	if err == nil && made {
 		a.faults.Created("CreateInstanceProfile", []string{p.ARN}, a.cfg.Clock.Now())
 	}

@@ -17,6 +17,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // HasCredits fails the test unless the machine has the credit option.
@@ -107,10 +108,10 @@ func (c Cloud) Launched(t *testing.T, subnet, group string) {
 // Profile makes an instance profile with a role of the same name.
 func (c Cloud) Profile(t *testing.T, name string) {
 	t.Helper()
-	if _, err := c.Account.Cloud.Identities().PutRole(name, nil, ""); err != nil {
+	if _, err := c.Account.Cloud.Identities().PutRole(name, iam.Entity{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Account.Cloud.PutInstanceProfile(name, name); err != nil {
+	if _, err := c.Account.Cloud.PutInstanceProfile(name, "", name); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -113,7 +113,7 @@ func NewRestricted(t *testing.T, everyday, destroy string) *restricted {
 	t.Helper()
 	c := NewCloud(t)
 	give := func(policies ...string) iam.User {
-		user, err := c.Account.Cloud.Identities().PutUser("terraform", policies)
+		user, err := c.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: policies})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,7 @@ func (r *restricted) damage(network, worker *Instance) string {
 // at the end those for load balancers and for destruction.
 func (r *restricted) BalancerJob(balancers, destroy string) string {
 	give := func(policies ...string) {
-		if _, err := r.Account.Cloud.Identities().PutUser("terraform", policies); err != nil {
+		if _, err := r.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: policies}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
