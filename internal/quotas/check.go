@@ -23,6 +23,7 @@ import (
 type Line struct {
 	need.Quota
 	Needed, Used, Limit float64
+	Assumed             bool     // whether the limit is AWS's default because the account's could not be asked
 	Notes               []string // what could not be asked, and what is assumed instead
 }
 
@@ -137,6 +138,7 @@ func Check(ctx context.Context, client *infraaws.Client, plan need.Plan) (lines 
 func (c *check) limit(ctx context.Context, l *Line) error {
 	l.Limit = l.Default
 	if l.Code == "" {
+		l.Assumed = true
 		l.Notes = append(l.Notes, "the limit is the default of AWS, which publishes no code for this quota")
 		return nil
 	}
@@ -161,22 +163,18 @@ func (c *check) limit(ctx context.Context, l *Line) error {
 		}
 	}
 	if denied != "" {
-		l.Notes = append(l.Notes, denied)
+		l.Assumed, l.Notes = true, append(l.Notes, denied)
 	}
 	return nil
 }
 
-// refused turns AWS's refusal into a note with what is done instead. Every other error stays one.
+// refused turns a missing permission into a note with what is done instead. Every other error stays one.
 func refused(err error, instead string) (string, error) {
-	code := infraaws.ErrorCode(err)
-	if code == "" {
+	denied := (*infraaws.DeniedError)(nil)
+	if !errors.As(err, &denied) {
 		return "", err
 	}
-	what := code
-	if denied := (*infraaws.DeniedError)(nil); errors.As(err, &denied) {
-		what = "no permission for " + denied.Action
-	}
-	return fmt.Sprintf("%s: %s", instead, what), nil
+	return fmt.Sprintf("%s: no permission for %s", instead, denied.Action), nil
 }
 
 // Shortages returns the lines for which the plan does not fit.

@@ -55,6 +55,9 @@ func Command(ctx context.Context, args []string, in io.Reader, out, help io.Writ
 		return err
 	}
 	lines, notes, err := Check(ctx, client, plan)
+	if advice := infraaws.Advice(err); advice != "" {
+		return fmt.Errorf("%w\n%s", err, advice)
+	}
 	if err != nil {
 		return err
 	}
