@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -75,6 +76,10 @@ type Config struct {
 // AssumeRole is the role whose credentials are used instead of the caller's own.
 type AssumeRole struct {
 	RoleARN, SessionName, ExternalID, Policy string
+
+	SourceIdentity string            // aws:SourceIdentity of the session
+	Tags           map[string]string // of the session: aws:PrincipalTag
+	TransitiveTags []string          // keys of Tags that a role keeps which is assumed with the session
 	// Duration is the lifetime of one set of credentials; zero means 15 minutes.
 	Duration time.Duration
 }
@@ -200,6 +205,13 @@ func New(ctx context.Context, c Config) (*Client, error) {
 			if r.Policy != "" {
 				o.Policy = &r.Policy
 			}
+			if r.SourceIdentity != "" {
+				o.SourceIdentity = &r.SourceIdentity
+			}
+			for _, key := range slices.Sorted(maps.Keys(r.Tags)) {
+				o.Tags = append(o.Tags, ststypes.Tag{Key: &key, Value: sdk.String(r.Tags[key])})
+			}
+			o.TransitiveTagKeys = r.TransitiveTags
 		}))
 		stsClient = newSTS()
 	}
