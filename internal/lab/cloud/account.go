@@ -131,7 +131,7 @@ func Open(cfg Config) (*Account, error) {
 	}
 	a.tokens, err = sts.Open(sts.Config{
 		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials,
-		User: a.user, Trusts: a.trusts, CheckPolicy: checkPolicy, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
+		User: a.user, Trusts: a.trusts, CheckPolicy: checkPolicy, Managed: a.identities.Document, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
 	})
 	if err != nil {
 		return nil, err

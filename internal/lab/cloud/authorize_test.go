@@ -100,7 +100,7 @@ func TestUserNamesResources(t *testing.T) {
 			_, err := nobody.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: aws.String("vpc-00000000000000001")})
 			return err
 		},
-		"*/*": func() error { // nothing says what an association belongs to
+		"elastic-ip/*": func() error { // nothing says what an association belongs to
 			_, err := nobody.DisassociateAddress(ctx, &awsec2.DisassociateAddressInput{AssociationId: aws.String("eipassoc-00000000000000001")})
 			return err
 		},

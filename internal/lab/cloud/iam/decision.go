@@ -26,6 +26,16 @@ type Principal struct {
 	Controls []Policy // service control policies of the account
 }
 
+// With returns the principal with the tags of its session, which count before tags of the user or role.
+func (p Principal) With(tags map[string]string) Principal {
+	for key, value := range tags {
+		name := "aws:PrincipalTag/" + key
+		maps.DeleteFunc(p.Context, func(other string, _ []string) bool { return strings.EqualFold(name, other) })
+		p.Context[name] = []string{value}
+	}
+	return p
+}
+
 // Kind is a kind of policy, as refusals name it.
 type Kind string
 

@@ -13,7 +13,7 @@ import (
 // TestDemands: every action served is described.
 func TestDemands(t *testing.T) {
 	a := iam.Account{
-		ID: "123456789012", Region: "us-east-1", Resource: func(_, id string) (string, string, map[string]string) { return "vpc", id, nil },
+		ID: "123456789012", Region: "us-east-1", Resources: func(_, id string) []ec2.Resource { return []ec2.Resource{{Type: "vpc", Name: id}} },
 		ParameterTags: func(string) (map[string]string, bool) { return nil, false },
 	}
 	for service, actions := range map[string][]string{"ec2": ec2.Actions(), "ssm": ssm.Actions(), "sts": sts.Actions(), "elasticloadbalancing": elbv2.Actions()} {

@@ -224,14 +224,14 @@ func (d *Directory) UserOf(accessKeyID string) (User, bool) {
 	return User{}, false
 }
 
-// Trusts reports whether a role exists and may be assumed, and whether its trust policy names the
+// Trusts reports whether the role with an ARN exists and may be assumed, and whether its trust policy names the
 // caller (see Trust.Allows).
-func (d *Directory) Trusts(role string, a Assumption) (allowed, named bool) {
+func (d *Directory) Trusts(arn string, a Assumption) (allowed, named bool) {
 	d.mu.Lock()
-	r, ok := d.saved.Roles[role]
+	r, ok := d.saved.Roles[arn[strings.LastIndex(arn, "/")+1:]]
 	a.Role = d.saved.Roles[roleName(a.Caller)].ARN
 	d.mu.Unlock()
-	if !ok {
+	if !ok || r.ARN != arn {
 		return false, false
 	}
 	t, err := ParseTrust([]byte(r.Trust))

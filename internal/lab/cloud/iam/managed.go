@@ -64,6 +64,14 @@ func (d *Directory) ManagedPolicies() []Managed {
 	return out
 }
 
+// Document returns the document of the managed policy with an ARN.
+func (d *Directory) Document(arn string) (document string, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m, ok := d.saved.Managed[arn]
+	return m.Document, ok
+}
+
 // PutControls gives the account the service control policies of an organization. They apply to all users and roles,
 // the owner included. None allow everything.
 func (d *Directory) PutControls(documents []string) error {

@@ -74,6 +74,13 @@ func (d *Directory) ProfileOf(nameOrARN string) (Profile, bool) {
 	return p, ok && (nameOrARN == p.Name || nameOrARN == p.ARN)
 }
 
+// ProfileAndRole returns the ARNs of the instance profile with a name or an ARN, and of its role; empty if there is no
+// such profile.
+func (d *Directory) ProfileAndRole(nameOrARN string) (profile, role string) {
+	p, _ := d.ProfileOf(nameOrARN)
+	return p.ARN, d.RoleIn(nameOrARN)
+}
+
 // RoleIn returns the ARN of the role in the instance profile with a name or an ARN; empty if there
 // is no such profile.
 func (d *Directory) RoleIn(nameOrARN string) string {

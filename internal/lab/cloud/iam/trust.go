@@ -23,7 +23,7 @@ type trustStatement struct {
 
 // Assumption is a request for a session of a role.
 type Assumption struct {
-	Action string // "sts:AssumeRole" or "sts:AssumeRoleWithWebIdentity"
+	Action string // "sts:AssumeRole", "sts:AssumeRoleWithWebIdentity", "sts:TagSession" or "sts:SetSourceIdentity"
 	// Caller is the ARN of the user or session that asks. With a web identity it is that of the
 	// identity provider. A service of AWS has its name, such as EC2.
 	Caller  string
@@ -117,7 +117,7 @@ func (t Trust) Allows(a Assumption) (allowed, named bool) {
 // principal reports whether the caller is one of the statement's principals, and whether by a name
 // of its own.
 func (s trustStatement) principal(a Assumption) (is, itself bool) {
-	if a.Action != "sts:AssumeRole" {
+	if strings.Contains(a.Caller, ":oidc-provider/") {
 		is = slices.Contains(s.federated, a.Caller)
 		return is, is
 	}
