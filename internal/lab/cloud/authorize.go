@@ -20,7 +20,8 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return nil // and nothing is looked up
 	}
 	service := req.Protocol.Name
-	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.compute.Resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf}
+	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.compute.Resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
+		Identities: a.identities, Caller: iam.UserName(p.ARN)}
 	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
 	for _, d := range demands {
 		maps.Copy(d.Context, a.delivered(accessKeyID))
@@ -37,7 +38,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return wire.RefuseWith(http.StatusForbidden, "AccessDeniedException", "%v", denied)
 	case wire.SSM, wire.ServiceQuotas:
 		return wire.Refuse("AccessDeniedException", "%v", denied)
-	case wire.STS, wire.ELB:
+	case wire.STS, wire.IAM, wire.ELB:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)
 	}
 	if denied.Resource == "*" { // EC2 encodes no message where an action knows no resources

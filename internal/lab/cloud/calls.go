@@ -57,7 +57,7 @@ func namedIn(req wire.Request) []string {
 func namesResource(parameter string) bool {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimRight(parameter, ".0123456789"), ".member"), ".")
 	switch last := parts[len(parts)-1]; last {
-	case "GroupName", "KeyName", "PublicIp", "Subnets", "SecurityGroups":
+	case "GroupName", "KeyName", "UserName", "RoleName", "PolicyName", "InstanceProfileName", "PublicIp", "Subnets", "SecurityGroups":
 		return true
 	case "Name", "Names":
 		return len(parts) == 1 // and is not that of a filter

@@ -11,9 +11,13 @@ import (
 func (a *Account) PutInstanceProfile(name, path, role string) (iam.Profile, error) {
 	p, made, err := a.identities.PutProfile(name, path, role)
 	if err == nil && made {
-		a.faults.Created("CreateInstanceProfile", []string{p.ARN}, a.cfg.Clock.Now())
+		a.madeProfile(p)
 	}
 	return p, err
+}
+
+func (a *Account) madeProfile(p iam.Profile) {
+	a.faults.Created("CreateInstanceProfile", []string{p.ARN}, a.cfg.Clock.Now())
 }
 
 // profile is what EC2 asks of IAM.

@@ -70,7 +70,9 @@ func TestServiceQuotas(t *testing.T) {
 
 // TestQuotasEnforced: what Service Quotas says is what the account gives.
 func TestQuotasEnforced(t *testing.T) {
-	l := cloudtest.New(t, func(l *cloudtest.Lab) { l.Quotas = ec2.Quotas{VPCs: 2, SecurityGroups: 3, Interfaces: 1, GP3: 1, VCPUs: 32} })
+	l := cloudtest.New(t, func(l *cloudtest.Lab) {
+		l.Quotas = ec2.Quotas{VPCs: 2, SecurityGroups: 3, Interfaces: 1, GP3: 1, VCPUs: 32}
+	})
 	s, ctx := l.NewSite(t), t.Context() // one VPC with its default group, one group, one gateway
 	gateway := func() error {
 		_, err := l.CreateInternetGateway(ctx, &awsec2.CreateInternetGatewayInput{})

@@ -33,6 +33,20 @@ type Account struct {
 	Session func(form url.Values) map[string][]string
 	// BalancerTags returns the tags of what has an ARN of Elastic Load Balancing. Nil stands for no tags.
 	BalancerTags func(arn string) map[string]string
+	// Identities are the account's users and roles, and Caller is the name of the user who calls, for IAM.
+	Identities *Directory
+	Caller     string
+}
+
+// Region is the region of IAM's endpoint.
+const Region = "us-east-1"
+
+// UserName returns the name of the user that an ARN names, empty if it names none.
+func UserName(arn string) string {
+	if !strings.Contains(arn, ":user/") {
+		return ""
+	}
+	return arn[strings.LastIndex(arn, "/")+1:]
 }
 
 // Demands returns what a call needs. ok is false for an action that nobody has described yet; it
@@ -43,6 +57,9 @@ func (a Account) Demands(c Call) (demands []Demand, ok bool) {
 		demands, ok = a.ssm(c)
 	case "sts":
 		demands, ok = a.sts(c)
+	case "iam":
+		demands, ok = a.iam(c)
+		a.Region = Region
 	case "elasticloadbalancing":
 		demands, ok = a.elb(c)
 	case "ec2-instance-connect":

@@ -1,8 +1,6 @@
 package iam
 
 import (
-	"encoding/base32"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
@@ -47,19 +46,28 @@ type Entity struct {
 	Attached []string          `json:"attached,omitempty"` // ARNs of managed policies
 }
 
-// User has one access key.
+// User has up to two access keys.
 type User struct {
-	Name string `json:"name"`
-	ARN  string `json:"arn"`
+	Name    string    `json:"name"`
+	ARN     string    `json:"arn"`
+	Created time.Time `json:"created,omitzero"`
 	Entity
-	AccessKeyID     string `json:"access_key_id"`
-	SecretAccessKey string `json:"secret_access_key"`
+	Key
+	Second Key `json:"second_key,omitzero"`
+}
+
+// Key is an access key.
+type Key struct {
+	AccessKeyID     string `json:"access_key_id,omitempty"`
+	SecretAccessKey string `json:"secret_access_key,omitempty"`
+	Inactive        bool   `json:"inactive,omitempty"`
 }
 
 // Role can be assumed by whom its trust policy allows.
 type Role struct {
-	Name string `json:"name"`
-	ARN  string `json:"arn"`
+	Name    string    `json:"name"`
+	ARN     string    `json:"arn"`
+	Created time.Time `json:"created,omitzero"`
 	Entity
 	Trust string `json:"trust"` // document
 }
@@ -120,11 +128,7 @@ func (d *Directory) PutUser(name string, e Entity) (User, error) {
 	}
 	u, ok := d.saved.Users[name]
 	if !ok {
-		u = User{
-			Name: name, ARN: d.arn("user", e.Path, name),
-			AccessKeyID:     "AKIA" + base32.StdEncoding.EncodeToString(d.random(10)),
-			SecretAccessKey: base64.RawURLEncoding.EncodeToString(d.random(30)),
-		}
+		u = User{Name: name, ARN: d.arn("user", e.Path, name), Key: d.newKey()}
 	} else {
 		e.Path = u.Path
 	}
@@ -203,7 +207,7 @@ func (d *Directory) List() (users []User, roles []Role) {
 	defer d.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(d.saved.Users)) {
 		u := d.saved.Users[name]
-		u.SecretAccessKey = ""
+		u.SecretAccessKey, u.Second.SecretAccessKey = "", ""
 		users = append(users, u)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.saved.Roles)) {
@@ -212,13 +216,16 @@ func (d *Directory) List() (users []User, roles []Role) {
 	return users, roles
 }
 
-// UserOf returns the user with an access key.
+// UserOf returns the user with an access key, which is then the first of the user's keys.
 func (d *Directory) UserOf(accessKeyID string) (User, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, u := range d.saved.Users {
-		if u.AccessKeyID == accessKeyID {
-			return u, true
+		for _, k := range []Key{u.Key, u.Second} {
+			if k.AccessKeyID == accessKeyID && !k.Inactive && accessKeyID != "" {
+				u.Key = k
+				return u, true
+			}
 		}
 	}
 	return User{}, false
