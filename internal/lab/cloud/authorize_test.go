@@ -100,8 +100,8 @@ func TestUserNamesResources(t *testing.T) {
 			_, err := nobody.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: aws.String("vpc-00000000000000001")})
 			return err
 		},
-		"elastic-ip/*": func() error { // nothing says what an association belongs to
-			_, err := nobody.DisassociateAddress(ctx, &awsec2.DisassociateAddressInput{AssociationId: aws.String("eipassoc-00000000000000001")})
+		"route-table/*": func() error { // nothing says what an unknown association belongs to
+			_, err := nobody.DisassociateRouteTable(ctx, &awsec2.DisassociateRouteTableInput{AssociationId: aws.String("rtbassoc-00000000000000001")})
 			return err
 		},
 		"elastic-ip/*": func() error {

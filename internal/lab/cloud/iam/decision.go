@@ -52,6 +52,7 @@ type DeniedError struct {
 	Principal, Action, Resource string
 	Explicit                    bool // a statement denies it; otherwise none allows it
 	Kind                        Kind // of the policy that is the reason
+	byDefault                   bool
 }
 
 // https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html
@@ -70,9 +71,10 @@ func (e *DeniedError) Error() string {
 	return "User: " + e.Principal + " is not authorized to perform: " + e.Action + on + " " + why
 }
 
-// ByDefault reports whether only no policy of the user or role allows the demand. What a resource
-// policy allows is allowed then.
-func (e *DeniedError) ByDefault() bool { return !e.Explicit && e.Kind == OfIdentity }
+// ByDefault reports whether no policy denies the demand, and those that do not allow it need not if a resource policy
+// names the principal: policies of the user or role, and the boundary of a user.
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies_boundaries.html
+func (e *DeniedError) ByDefault() bool { return e.byDefault }
 
 // Unlimited reports whether nothing is denied to the principal, so that nobody need ask.
 func (p Principal) Unlimited() bool { return p.Everything && p.Session == nil && p.Controls == nil }
@@ -110,15 +112,22 @@ func (p Principal) authorize(d Demand) error {
 	if p.Boundary != nil {
 		kinds[2].policies = []Policy{*p.Boundary}
 	}
-	var lacking error
+	var lacking *DeniedError
 	for _, k := range kinds {
 		allowed, denied := decide(k.policies, d)
 		if denied {
 			return &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Explicit: true, Kind: k.kind}
 		}
-		if k.applies && !allowed && lacking == nil {
-			lacking = &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Kind: k.kind}
+		if !k.applies || allowed {
+			continue
 		}
+		if lacking == nil {
+			lacking = &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Kind: k.kind, byDefault: true}
+		}
+		lacking.byDefault = lacking.byDefault && (k.kind == OfIdentity || k.kind == OfBoundary && strings.Contains(p.ARN, ":user/"))
+	}
+	if lacking == nil {
+		return nil
 	}
 	return lacking
 }
