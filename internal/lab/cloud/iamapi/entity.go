@@ -3,7 +3,6 @@ package iamapi
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -121,7 +120,7 @@ func entityActions(k kind) map[string]action {
 			if !ok {
 				return nil, k.noPolicy(in.PolicyName)
 			}
-			return inlineAnswer{in.UserName, in.RoleName, in.PolicyName, url.QueryEscape(document)}, nil
+			return inlineAnswer{in.UserName, in.RoleName, in.PolicyName, encoded(document)}, nil
 		}),
 		"List" + k.name + "Policies": reads(func(in *entityRequest, e iam.Entity) (any, error) {
 			names, end, err := cut(in.pages, slices.Sorted(maps.Keys(e.Inline)))

@@ -18,7 +18,7 @@ import (
 const (
 	everything = cloudtest.Everything
 	look       = cloudtest.LookOnly
-	trust      = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+	trust      = `{"Version":"2012-10-17", "Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
 	account    = "arn:aws:iam::123456789012:"
 )
 
@@ -162,7 +162,7 @@ func TestUsers(t *testing.T) {
 
 func decoded(t *testing.T, document *string) string {
 	t.Helper()
-	text, err := url.QueryUnescape(aws.ToString(document))
+	text, err := url.PathUnescape(aws.ToString(document)) // a plus stays one
 	if err != nil {
 		t.Fatal(err)
 	}

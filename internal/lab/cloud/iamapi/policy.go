@@ -1,7 +1,6 @@
 package iamapi
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 
@@ -101,7 +100,7 @@ func getPolicyVersion(s *Service, in *struct{ PolicyArn, VersionId string }) (an
 	if in.VersionId != version {
 		return nil, noSuch("Policy %s version %s does not exist or is not attachable.", in.PolicyArn, in.VersionId)
 	}
-	return struct{ PolicyVersion versionItem }{versionItem{url.QueryEscape(m.Document), version, true}}, nil
+	return struct{ PolicyVersion versionItem }{versionItem{encoded(m.Document), version, true}}, nil
 }
 
 func listPolicyVersions(s *Service, in *struct {

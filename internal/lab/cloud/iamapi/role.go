@@ -1,7 +1,6 @@
 package iamapi
 
 import (
-	"net/url"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ type roleItem struct {
 }
 
 func itemOfRole(r iam.Role) roleItem {
-	return roleItem{r.Path, r.Name, uniqueID("AROA", r.ARN), r.ARN, dated(r.Created), url.QueryEscape(r.Trust), 3600, boundaryOf(r.Entity), tagItems(r.Tags)}
+	return roleItem{r.Path, r.Name, uniqueID("AROA", r.ARN), r.ARN, dated(r.Created), encoded(r.Trust), 3600, boundaryOf(r.Entity), tagItems(r.Tags)}
 }
 
 type roleAnswer struct{ Role roleItem }

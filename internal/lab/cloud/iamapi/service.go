@@ -120,6 +120,11 @@ func checkSize(documents string, most int, what string) error {
 	return nil
 }
 
+// encoded returns a document as IAM's answers have it: percent-encoded (RFC 3986), in which a plus is no space.
+func encoded(document string) string {
+	return strings.ReplaceAll(url.QueryEscape(document), "+", "%20")
+}
+
 type tag struct{ Key, Value string }
 
 type tags struct {
