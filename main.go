@@ -1,5 +1,5 @@
 // Command terraform-provider-k8s serves the provider to Terraform or OpenTofu. With the argument
-// "artifacts" it prints what the machines of a cluster download.
+// "artifacts" it prints what the machines of a cluster download, and with "quotas" whether an account has room for a plan.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/inventory"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/quotas"
 )
 
 // version is set by the release build.
@@ -26,8 +27,13 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	if len(os.Args) > 1 && os.Args[1] == "artifacts" {
-		return inventory.Command(ctx, os.Args[2:], os.Stdout, os.Stderr)
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "artifacts":
+			return inventory.Command(ctx, os.Args[2:], os.Stdout, os.Stderr)
+		case "quotas":
+			return quotas.Command(ctx, os.Args[2:], os.Stdin, os.Stdout, os.Stderr)
+		}
 	}
 	debug := flag.Bool("debug", false, "wait for a debugger: print how to reattach Terraform, and serve until interrupted")
 	flag.Parse()

@@ -8,19 +8,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // iam manages IAM's users, roles and instance profiles.
 func (c *cli) iam() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "iam", Short: "Manage users and roles with identity policies, and instance profiles", Args: noArguments,
+		Use: "iam", Short: "Manage users, roles, policies and instance profiles", Args: noArguments,
 		Long: `iam manages the users, roles and instance profiles of the lab's account. The key that k8s-lab env
 prints is the account's owner, who may do everything. A user or a role may do what
-its identity policies allow. An instance with an instance profile gets the
+its policies allow. A permissions boundary and service control policies can only take
+away. An instance with an instance profile gets the
 credentials of the profile's role from its metadata service.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.AddCommand(c.iamUser(), c.iamRole(), c.iamProfile(), c.iamList(), c.iamDelete())
+	cmd.AddCommand(c.iamUser(), c.iamRole(), c.iamPolicy(), c.iamControls(), c.iamProfile(), c.iamList(), c.iamDelete())
 	return cmd
 }
 
@@ -33,16 +35,16 @@ func named(cmd *cobra.Command, args []string) error {
 }
 
 func (c *cli) iamUser() *cobra.Command {
-	var policies []string
+	var flags entityFlags
 	cmd := &cobra.Command{
 		Use: "user NAME", Short: "Make a user, or give it other policies; print its key as shell exports", Args: named,
 		Example: example(`eval "$(sudo k8s-lab iam user terraform --policy examples/iam/everyday.json)"`),
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
-			documents, err := contents(policies)
+			e, err := flags.entity()
 			if err != nil {
 				return err
 			}
-			u, err := l.PutUser(ctx, args[0], documents)
+			u, err := l.PutUser(ctx, args[0], e)
 			if err != nil {
 				return err
 			}
@@ -50,18 +52,18 @@ func (c *cli) iamUser() *cobra.Command {
 			return err
 		}),
 	}
-	policyFlag(cmd, &policies)
+	flags.add(cmd)
 	return cmd
 }
 
 func (c *cli) iamRole() *cobra.Command {
-	var policies []string
+	var flags entityFlags
 	var trust string
 	cmd := &cobra.Command{
 		Use: "role NAME", Short: "Make a role, or give it other policies; print its ARN", Args: named,
 		Example: example("sudo k8s-lab iam role deploy --policy everyday.json --trust trust.json"),
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
-			documents, err := contents(policies)
+			e, err := flags.entity()
 			if err != nil {
 				return err
 			}
@@ -73,7 +75,7 @@ func (c *cli) iamRole() *cobra.Command {
 				}
 				trusted = string(content)
 			}
-			r, err := l.PutRole(ctx, args[0], documents, trusted)
+			r, err := l.PutRole(ctx, args[0], e, trusted)
 			if err != nil {
 				return err
 			}
@@ -81,18 +83,18 @@ func (c *cli) iamRole() *cobra.Command {
 			return err
 		}),
 	}
-	policyFlag(cmd, &policies)
+	flags.add(cmd)
 	cmd.Flags().StringVar(&trust, "trust", "", "file with the trust policy; without one the role trusts the account and EC2")
 	return cmd
 }
 
 func (c *cli) iamProfile() *cobra.Command {
-	var role string
+	var path, role string
 	cmd := &cobra.Command{
 		Use: "instance-profile NAME", Short: "Make an instance profile, or give it another role; print its ARN", Args: named,
 		Example: example("sudo k8s-lab iam instance-profile node --role deploy"),
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
-			p, err := l.PutInstanceProfile(ctx, args[0], role)
+			p, err := l.PutInstanceProfile(ctx, args[0], path, role)
 			if err != nil {
 				return err
 			}
@@ -100,14 +102,55 @@ func (c *cli) iamProfile() *cobra.Command {
 			return err
 		}),
 	}
+	cmd.Flags().StringVar(&path, "path", "/", "path of a new profile, such as /k8s/demo/")
 	cmd.Flags().StringVar(&role, "role", "", "name of the role in the profile")
 	_ = cmd.MarkFlagRequired("role") // fails only if there is no such flag
 	return cmd
 }
 
+func (c *cli) iamPolicy() *cobra.Command {
+	var path, document string
+	cmd := &cobra.Command{
+		Use: "policy NAME", Short: "Make a managed policy, or give it another document; print its ARN", Args: named,
+		Example: example("sudo k8s-lab iam policy boundary --document examples/iam/boundary.json"),
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
+			content, err := os.ReadFile(document)
+			if err != nil {
+				return err
+			}
+			m, err := l.PutPolicy(ctx, args[0], path, string(content))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.stdout, m.ARN)
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&path, "path", "/", "path of the policy")
+	cmd.Flags().StringVar(&document, "document", "", "file with the policy")
+	_ = cmd.MarkFlagRequired("document") // fails only if there is no such flag
+	return cmd
+}
+
+func (c *cli) iamControls() *cobra.Command {
+	var policies []string
+	cmd := &cobra.Command{
+		Use: "service-control", Short: "Give the account service control policies, or, without --policy, none", Args: noArguments,
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			documents, err := contents(policies)
+			if err != nil {
+				return err
+			}
+			return l.PutControls(ctx, documents)
+		}),
+	}
+	cmd.Flags().StringArrayVar(&policies, "policy", nil, "file with a policy; may be given several times")
+	return cmd
+}
+
 func (c *cli) iamList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List users, roles and instance profiles", Args: noArguments,
+		Use: "list", Short: "List users, roles, instance profiles and managed policies", Args: noArguments,
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 			all, err := l.Identities(ctx)
 			if err != nil {
@@ -122,16 +165,20 @@ func (c *cli) iamList() *cobra.Command {
 			for _, p := range all.Profiles {
 				_, _ = fmt.Fprintf(c.stdout, "instance profile %s, role: %s\n", p.ARN, p.Role)
 			}
+			for _, m := range all.Policies {
+				_, _ = fmt.Fprintf(c.stdout, "policy %s\n", m.ARN)
+			}
 			return nil
 		}),
 	}
 }
 
 func (c *cli) iamDelete() *cobra.Command {
-	cmd := &cobra.Command{Use: "delete", Short: "Delete a user, a role or an instance profile", Args: noArguments}
+	cmd := &cobra.Command{Use: "delete", Short: "Delete a user, a role, an instance profile, or a managed policy by its ARN", Args: noArguments}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	for kind, remove := range map[string]func(*lab.Lab, context.Context, string) error{
 		"user": (*lab.Lab).DeleteUser, "role": (*lab.Lab).DeleteRole, "instance-profile": (*lab.Lab).DeleteInstanceProfile,
+		"policy": (*lab.Lab).DeletePolicy,
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: kind + " NAME", Short: "Delete one", Args: named,
@@ -141,8 +188,23 @@ func (c *cli) iamDelete() *cobra.Command {
 	return cmd
 }
 
-func policyFlag(cmd *cobra.Command, names *[]string) {
-	cmd.Flags().StringArrayVar(names, "policy", nil, "file with an identity policy; may be given several times")
+// entityFlags are the flags that users and roles have in common.
+type entityFlags struct {
+	iam.Entity
+	policies []string
+}
+
+func (f *entityFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.policies, "policy", nil, "file with an identity policy; may be given several times")
+	cmd.Flags().StringVar(&f.Path, "path", "/", "path of a new one, such as /k8s/demo/")
+	cmd.Flags().StringToStringVar(&f.Tags, "tag", nil, "tags, such as k8s-cluster=demo")
+	cmd.Flags().StringVar(&f.Boundary, "boundary", "", "ARN of the managed policy that is the permissions boundary")
+}
+
+func (f *entityFlags) entity() (iam.Entity, error) {
+	var err error
+	f.Policies, err = contents(f.policies)
+	return f.Entity, err
 }
 
 // contents reads files.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
@@ -74,6 +76,10 @@ type Config struct {
 // AssumeRole is the role whose credentials are used instead of the caller's own.
 type AssumeRole struct {
 	RoleARN, SessionName, ExternalID, Policy string
+
+	SourceIdentity string            // aws:SourceIdentity of the session
+	Tags           map[string]string // of the session: aws:PrincipalTag
+	TransitiveTags []string          // keys of Tags that a role keeps which is assumed with the session
 	// Duration is the lifetime of one set of credentials; zero means 15 minutes.
 	Duration time.Duration
 }
@@ -98,6 +104,7 @@ type Client struct {
 	S3     *s3.Client
 	SSM    *ssm.Client
 	STS    *sts.Client
+	Quotas *servicequotas.Client
 	Region string
 
 	// InstanceConnect is what tunnels need of the configuration.
@@ -198,6 +205,13 @@ func New(ctx context.Context, c Config) (*Client, error) {
 			if r.Policy != "" {
 				o.Policy = &r.Policy
 			}
+			if r.SourceIdentity != "" {
+				o.SourceIdentity = &r.SourceIdentity
+			}
+			for _, key := range slices.Sorted(maps.Keys(r.Tags)) {
+				o.Tags = append(o.Tags, ststypes.Tag{Key: &key, Value: sdk.String(r.Tags[key])})
+			}
+			o.TransitiveTagKeys = r.TransitiveTags
 		}))
 		stsClient = newSTS()
 	}
@@ -225,6 +239,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		SSM: ssm.NewFromConfig(loaded, func(o *ssm.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.SSM, o.BaseEndpoint), retryers.ssm
 			o.APIOptions = append(o.APIOptions, nameDenied("ssm"))
+		}),
+		Quotas: servicequotas.NewFromConfig(loaded, func(o *servicequotas.Options) {
+			o.APIOptions = append(o.APIOptions, nameDenied("servicequotas"))
 		}),
 		STS:         stsClient,
 		Region:      loaded.Region,

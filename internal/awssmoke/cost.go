@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/quotas/need"
 )
 
 // planned is what AWS would bill for a plan, and the versions in the plan.
@@ -13,8 +15,8 @@ type planned struct {
 	instances        map[string]int // by type
 	gib              int            // of gp3 volumes
 	addresses        int            // public IPv4
-	elasticIPs, vpcs int
 	kubernetes, etcd string
+	needs            need.Plan // of the account's quotas
 }
 
 // defaultVolume is the size of a machine's root volume in GiB, if the plan does not say it.
@@ -31,8 +33,6 @@ func readPlan(text []byte) (planned, error) {
 						InstanceType string `json:"instance_type"`
 						Volume       int    `json:"root_volume_size"`
 						Associate    *bool  `json:"associate_public_ip_address"`
-						Public       *bool  `json:"public"`
-						VPC          string `json:"vpc_id"`
 						Version      string `json:"version"`
 					} `json:"values"`
 				} `json:"resources"`
@@ -53,14 +53,6 @@ func readPlan(text []byte) (planned, error) {
 			if r.Values.Associate == nil || *r.Values.Associate {
 				p.addresses++ // the load balancer's address is replaced by its Elastic IP
 			}
-		case "k8s_lb":
-			if r.Values.Public == nil || *r.Values.Public {
-				p.elasticIPs++
-			}
-		case "k8s_network":
-			if r.Values.VPC == "" {
-				p.vpcs++
-			}
 		case "k8s_control_plane":
 			p.kubernetes = r.Values.Version
 		case "k8s_etcd_cluster":
@@ -70,7 +62,9 @@ func readPlan(text []byte) (planned, error) {
 	if len(p.instances) == 0 {
 		return p, fmt.Errorf("the plan makes no machine")
 	}
-	return p, nil
+	var err error
+	p.needs, err = need.Read(text)
+	return p, err
 }
 
 // hourly returns what AWS bills for an hour in a region, in US dollars. ok is false if the table

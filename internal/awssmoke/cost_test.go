@@ -4,9 +4,11 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/quotas/need"
 )
 
-const planText = `{"planned_values": {"root_module": {"resources": [
+const planText = `{"format_version": "1.2", "planned_values": {"root_module": {"resources": [
 	{"type": "k8s_network", "values": {}},
 	{"type": "k8s_machine", "values": {"instance_type": "t3.medium", "root_volume_size": 20, "associate_public_ip_address": true}},
 	{"type": "k8s_machine", "values": {"instance_type": "t3.medium", "root_volume_size": 30, "associate_public_ip_address": false}},
@@ -14,14 +16,20 @@ const planText = `{"planned_values": {"root_module": {"resources": [
 	{"type": "k8s_lb", "values": {"public": true}},
 	{"type": "k8s_etcd_cluster", "values": {"version": "3.6.16"}},
 	{"type": "k8s_control_plane", "values": {"version": "1.36.4"}}
-]}}}`
+]}}, "resource_changes": [
+	{"type": "k8s_network", "mode": "managed", "change": {"actions": ["create"], "after": {"cluster": "a", "vpc_cidr": "10.240.0.0/16"}, "after_unknown": {"vpc_id": true}}},
+	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running"}}},
+	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running"}}},
+	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running"}}},
+	{"type": "k8s_lb", "mode": "managed", "change": {"actions": ["create"], "after": {"public": true}, "after_unknown": {"allocation_id": true}}}
+]}`
 
 func TestCost(t *testing.T) {
 	p, err := readPlan([]byte(planText))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.instances["t3.medium"] != 3 || p.gib != 70 || p.addresses != 2 || p.elasticIPs != 1 || p.vpcs != 1 || p.kubernetes != "1.36.4" || p.etcd != "3.6.16" {
+	if p.instances["t3.medium"] != 3 || p.gib != 70 || p.addresses != 2 || p.needs.Counts[need.Addresses] != 1 || p.needs.Counts[need.VPCs] != 1 || p.kubernetes != "1.36.4" || p.etcd != "3.6.16" {
 		t.Errorf("%+v", p)
 	}
 	usd, ok := p.hourly("eu-central-1")

@@ -118,6 +118,7 @@ type Identities struct {
 	Users    []iam.User    `json:"users"`
 	Roles    []iam.Role    `json:"roles"`
 	Profiles []iam.Profile `json:"instance_profiles"`
+	Policies []iam.Managed `json:"policies"`
 }
 
 // Identities returns the users, roles and instance profiles that were created in the lab.
@@ -126,18 +127,32 @@ func (l *Lab) Identities(ctx context.Context) (Identities, error) {
 	return out, l.Control(ctx, http.MethodGet, "/_lab/iam", nil, &out)
 }
 
-// PutUser creates a user with identity policies, or gives the policies to an existing user. It
-// returns the user with its access key.
-func (l *Lab) PutUser(ctx context.Context, name string, policies []string) (iam.User, error) {
+// PutUser creates a user, or changes an existing user. It returns the user with its access key.
+func (l *Lab) PutUser(ctx context.Context, name string, e iam.Entity) (iam.User, error) {
 	var u iam.User
-	return u, l.Control(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), cloud.Identity{Policies: policies}, &u)
+	return u, l.Control(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), cloud.Identity{Entity: e}, &u)
 }
 
-// PutRole creates a role with identity policies and a trust policy, or gives the policies to an
-// existing role. With an empty trust policy the role trusts the account and EC2.
-func (l *Lab) PutRole(ctx context.Context, name string, policies []string, trust string) (iam.Role, error) {
+// PutRole creates a role with a trust policy, or changes an existing role. With an empty trust policy the role trusts the account and EC2.
+func (l *Lab) PutRole(ctx context.Context, name string, e iam.Entity, trust string) (iam.Role, error) {
 	var r iam.Role
-	return r, l.Control(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), cloud.Identity{Policies: policies, Trust: trust}, &r)
+	return r, l.Control(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), cloud.Identity{Entity: e, Trust: trust}, &r)
+}
+
+// PutPolicy creates a managed policy, or gives the document to an existing policy.
+func (l *Lab) PutPolicy(ctx context.Context, name, path, document string) (iam.Managed, error) {
+	var m iam.Managed
+	return m, l.Control(ctx, http.MethodPut, "/_lab/iam/policies/"+url.PathEscape(name), cloud.ManagedPolicy{Path: path, Document: document}, &m)
+}
+
+// DeletePolicy deletes a managed policy. It is an error if there is none, or if a user or role has it.
+func (l *Lab) DeletePolicy(ctx context.Context, arn string) error {
+	return l.Control(ctx, http.MethodDelete, "/_lab/iam/policies/"+arn, nil, nil)
+}
+
+// PutControls gives the account service control policies. None allow everything.
+func (l *Lab) PutControls(ctx context.Context, documents []string) error {
+	return l.Control(ctx, http.MethodPut, "/_lab/iam/service-control-policies", iam.Entity{Policies: documents}, nil)
 }
 
 // DeleteUser deletes a user. It is an error if there is none.
@@ -147,9 +162,9 @@ func (l *Lab) DeleteUser(ctx context.Context, name string) error {
 
 // PutInstanceProfile creates an instance profile with a role, or gives the role to an existing
 // profile.
-func (l *Lab) PutInstanceProfile(ctx context.Context, name, role string) (iam.Profile, error) {
+func (l *Lab) PutInstanceProfile(ctx context.Context, name, path, role string) (iam.Profile, error) {
 	var p iam.Profile
-	return p, l.Control(ctx, http.MethodPut, "/_lab/iam/instance-profiles/"+url.PathEscape(name), cloud.InstanceProfile{Role: role}, &p)
+	return p, l.Control(ctx, http.MethodPut, "/_lab/iam/instance-profiles/"+url.PathEscape(name), cloud.InstanceProfile{Path: path, Role: role}, &p)
 }
 
 // DeleteInstanceProfile deletes an instance profile. It is an error if there is none.

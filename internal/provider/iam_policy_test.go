@@ -128,3 +128,40 @@ func TestPoliciesWhenTagsAreUnknown(t *testing.T) {
 		}
 	})
 }
+
+// TestMember runs the same job as a user who is bound to one cluster, under boundary.json, and finds what member.json
+// allows and nobody needs.
+func TestMember(t *testing.T) {
+	t.Parallel()
+	member, boundary := providertest.ReadPolicy(t, "member.json"), providertest.ReadPolicy(t, "boundary.json")
+	t.Run("whole", func(t *testing.T) {
+		t.Parallel()
+		r := providertest.NewMember(t, member.Without(""), boundary.Without(""))
+		if failure := r.Job(true); failure != "" {
+			t.Fatal(failure)
+		}
+		called := r.Account.Calls()
+		for _, s := range member.Statement {
+			for _, action := range providertest.StatementActions(s) {
+				service, name, _ := strings.Cut(action, ":")
+				if neededElsewhere[action] == "" && called[name] == 0 && service != "iam" {
+					t.Errorf("nobody calls %s: remove it from the policy, or say in neededElsewhere who needs it", action)
+				}
+			}
+		}
+	})
+	t.Run("new resources are not known at once, and answers to deletions are lost", func(t *testing.T) {
+		t.Parallel()
+		r := providertest.NewMember(t, member.Without(""), boundary.Without(""))
+		lost := map[string]bool{}
+		r.Loses = func(action string) bool {
+			again := lost[action]
+			lost[action] = regexp.MustCompile("^(Delete|Detach|Disassociate|Release|Revoke|Terminate)").MatchString(action)
+			return lost[action] && !again
+		}
+		r.Account.Fault(fault.Fault{Kind: fault.Eventual, Calls: 3})
+		if failure := r.Job(false); failure != "" {
+			t.Fatal(failure)
+		}
+	})
+}

@@ -201,6 +201,9 @@ func TestUnknownInput(t *testing.T) {
 // TestProviderConfiguration checks that an invalid configuration is an error on its argument.
 func TestProviderConfiguration(t *testing.T) {
 	t.Parallel()
+	role := func(more providertest.Values) providertest.Values {
+		return providertest.With(providertest.Values{"role_arn": "arn:aws:iam::123456789012:role/x"}, more)
+	}
 	for _, test := range []struct {
 		name   string
 		config providertest.Values
@@ -225,6 +228,15 @@ func TestProviderConfiguration(t *testing.T) {
 		{"half a bastion", providertest.Values{"ssh": providertest.Values{"bastion": providertest.Values{"address": "192.0.2.1"}}}, nil, "bastion"},
 		{"a role without a name", providertest.Values{"assume_role": providertest.Values{"session_name": "x"}}, nil, "role_arn"},
 		{"a policy that is no JSON", providertest.Values{"assume_role": providertest.Values{"role_arn": "arn:aws:iam::123456789012:role/x", "policy": "{"}}, nil, "Invalid JSON String Value"},
+		{"a tag of AWS", providertest.Values{"assume_role": role(providertest.Values{"tags": providertest.Values{"AWS:x": "y"}})}, nil, "reserved for AWS"},
+		{"a character of no tag", providertest.Values{"assume_role": role(providertest.Values{"tags": providertest.Values{"a": "b*"}})}, nil, "a character that a session tag cannot have"},
+		{"a long value", providertest.Values{"assume_role": role(providertest.Values{"tags": providertest.Values{"a": strings.Repeat("b", 257)}})}, nil, "at most 256"},
+		{"one tag twice", providertest.Values{"assume_role": role(providertest.Values{"tags": providertest.Values{"Team": "a", "team": "b"}})}, nil, `"Team" and "team" differ only in case`},
+		{"a transitive key without a tag", providertest.Values{"assume_role": role(providertest.Values{"tags": providertest.Values{"a": "b"}, "transitive_tag_keys": []any{"c"}})}, nil, `"c" is not a key of tags`},
+		{"a transitive key without tags", providertest.Values{"assume_role": role(providertest.Values{"transitive_tag_keys": []any{"c"}})}, nil, `"c" is not a key of tags`},
+		{"a source identity with a space", providertest.Values{"assume_role": role(providertest.Values{"source_identity": "a b"})}, nil, "a source identity has 2 to 64"},
+		{"a session with all of it", providertest.Values{"assume_role": role(providertest.Values{"tags": providertest.Values{"k8s-cluster": "ada", "empty": ""}, "transitive_tag_keys": []any{"k8s-cluster"}, "source_identity": "ada@example.com"})}, nil, ""},
+		{"tags that are not known yet", providertest.Values{"assume_role": role(providertest.Values{"tags": providertest.Unknown, "transitive_tag_keys": []any{"c"}})}, nil, ""},
 		{"an invalid timeout", providertest.Values{"ssh": providertest.Values{"connect_timeout": "soon"}}, nil, "not a valid Go Time Duration"},
 		{"everything", providertest.Values{
 			"region": "eu-central-1", "profile": "p", "token": "t", "max_retries": 3, "retry_mode": "adaptive",

@@ -128,14 +128,6 @@ type providerModel struct {
 	Patience          types.Number `tfsdk:"patience"`
 }
 
-type assumeRoleModel struct {
-	RoleARN     types.String         `tfsdk:"role_arn"`
-	SessionName types.String         `tfsdk:"session_name"`
-	ExternalID  types.String         `tfsdk:"external_id"`
-	Policy      jsontypes.Normalized `tfsdk:"policy"`
-	Duration    timetypes.GoDuration `tfsdk:"duration"`
-}
-
 type webIdentityModel struct {
 	RoleARN     types.String         `tfsdk:"role_arn"`
 	SessionName types.String         `tfsdk:"session_name"`
@@ -283,21 +275,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 				MarkdownDescription: "SHA-256 checksums of release files in the format of `sha256sum`, with names relative to the mirror's root. The value is the text itself or the path " +
 					"of a file. They override the checksums that are built into the provider. Default: `K8S_ARTIFACT_CHECKSUMS`.",
 			},
-			"assume_role": schema.SingleNestedAttribute{
-				Optional:            true,
-				MarkdownDescription: "IAM role to assume with the credentials found. Default: none.",
-				Attributes: map[string]schema.Attribute{
-					"role_arn":     schema.StringAttribute{Required: true, MarkdownDescription: "ARN of the role."},
-					"session_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Session name. Default: one chosen by the AWS SDK."},
-					"external_id":  schema.StringAttribute{Optional: true, MarkdownDescription: "External id that the role's trust policy requires. Default: none."},
-					"policy":       schema.StringAttribute{Optional: true, CustomType: jsontypes.NormalizedType{}, MarkdownDescription: "IAM policy (JSON) that restricts the session further. Default: none."},
-					"duration": schema.StringAttribute{
-						Optional: true, CustomType: timetypes.GoDurationType{},
-						MarkdownDescription: "Lifetime of the temporary credentials, as a duration such as `1h`. They are renewed before they expire. Default: `15m`.",
-						Validators:          []validator.String{tf.PositiveDuration()},
-					},
-				},
-			},
+			"assume_role": assumeRoleAttribute(),
 			"patience": schema.NumberAttribute{
 				Optional:            true,
 				MarkdownDescription: "Factor for slow machines and networks: every wait of the provider, and every default of `timeouts`, may take so many times as long. Between 1 and 100. Default: `K8S_PATIENCE`, else 1.",

@@ -145,15 +145,7 @@ func configureAWS(ctx context.Context, d *session.Session, env environment, vers
 			Duration:    tf.Duration(web.Duration, 0),
 		}
 	}
-	if role.RoleARN.ValueString() != "" {
-		cfg.AssumeRole = &infraaws.AssumeRole{
-			RoleARN:     role.RoleARN.ValueString(),
-			SessionName: role.SessionName.ValueString(),
-			ExternalID:  role.ExternalID.ValueString(),
-			Policy:      role.Policy.ValueString(),
-			Duration:    tf.Duration(role.Duration, 0),
-		}
-	}
+	cfg.AssumeRole = role.config()
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
 	d.LoadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
 }

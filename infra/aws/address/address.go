@@ -159,14 +159,23 @@ func Delete(ctx context.Context, c *aws.Client, allocated string, claim aws.Clai
 	return nil
 }
 
+// ended reports whether the Elastic IP no longer has its association. A policy that asks for tags refuses to end it again.
+func ended(ctx context.Context, c *aws.Client, a Address) bool {
+	now, err := Find(ctx, c, a.AllocationID, Spec{})
+	return err == nil && now.AssociationID != a.AssociationID
+}
+
 // release removes the association of an Elastic IP and releases it. EC2 may show neither the last association nor the end
 // of the one before, so it looks again as long as the Elastic IP is in use.
 func release(ctx context.Context, c *aws.Client, a Address) error {
 	attempts := 0
 	return aws.Poll(ctx, "release", func(ctx context.Context) (bool, string, error) {
 		if a.AssociationID != "" {
-			// An association that was made a moment ago may not be known yet.
-			_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID}, c.RetryOn(aws.DoubtAttempts, "InvalidAssociationID.NotFound"))
+			// An association that was made a moment ago may not be known yet, and so its tags, which a policy may ask for.
+			_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID}, c.RetryOn(aws.DoubtAttempts, "InvalidAssociationID.NotFound", "UnauthorizedOperation"))
+			if aws.IsCode(err, "UnauthorizedOperation") && ended(ctx, c, a) {
+				err = nil
+			}
 			if err = aws.Ignore(err, "InvalidAssociationID.NotFound"); err != nil {
 				return false, "", fmt.Errorf("disassociate: %w", err)
 			}

@@ -217,7 +217,7 @@ func runWhenFree(ctx context.Context, c *aws.Client, spec Spec, in *ec2.RunInsta
 }
 
 // byToken finds the instance that an interrupted run launched with the same token and another first
-// host key.
+// host key. If the instance is not this machine, the token is spent.
 func byToken(ctx context.Context, c *aws.Client, spec Spec, token string) (*Launching, error) {
 	var found *types.Instance
 	seen := 0
@@ -230,6 +230,10 @@ func byToken(ctx context.Context, c *aws.Client, spec Spec, token string) (*Laun
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	if found == nil || aws.IsGone(*found) {
+		return nil, errSpentToken
+	}
+	// A token can be guessed. Somebody else in the account may have launched something with it.
+	if m := machineOf(*found); m.Cluster != spec.Cluster || m.Name != spec.Name {
 		return nil, errSpentToken
 	}
 	return resume(ctx, c, spec, *found)

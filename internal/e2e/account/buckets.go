@@ -132,7 +132,7 @@ func (b *Buckets) answer(r *http.Request, body []byte, name, key string) (Object
 	}
 	caller := iam.Principal{Everything: cred.AccessKeyID == AccessKey}
 	if u, ok := identities.UserOf(cred.AccessKeyID); ok {
-		caller = iam.Principal{ARN: u.ARN, Policies: identities.Policies(u.ARN)}
+		caller = identities.PrincipalOf(u.ARN)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // sshNetwork leads to one SSH server, whatever the address is; to none while closed.
@@ -160,7 +161,7 @@ func TestTunnelDenied(t *testing.T) {
 	t.Parallel()
 	b := newBehind(t)
 	b.endpoint()
-	u, err := b.Cloud.Identities().PutUser("dev", []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"*"}]}`})
+	u, err := b.Cloud.Identities().PutUser("dev", iam.Entity{Policies: []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"*"}]}`}})
 	if err != nil {
 		t.Fatal(err)
 	}

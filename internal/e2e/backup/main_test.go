@@ -61,7 +61,7 @@ func (w *world) allow(t *testing.T, policy string) {
 	if !filepath.IsAbs(policy) {
 		policy = filepath.Join(suite.Root, "examples", "iam", policy)
 	}
-	w.lab(t, "iam", "role", harness.SnapshotProfile, "--policy", policy)
+	w.lab(t, "iam", "role", harness.SnapshotProfile, "--tag", "k8s-cluster=demo", "--policy", policy)
 }
 
 // set sets Terraform variables, beside those that are set already; nil unsets one.

@@ -59,7 +59,6 @@ func TestCluster(t *testing.T) {
 	step("more memory than a node has", c.testOutOfMemory) // it may evict pods
 	var secrets []string
 	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 	step("the policies have the IAM actions", c.testIAM)
 	step("no private key in state, plan or log", func(t *testing.T) {
@@ -129,7 +128,6 @@ func TestAgain(t *testing.T) {
 	c.testNodes(t, 1, 1)
 	c.testExtras(t)
 	c.testReplaced(t)
-	suite.PermitDestroy(t)
 	c.Destroy(t)
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// testIAM compares the AWS calls of all earlier steps with the policies of examples/iam, under which
+// testIAM compares the AWS calls of all earlier steps with member.json of examples/iam, under which
 // Terraform ran.
 func (c *cluster) testIAM(t *testing.T) {
 	var calls map[string]int
@@ -20,27 +20,25 @@ func (c *cluster) testIAM(t *testing.T) {
 	delete(calls, "RebootInstances")   // made by testResolver itself
 	delete(calls, "GetCallerIdentity") // needs no permission
 	var allowed []string
-	for _, name := range []string{"everyday.json", "destroy.json"} {
-		var policy struct{ Statement []struct{ Action any } }
-		if err := json.Unmarshal([]byte(readAll(t, filepath.Join(suite.Root, "examples", "iam", name))), &policy); err != nil {
-			t.Fatal(err)
+	var policy struct{ Statement []struct{ Action any } }
+	if err := json.Unmarshal([]byte(readAll(t, filepath.Join(suite.Root, "examples", "iam", "member.json"))), &policy); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range policy.Statement {
+		if one, ok := s.Action.(string); ok {
+			allowed = append(allowed, one)
 		}
-		for _, s := range policy.Statement {
-			if one, ok := s.Action.(string); ok {
-				allowed = append(allowed, one)
-			}
-			many, _ := s.Action.([]any)
-			for _, a := range many {
-				allowed = append(allowed, a.(string))
-			}
+		many, _ := s.Action.([]any)
+		for _, a := range many {
+			allowed = append(allowed, a.(string))
 		}
 	}
 	for action := range calls {
 		if !slices.ContainsFunc([]string{"ec2:", "ssm:", "sts:"}, func(service string) bool { return slices.Contains(allowed, service+action) }) {
-			t.Errorf("the policies in examples/iam lack %s", action)
+			t.Errorf("examples/iam/member.json lacks %s", action)
 		}
 	}
-	// TestPolicies leaves these to this run.
+	// TestPolicies and TestMember leave these to this run.
 	for _, action := range []string{"DescribeInstanceStatus", "DescribeTags"} {
 		if calls[action] == 0 {
 			t.Errorf("nothing called %s", action)

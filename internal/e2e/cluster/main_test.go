@@ -25,7 +25,7 @@ type cluster struct{ *harness.Cluster }
 func newCluster(t *testing.T, name, cli string) *cluster {
 	t.Helper()
 	ws := suite.Workspace(t, name, cli, filepath.Join(suite.Root, "examples", "ha-cluster"))
-	suite.Restrict(t, ws)
+	suite.Bind(t, ws, "demo")
 	return &cluster{suite.Cluster(ws)}
 }
 

@@ -44,7 +44,7 @@ func (s *Suite) KeepSnapshots(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"bucket", SnapshotBucket},
-		{"iam", "role", SnapshotProfile, "--policy", filepath.Join(s.Root, "examples", "iam", "etcd-snapshots.json")},
+		{"iam", "role", SnapshotProfile, "--tag", "k8s-cluster=demo", "--policy", filepath.Join(s.Root, "examples", "iam", "etcd-snapshots.json")},
 		{"iam", "instance-profile", SnapshotProfile, "--role", SnapshotProfile},
 	} {
 		if out, err := s.Lab(t.Context(), args...); err != nil {

@@ -247,6 +247,22 @@ func (s *Suite) permit(t *testing.T, policies ...string) string {
 	return out
 }
 
+// Bind lets a workspace run as a user who is bound to one cluster: with member.json and boundary.json of examples/iam,
+// and the tag k8s-cluster.
+func (s *Suite) Bind(t *testing.T, ws *workspace.Workspace, cluster string) {
+	t.Helper()
+	run := func(args ...string) string {
+		out, err := s.Lab(t.Context(), append([]string{"iam"}, args...)...)
+		if err != nil {
+			t.Fatalf("k8s-lab iam: %v\n%s", err, out)
+		}
+		return out
+	}
+	policy := func(name string) string { return filepath.Join(s.Root, "examples", "iam", name) }
+	boundary := strings.TrimSpace(run("policy", "k8s-boundary", "--document", policy("boundary.json")))
+	ws.Env = append(ws.Env, workspace.Exports(run("user", "member", "--path", "/k8s/", "--tag", "k8s-cluster="+cluster, "--policy", policy("member.json"), "--boundary", boundary))...)
+}
+
 // Workspace creates a working directory with the provider installed, the given configuration, and
 // the lab's variables. The log of a failed test says where the log of its commands is.
 func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Workspace {

@@ -25,6 +25,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iamapi"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
@@ -83,6 +84,7 @@ type Account struct {
 	controls http.Handler
 
 	identities *iam.Directory
+	iam        *iamapi.Service
 }
 
 // Open makes an Account from the saved files. It starts nothing before Start.
@@ -129,9 +131,10 @@ func Open(cfg Config) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.iam = &iamapi.Service{Directory: a.identities, Now: cfg.Clock.Now, MadeProfile: a.madeProfile}
 	a.tokens, err = sts.Open(sts.Config{
 		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials,
-		User: a.user, Trusts: a.trusts, CheckPolicy: checkPolicy, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
+		User: a.user, Trusts: a.trusts, CheckPolicy: checkPolicy, Managed: a.identities.Document, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
 	})
 	if err != nil {
 		return nil, err

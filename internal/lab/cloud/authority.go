@@ -95,7 +95,7 @@ func (a *Account) deriveSigningKey(q keyQuestion) (any, *questionError) {
 	if bad != nil {
 		return nil, bad
 	}
-	arn, _, _ := a.tokens.Caller(q.AccessKeyID)
+	arn := a.tokens.Caller(q.AccessKeyID).ARN
 	return map[string]any{"derivedKey": wire.SigningKey(creds.SecretAccessKey, q.Date, q.Region, q.Service), "principalArn": arn}, nil
 }
 
@@ -154,7 +154,7 @@ func (a *Account) resolveIdentity(q identityQuestion) (any, *questionError) {
 			continue
 		}
 		found[n] = identity{Found: true, Kind: "user"}
-		found[n].PrincipalARN, _, _ = a.tokens.Caller(id)
+		found[n].PrincipalARN = a.tokens.Caller(id).ARN
 		if creds.SessionToken != "" {
 			found[n].Kind = "session"
 		}

@@ -16,11 +16,12 @@ import (
 // service.
 func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	p := a.principal(accessKeyID)
-	if p.Everything && p.Session == nil {
+	if p.Unlimited() {
 		return nil // and nothing is looked up
 	}
 	service := req.Protocol.Name
-	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, Role: a.identities.RoleIn, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf}
+	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.compute.Resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
+		Identities: a.identities, Caller: iam.UserName(p.ARN)}
 	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
 	for _, d := range demands {
 		maps.Copy(d.Context, a.delivered(accessKeyID))
@@ -37,7 +38,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return wire.RefuseWith(http.StatusForbidden, "AccessDeniedException", "%v", denied)
 	case wire.SSM, wire.ServiceQuotas:
 		return wire.Refuse("AccessDeniedException", "%v", denied)
-	case wire.STS, wire.ELB:
+	case wire.STS, wire.IAM, wire.ELB:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)
 	}
 	if denied.Resource == "*" { // EC2 encodes no message where an action knows no resources
@@ -65,14 +66,24 @@ func (a *Account) authorizeSpotRole(req wire.Request, p iam.Principal, account i
 
 // principal returns who an access key belongs to, with all policies that apply.
 func (a *Account) principal(accessKeyID string) iam.Principal {
-	arn, owner, session := a.tokens.Caller(accessKeyID)
-	p := iam.Principal{ARN: arn, Everything: owner, Policies: a.identities.Policies(arn)}
-	if session != "" {
-		policy, err := iam.Parse([]byte(session))
-		if err != nil { // it was checked when it was given
-			policy = iam.Policy{}
+	c := a.tokens.Caller(accessKeyID)
+	p := a.identities.PrincipalOf(c.User).With(c.Tags)
+	p.ARN, p.Everything = c.ARN, c.Owner
+	if c.ARN != c.User { // a federated user, who is nobody in IAM
+		p.Context["aws:PrincipalArn"], p.Context["aws:PrincipalType"] = []string{c.ARN}, []string{"FederatedUser"}
+		delete(p.Context, "aws:username")
+	}
+	if c.Source != "" {
+		p.Context["aws:SourceIdentity"] = []string{c.Source}
+	}
+	if !c.Limited {
+		return p
+	}
+	p.Session = []iam.Policy{}
+	for _, document := range c.Policies {
+		if policy, err := iam.Parse([]byte(document)); err == nil { // it was checked when it was given
+			p.Session = append(p.Session, policy)
 		}
-		p.Session = &policy
 	}
 	return p
 }
@@ -83,7 +94,7 @@ func (a *Account) named(req wire.Request, arn string) bool {
 	if req.Protocol != wire.STS || req.Action != "AssumeRole" {
 		return false
 	}
-	_, named := a.identities.Trusts(sts.RoleName(req.Form.Get("RoleArn")), iam.Assumption{Action: "sts:AssumeRole", Caller: arn, Context: sts.ExternalID(req.Form)})
+	_, named := a.identities.Trusts(req.Form.Get("RoleArn"), iam.Assumption{Action: "sts:AssumeRole", Caller: arn, Context: sts.Assuming(req.Form)})
 	return named
 }
 
@@ -93,8 +104,8 @@ func (a *Account) user(accessKeyID string) (secret, arn string, ok bool) {
 	return u.SecretAccessKey, u.ARN, ok
 }
 
-func (a *Account) trusts(role string, who sts.Assumption) bool {
-	allowed, _ := a.identities.Trusts(role, iam.Assumption{Action: "sts:" + who.Action, Caller: who.Caller, Context: who.Context})
+func (a *Account) trusts(role, action string, who sts.Assumption) bool {
+	allowed, _ := a.identities.Trusts(role, iam.Assumption{Action: "sts:" + action, Caller: who.Caller, Context: who.Context})
 	return allowed
 }
 

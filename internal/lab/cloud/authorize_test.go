@@ -18,6 +18,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // TestUserOnEC2: what a policy does not allow is refused, in EC2's words, before anything happens.
@@ -99,8 +100,8 @@ func TestUserNamesResources(t *testing.T) {
 			_, err := nobody.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: aws.String("vpc-00000000000000001")})
 			return err
 		},
-		"*/*": func() error { // nothing says what an association belongs to
-			_, err := nobody.DisassociateAddress(ctx, &awsec2.DisassociateAddressInput{AssociationId: aws.String("eipassoc-00000000000000001")})
+		"route-table/*": func() error { // nothing says what an unknown association belongs to
+			_, err := nobody.DisassociateRouteTable(ctx, &awsec2.DisassociateRouteTableInput{AssociationId: aws.String("rtbassoc-00000000000000001")})
 			return err
 		},
 		"elastic-ip/*": func() error {
@@ -169,7 +170,7 @@ func TestUserAndRole(t *testing.T) {
 	l := cloudtest.New(t)
 	ctx := t.Context()
 	const arn = "arn:aws:iam::123456789012:role/deploy"
-	if _, err := l.Account.Identities().PutRole("deploy", []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}]}`}, ""); err != nil {
+	if _, err := l.Account.Identities().PutRole("deploy", iam.Entity{Policies: []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}]}`}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	assume := func(as *cloudtest.Lab, policy string) (*awssts.AssumeRoleOutput, error) {
@@ -205,10 +206,10 @@ func TestUserAndRole(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(l.Dir, "iam.json")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file of users and roles: %v, %v", info, err)
 	}
-	if _, err := l.Account.Identities().PutUser("a b", nil); err == nil {
+	if _, err := l.Account.Identities().PutUser("a b", iam.Entity{}); err == nil {
 		t.Error("a name with a space")
 	}
-	if _, err := l.Account.Identities().PutUser("ab", []string{"{}"}); err == nil {
+	if _, err := l.Account.Identities().PutUser("ab", iam.Entity{Policies: []string{"{}"}}); err == nil {
 		t.Error("a malformed policy")
 	}
 	// Without the role its sessions may do nothing; without the user the key is unknown.

@@ -20,8 +20,7 @@ func (a *Account) record(r *http.Request, req wire.Request, id, key string, took
 		slog.String("source", r.RemoteAddr), slog.String("request_id", id), slog.Int64("milliseconds", took.Milliseconds()),
 	}
 	if key != "" {
-		caller, _, _ := a.tokens.Caller(key)
-		attrs = append(attrs, slog.String("caller", caller), slog.String("access_key_id", key))
+		attrs = append(attrs, slog.String("caller", a.tokens.Caller(key).ARN), slog.String("access_key_id", key))
 	}
 	if refused == nil {
 		a.cfg.Calls.LogAttrs(r.Context(), slog.LevelInfo, "answered", attrs...)
@@ -58,7 +57,7 @@ func namedIn(req wire.Request) []string {
 func namesResource(parameter string) bool {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimRight(parameter, ".0123456789"), ".member"), ".")
 	switch last := parts[len(parts)-1]; last {
-	case "GroupName", "KeyName", "PublicIp", "Subnets", "SecurityGroups":
+	case "GroupName", "KeyName", "UserName", "RoleName", "PolicyName", "InstanceProfileName", "PublicIp", "Subnets", "SecurityGroups":
 		return true
 	case "Name", "Names":
 		return len(parts) == 1 // and is not that of a filter

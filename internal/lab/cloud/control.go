@@ -67,20 +67,27 @@ func (a *Account) newControl() http.Handler {
 	})
 	mux.HandleFunc("GET /_lab/iam", func(w http.ResponseWriter, _ *http.Request) {
 		users, roles := a.identities.List()
-		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles, "instance_profiles": a.identities.Profiles()})
+		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles, "instance_profiles": a.identities.Profiles(), "policies": a.identities.ManagedPolicies()})
 	})
 	mux.HandleFunc("PUT /_lab/iam/users/{name}", putIdentity(func(name string, in Identity) (iam.User, error) {
 		if in.Trust != "" {
 			return iam.User{}, errors.New("a user has no trust policy")
 		}
-		return a.identities.PutUser(name, in.Policies)
+		return a.identities.PutUser(name, in.Entity)
 	}))
 	mux.HandleFunc("PUT /_lab/iam/roles/{name}", putIdentity(func(name string, in Identity) (iam.Role, error) {
-		return a.identities.PutRole(name, in.Policies, in.Trust)
+		return a.identities.PutRole(name, in.Entity, in.Trust)
 	}))
 	mux.HandleFunc("PUT /_lab/iam/instance-profiles/{name}", putIdentity(func(name string, in InstanceProfile) (iam.Profile, error) {
-		return a.PutInstanceProfile(name, in.Role)
+		return a.PutInstanceProfile(name, in.Path, in.Role)
 	}))
+	mux.HandleFunc("PUT /_lab/iam/policies/{name}", putIdentity(func(name string, in ManagedPolicy) (iam.Managed, error) {
+		return a.identities.PutPolicy(name, in.Path, in.Document)
+	}))
+	mux.HandleFunc("PUT /_lab/iam/service-control-policies", putIdentity(func(_ string, in iam.Entity) ([]string, error) {
+		return in.Policies, a.identities.PutControls(in.Policies)
+	}))
+	mux.HandleFunc("DELETE /_lab/iam/policies/{name...}", deleteIdentity(a.identities.DeletePolicy))
 	mux.HandleFunc("DELETE /_lab/iam/instance-profiles/{name}", deleteIdentity(a.identities.DeleteProfile))
 	mux.HandleFunc("DELETE /_lab/iam/users/{name}", deleteIdentity(a.identities.DeleteUser))
 	mux.HandleFunc("DELETE /_lab/iam/roles/{name}", deleteIdentity(a.identities.DeleteRole))
@@ -105,16 +112,23 @@ func (a *Account) newControl() http.Handler {
 
 // Identity is what the control endpoint is told about a user or a role.
 type Identity struct {
-	Policies []string `json:"policies"`
-	Trust    string   `json:"trust,omitempty"` // of a role; empty trusts the account
+	iam.Entity
+	Trust string `json:"trust,omitempty"` // of a role; empty trusts the account
 }
 
 // InstanceProfile is what the control endpoint is told about an instance profile.
 type InstanceProfile struct {
+	Path string `json:"path,omitempty"`
 	Role string `json:"role"` // name
 }
 
-// deleteIdentity deletes a user, a role or an instance profile.
+// ManagedPolicy is what the control endpoint is told about a managed policy.
+type ManagedPolicy struct {
+	Path     string `json:"path,omitempty"`
+	Document string `json:"document"`
+}
+
+// deleteIdentity deletes a user, a role, an instance profile or, by its ARN, a managed policy.
 func deleteIdentity(remove func(name string) (bool, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch ok, err := remove(r.PathValue("name")); {

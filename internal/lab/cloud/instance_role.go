@@ -6,14 +6,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
-// PutInstanceProfile makes an instance profile with a role, or gives the role to the one that exists.
+// PutInstanceProfile makes an instance profile with a path and a role, or gives the role to the one that exists.
 // A fault of kind "eventual" hides a new one from EC2.
-func (a *Account) PutInstanceProfile(name, role string) (iam.Profile, error) {
-	p, made, err := a.identities.PutProfile(name, role)
+func (a *Account) PutInstanceProfile(name, path, role string) (iam.Profile, error) {
+	p, made, err := a.identities.PutProfile(name, path, role)
 	if err == nil && made {
-		a.faults.Created("CreateInstanceProfile", []string{p.ARN}, a.cfg.Clock.Now())
+		a.madeProfile(p)
 	}
 	return p, err
+}
+
+func (a *Account) madeProfile(p iam.Profile) {
+	a.faults.Created("CreateInstanceProfile", []string{p.ARN}, a.cfg.Clock.Now())
 }
 
 // profile is what EC2 asks of IAM.
@@ -38,7 +42,7 @@ func (i instances) Role(of metadata.Instance) (metadata.Role, error) {
 		return metadata.Role{}, nil
 	}
 	r := metadata.Role{Name: p.Role}
-	r.Trusted, _ = i.account.identities.Trusts(p.Role, iam.Assumption{Action: "sts:AssumeRole", Caller: iam.EC2})
+	r.Trusted, _ = i.account.identities.Trusts(i.account.identities.RoleIn(of.Profile.ARN), iam.Assumption{Action: "sts:AssumeRole", Caller: iam.EC2})
 	if !r.Trusted {
 		return r, nil
 	}

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iamapi"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 )
@@ -31,7 +33,7 @@ func TestPage(t *testing.T) {
 	for _, service := range []struct {
 		name    string
 		actions []string
-	}{{"EC2", ec2.Actions()}, {"ELB", elbv2.Actions()}, {"SSM", ssm.Actions()}, {"STS", sts.Actions()}, {"Service Quotas", []string{"GetServiceQuota"}}} {
+	}{{"EC2", ec2.Actions()}, {"ELB", elbv2.Actions()}, {"SSM", ssm.Actions()}, {"STS", sts.Actions()}, {"IAM", iamapi.Actions()}, {"Service Quotas", cloud.QuotaActions()}} {
 		fmt.Fprintf(&want, "\n**%s** (%d): `%s`\n", service.name, len(service.actions), strings.Join(service.actions, "`, `"))
 	}
 	want.WriteString("\n")

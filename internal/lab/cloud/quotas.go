@@ -3,13 +3,36 @@ package cloud
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// getServiceQuota is the one action of Service Quotas that is served.
-const getServiceQuota = "GetServiceQuota"
+// Service Quotas: the quotas that the services enforce.
+
+// quota is a quota of the account.
+type quota struct {
+	service, code, title string
+	standard, value      int
+}
+
+// quotas returns the quotas that have a code.
+func (a *Account) quotas() []quota {
+	out := []quota{
+		{"elasticloadbalancing", "L-69A177A2", "Network Load Balancers per Region", elbv2.MaxLoadBalancers, elbv2.MaxLoadBalancers},
+		{"elasticloadbalancing", "L-B22855CB", "Target Groups per Region", elbv2.MaxTargetGroups, elbv2.MaxTargetGroups},
+	}
+	for _, q := range ec2.NamedQuotas {
+		if q.Code != "" {
+			out = append(out, quota{q.Service, q.Code, q.Title, q.Default, a.compute.Quota(q)})
+		}
+	}
+	return out
+}
 
 // quotaItem is a quota in an answer.
 type quotaItem struct {
@@ -19,22 +42,108 @@ type quotaItem struct {
 	Adjustable                                  bool
 }
 
+func (a *Account) quotaItem(q quota, value int) quotaItem {
+	return quotaItem{
+		ServiceCode: q.service, QuotaCode: q.code, QuotaName: q.title, QuotaArn: fmt.Sprintf("arn:aws:servicequotas:%s:%s:%s/%s", a.cfg.Region, a.cfg.AccountID, q.service, q.code),
+		Value: float64(value), Unit: "None", Adjustable: true,
+	}
+}
+
+type quotaRequest struct {
+	ServiceCode, QuotaCode string
+	MaxResults             *int
+	NextToken              string
+}
+
+// quotaActions are the actions that are served.
+var quotaActions = map[string]func(*Account, quotaRequest) (any, error){
+	"GetServiceQuota":           (*Account).getServiceQuota,
+	"GetAWSDefaultServiceQuota": (*Account).getDefaultQuota,
+	"ListServiceQuotas":         (*Account).listServiceQuotas,
+}
+
+// QuotaActions returns the actions of Service Quotas that are served, sorted.
+func QuotaActions() []string { return slices.Sorted(maps.Keys(quotaActions)) }
+
 // serveQuotas runs an action of Service Quotas.
-// https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_GetServiceQuota.html
-func serveQuotas(compute *ec2.Compute, region, account, action string, body []byte) (any, error) {
-	if action != getServiceQuota {
+func (a *Account) serveQuotas(action string, body []byte) (any, error) {
+	run, ok := quotaActions[action]
+	if !ok {
 		return nil, wire.Refuse("UnknownOperationException", "The operation %s is not known here.", action)
 	}
-	var in struct{ ServiceCode, QuotaCode string }
+	var in quotaRequest
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, wire.Refuse("SerializationException", "The request cannot be read: %v", err)
 	}
-	q, value, ok := compute.Quota(in.ServiceCode, in.QuotaCode)
-	if !ok {
+	return run(a, in)
+}
+
+func (a *Account) findQuota(in quotaRequest) (quota, error) {
+	all := a.quotas()
+	i := slices.IndexFunc(all, func(q quota) bool { return q.service == in.ServiceCode && q.code == in.QuotaCode })
+	if i < 0 {
+		return quota{}, wire.Refuse("NoSuchResourceException", "The request failed because the specified service does not exist.")
+	}
+	return all[i], nil
+}
+
+// getServiceQuota knows a quota only if it was raised: AWS has no applied value of a quota that nobody has changed.
+// https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_GetServiceQuota.html
+func (a *Account) getServiceQuota(in quotaRequest) (any, error) {
+	q, err := a.findQuota(in)
+	if err != nil {
+		return nil, err
+	}
+	if q.value == q.standard {
+		return nil, wire.Refuse("NoSuchResourceException", "The request failed because the specified quota has no applied value.")
+	}
+	return struct{ Quota quotaItem }{a.quotaItem(q, q.value)}, nil
+}
+
+// https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_GetAWSDefaultServiceQuota.html
+func (a *Account) getDefaultQuota(in quotaRequest) (any, error) {
+	q, err := a.findQuota(in)
+	if err != nil {
+		return nil, err
+	}
+	return struct{ Quota quotaItem }{a.quotaItem(q, q.standard)}, nil
+}
+
+// maxQuotas is the largest page of a list.
+const maxQuotas = 100
+
+// listServiceQuotas lists the quotas of a service, with the default values of those that were never raised.
+// https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_ListServiceQuotas.html
+func (a *Account) listServiceQuotas(in quotaRequest) (any, error) {
+	items := []quotaItem{}
+	for _, q := range a.quotas() {
+		if q.service == in.ServiceCode && (in.QuotaCode == "" || q.code == in.QuotaCode) {
+			items = append(items, a.quotaItem(q, q.value))
+		}
+	}
+	if len(items) == 0 {
 		return nil, wire.Refuse("NoSuchResourceException", "The request failed because the specified service does not exist.")
 	}
-	return struct{ Quota quotaItem }{quotaItem{
-		ServiceCode: q.Service, QuotaCode: q.Code, QuotaName: q.Title, QuotaArn: fmt.Sprintf("arn:aws:servicequotas:%s:%s:%s/%s", region, account, q.Service, q.Code),
-		Value: float64(value), Unit: "None", Adjustable: true,
-	}}, nil
+	most := maxQuotas
+	if in.MaxResults != nil {
+		most = *in.MaxResults
+	}
+	from := 0
+	if in.NextToken != "" {
+		var err error
+		if from, err = strconv.Atoi(in.NextToken); err != nil || from < 0 || from >= len(items) {
+			return nil, wire.Refuse("InvalidPaginationTokenException", "Invalid input was provided.")
+		}
+	}
+	if most < 1 || most > maxQuotas {
+		return nil, wire.Refuse("IllegalArgumentException", "MaxResults must be between 1 and %d.", maxQuotas)
+	}
+	out := struct {
+		Quotas    []quotaItem
+		NextToken string `json:",omitempty"`
+	}{Quotas: items[from:min(from+most, len(items))]}
+	if from+most < len(items) {
+		out.NextToken = strconv.Itoa(from + most)
+	}
+	return out, nil
 }

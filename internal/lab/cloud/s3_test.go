@@ -23,6 +23,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
@@ -125,7 +126,7 @@ func TestS3(t *testing.T) {
 		}
 		_, err := get(t, l.With(*creds.AccessKeyId, *creds.SecretAccessKey, "other"), "a/one")
 		cloudtest.Refused(t, err, "InvalidToken")
-		if _, err := l.Account.Identities().PutRole("reader", []string{cloudtest.Everything}, ""); err != nil {
+		if _, err := l.Account.Identities().PutRole("reader", iam.Entity{Policies: []string{cloudtest.Everything}}, ""); err != nil {
 			t.Fatal(err)
 		}
 		narrow := cloudtest.Must[*awssts.AssumeRoleOutput](t)(l.STS.AssumeRole(t.Context(), &awssts.AssumeRoleInput{

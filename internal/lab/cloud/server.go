@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
@@ -81,7 +82,7 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 		return nil, "", bad
 	case a.tokens.Expired(cred.AccessKeyID):
 		return nil, "", req.Protocol.Expired
-	case cred.Region != a.cfg.Region:
+	case cred.Region != a.cfg.Region && (req.Protocol != wire.IAM || cred.Region != iam.Region):
 		return nil, "", wire.RefuseWith(bad.HTTPStatus(), bad.Code, "Credential should be scoped to a valid region: %s, not %s.", a.cfg.Region, cred.Region)
 	}
 	if req.Protocol == wire.EC2 {
@@ -104,9 +105,11 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 	case wire.SSM:
 		out, err = a.params.Serve(req.Action, req.Body)
 	case wire.ServiceQuotas:
-		out, err = serveQuotas(a.compute, a.cfg.Region, a.cfg.AccountID, req.Action, req.Body)
+		out, err = a.serveQuotas(req.Action, req.Body)
 	case wire.STS:
 		out, err = a.tokens.Serve(req.Action, req.Form, cred.AccessKeyID)
+	case wire.IAM:
+		out, err = a.iam.Serve(req.Action, req.Form, iam.UserName(a.tokens.Caller(cred.AccessKeyID).User))
 	case wire.ELB:
 		out, err = a.elb.Serve(req.Action, req.Form)
 	default:

@@ -355,7 +355,7 @@ func TestCopyPolicy(t *testing.T) {
 	run := func(t *testing.T, policy string) (failure, warning string) {
 		c := providertest.NewCloud(t)
 		c.Account.S3.Make(providertest.Copies, "us-east-1")
-		user := providertest.Answer[iam.User](t)(c.Account.Cloud.Identities().PutUser("terraform", []string{everyday.Without(""), policy}))
+		user := providertest.Answer[iam.User](t)(c.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: []string{everyday.Without(""), policy}, Tags: map[string]string{"k8s-cluster": "demo"}}))
 		c.More = providertest.Values{"access_key": user.AccessKeyID, "secret_key": user.SecretAccessKey}
 		c = c.Process(t)
 		keys, copied, restored := c.Instance("k8s_pki"), c.Instance("k8s_pki_copy"), c.Instance("k8s_pki")

@@ -22,6 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	labcloud "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
@@ -29,7 +30,7 @@ import (
 // Role makes a role that may do everything. Without a trust policy it trusts the account.
 func (c Cloud) Role(name, trust string) {
 	c.T.Helper()
-	if _, err := c.Account.Cloud.Identities().PutRole(name, []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`}, trust); err != nil {
+	if _, err := c.Account.Cloud.Identities().PutRole(name, iam.Entity{Policies: []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`}}, trust); err != nil {
 		c.T.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // HasCredits fails the test unless the machine has the credit option.
@@ -78,9 +79,9 @@ func (c Cloud) HasGroups(t *testing.T, machine *Instance, own string, further ..
 }
 
 // PlacementGroup makes a placement group of somebody else.
-func (c Cloud) PlacementGroup(t *testing.T, name string, strategy types.PlacementStrategy) {
+func (c Cloud) PlacementGroup(t *testing.T, name string, strategy types.PlacementStrategy, tags ...types.TagSpecification) {
 	t.Helper()
-	Answer[*ec2.CreatePlacementGroupOutput](t)(c.Client.EC2.CreatePlacementGroup(t.Context(), &ec2.CreatePlacementGroupInput{GroupName: &name, Strategy: strategy}))
+	Answer[*ec2.CreatePlacementGroupOutput](t)(c.Client.EC2.CreatePlacementGroup(t.Context(), &ec2.CreatePlacementGroupInput{GroupName: &name, Strategy: strategy, TagSpecifications: tags}))
 }
 
 // IsIn fails the test unless the machine runs in the placement group, in none if name is empty.
@@ -105,12 +106,15 @@ func (c Cloud) Launched(t *testing.T, subnet, group string) {
 }
 
 // Profile makes an instance profile with a role of the same name.
-func (c Cloud) Profile(t *testing.T, name string) {
+func (c Cloud) Profile(t *testing.T, name string) { t.Helper(); c.ProfileAt(t, name, "") }
+
+// ProfileAt is Profile with a path of both.
+func (c Cloud) ProfileAt(t *testing.T, name, path string) {
 	t.Helper()
-	if _, err := c.Account.Cloud.Identities().PutRole(name, nil, ""); err != nil {
+	if _, err := c.Account.Cloud.Identities().PutRole(name, iam.Entity{Path: path}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Account.Cloud.PutInstanceProfile(name, name); err != nil {
+	if _, err := c.Account.Cloud.PutInstanceProfile(name, path, name); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -105,23 +105,38 @@ type restricted struct {
 	client  *infraaws.Client         // of the same user
 	other   *string                  // a route table that damage has made
 	destroy func()                   // gives the user the policy for the destruction, too
+	path    string                   // of roles that the user may pass
 	Loses   func(action string) bool // of the wire
 }
 
 // NewRestricted runs the provider with the first policy only, until destroy is called.
 func NewRestricted(t *testing.T, everyday, destroy string) *restricted {
 	t.Helper()
-	c := NewCloud(t)
-	give := func(policies ...string) iam.User {
-		user, err := c.Account.Cloud.Identities().PutUser("terraform", policies)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return user
+	r := restrict(t, func(Cloud) iam.Entity { return iam.Entity{Policies: []string{everyday}} })
+	r.destroy = func() {
+		Answer[iam.User](t)(r.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: []string{everyday, destroy}}))
 	}
-	user := give(everyday)
+	return r
+}
+
+// NewMember runs the provider as a user who is bound to the cluster demo by a tag, with a policy and a boundary.
+func NewMember(t *testing.T, member, boundary string) *restricted {
+	t.Helper()
+	r := restrict(t, func(c Cloud) iam.Entity {
+		limit := Answer[iam.Managed](t)(c.Account.Cloud.Identities().PutPolicy("k8s-boundary", "", boundary))
+		return iam.Entity{Policies: []string{member}, Boundary: limit.ARN, Tags: map[string]string{"k8s-cluster": "demo"}}
+	})
+	r.destroy, r.path = func() {}, "/k8s/demo/"
+	return r
+}
+
+// restrict runs the provider as a user.
+func restrict(t *testing.T, made func(Cloud) iam.Entity) *restricted {
+	t.Helper()
+	c := NewCloud(t)
+	user := Answer[iam.User](t)(c.Account.Cloud.Identities().PutUser("terraform", made(c)))
 	c.More = Values{"access_key": user.AccessKeyID, "secret_key": user.SecretAccessKey}
-	r := &restricted{t: t, destroy: func() { give(everyday, destroy) }}
+	r := &restricted{t: t}
 	r.Cloud = c.ProcessOver(t, r.Lossy())
 	url := r.Lossy().serve(t, c.Account.Cloud)
 	client, err := infraaws.New(t.Context(), infraaws.Config{
@@ -152,9 +167,13 @@ func (r *restricted) Job(damaged bool) string {
 	}
 	var eip awsaddress.Address
 	resized := Values{"instance_type": "t3.large", "root_volume_size": 30, "cpu_credits": "standard", "placement_group": "apart"}
-	r.Profile(r.t, "k8s-node")
-	r.Profile(r.t, "k8s-other")
-	r.PlacementGroup(r.t, "apart", types.PlacementStrategySpread)
+	r.ProfileAt(r.t, "k8s-node", r.path)
+	r.ProfileAt(r.t, "k8s-other", r.path)
+	var tags []types.TagSpecification
+	if r.path != "" { // a member's must have the tag
+		tags = append(tags, infraaws.TagSpecification(types.ResourceTypePlacementGroup, map[string]string{infraaws.TagCluster: "demo"}))
+	}
+	r.PlacementGroup(r.t, "apart", types.PlacementStrategySpread, tags...)
 	for _, step := range []struct {
 		name string
 		do   func() string
@@ -281,6 +300,10 @@ func (r *restricted) damage(network, worker *Instance) string {
 		return err.Error()
 	}
 	i := found.Reservations[0].Instances[0]
+	stranger := "other"
+	if r.path != "" { // a member may not take the subnet away from a table of another cluster
+		stranger = "demo"
+	}
 	tables, err := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
 		{Name: sdk.String("association.subnet-id"), Values: []string{*i.SubnetId}}}})
 	if err != nil {
@@ -288,7 +311,7 @@ func (r *restricted) damage(network, worker *Instance) string {
 	}
 	table := tables.RouteTables[0]
 	other, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: i.VpcId, TagSpecifications: []types.TagSpecification{
-		{ResourceType: types.ResourceTypeRouteTable, Tags: []types.Tag{{Key: sdk.String(infraaws.TagCluster), Value: sdk.String("other")}}}}})
+		{ResourceType: types.ResourceTypeRouteTable, Tags: []types.Tag{{Key: sdk.String(infraaws.TagCluster), Value: &stranger}}}}})
 	if err != nil {
 		return err.Error()
 	}
@@ -319,10 +342,9 @@ func (r *restricted) damage(network, worker *Instance) string {
 // BalancerJob returns the first failure. The user has the policy for everyday and that for load balancers, and
 // at the end those for load balancers and for destruction.
 func (r *restricted) BalancerJob(balancers, destroy string) string {
+	tags := map[string]string{"k8s-cluster": "demo"}
 	give := func(policies ...string) {
-		if _, err := r.Account.Cloud.Identities().PutUser("terraform", policies); err != nil {
-			r.t.Fatal(err)
-		}
+		Answer[iam.User](r.t)(r.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: policies, Tags: tags}))
 	}
 	everyday := ReadPolicy(r.t, "everyday.json").Without("")
 	give(everyday, balancers)
@@ -340,6 +362,10 @@ func (r *restricted) BalancerJob(balancers, destroy string) string {
 	}{
 		{"create the network", func() string { return network.Attempt(With(NetworkConfig(), Values{"zone_count": 2})) }},
 		{"create machines", func() string {
+			for n, s := range network.Get("ref").(Values)["subnets"].([]any) { // load balancers are only made there
+				tags[fmt.Sprintf("k8s-subnet-%d", n+1)] = s.(Values)["id"].(string)
+			}
+			give(everyday, balancers)
 			return either(func() string {
 				return machine.Attempt(Values{"name": "controller-0", "role": "controller", "network": network.Get("ref")})
 			}, func() string {

@@ -12,6 +12,7 @@ session = boto3.Session(region_name="us-east-1")
 ec2 = session.client("ec2", endpoint_url=settings["endpoint"])
 who = session.client("sts", endpoint_url=settings["endpoint"]).get_caller_identity()
 assert who["Arn"].startswith("arn:aws:"), who
+iam = session.client("iam", endpoint_url=settings["endpoint"])
 changed = 0
 NAME = "boto"
 
@@ -56,6 +57,7 @@ def instances():
 
 
 def create():
+    role()
     vpc = ensure("describe_vpcs", "Vpcs", lambda: ec2.create_vpc(CidrBlock="10.61.0.0/16", TagSpecifications=tags("vpc"))["Vpc"])["VpcId"]
     ec2.get_waiter("vpc_available").wait(VpcIds=[vpc])
     for attribute, key in ("enableDnsSupport", "EnableDnsSupport"), ("enableDnsHostnames", "EnableDnsHostnames"):
@@ -109,6 +111,35 @@ def create():
     open("/work/address", "w").write(address["PublicIp"])
 
 
+TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}], "Version": "2012-10-17"}
+
+
+def role():
+    """A role in an instance profile."""
+    try:
+        iam.create_role(RoleName=NAME, Path="/clients/", AssumeRolePolicyDocument=json.dumps(TRUST), Tags=[{"Key": "team", "Value": NAME}])
+        note()
+        iam.create_instance_profile(InstanceProfileName=NAME)
+        iam.add_role_to_instance_profile(InstanceProfileName=NAME, RoleName=NAME)
+    except iam.exceptions.EntityAlreadyExistsException:
+        pass
+    profile = iam.get_instance_profile(InstanceProfileName=NAME)["InstanceProfile"]
+    assert profile["Roles"][0]["AssumeRolePolicyDocument"] == TRUST, profile
+    assert [r["Path"] for page in iam.get_paginator("list_roles").paginate(PathPrefix="/clients/") for r in page["Roles"]] == ["/clients/"]
+
+
+def no_role():
+    try:
+        iam.delete_role(RoleName=NAME)
+    except iam.exceptions.NoSuchEntityException:
+        return
+    except iam.exceptions.DeleteConflictException:
+        note()
+    iam.remove_role_from_instance_profile(InstanceProfileName=NAME, RoleName=NAME)
+    iam.delete_instance_profile(InstanceProfileName=NAME)
+    iam.delete_role(RoleName=NAME)
+
+
 def elastic_ip():
     found = ec2.describe_addresses(Filters=[{"Name": "tag:Name", "Values": [NAME]}])["Addresses"]
     if found:
@@ -118,6 +149,7 @@ def elastic_ip():
 
 
 def destroy():
+    no_role()
     for address in ec2.describe_addresses(Filters=[{"Name": "tag:Name", "Values": [NAME]}])["Addresses"]:
         note()
         if "AssociationId" in address:

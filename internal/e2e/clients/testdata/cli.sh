@@ -23,7 +23,44 @@ instances() {
 
 key() { found=$(ec2 describe-key-pairs --filters Name=key-name,Values=cli --query 'KeyPairs[].KeyPairId'); }
 
+iam() { aws --endpoint-url "$ENDPOINT" --output text iam "$@"; }
+
+# user makes a user with a tag, a key and policies.
+user() {
+  if ! iam get-user --user-name cli >/dev/null 2>&1; then
+    note
+    policy=$(iam create-policy --policy-name cli --policy-document "$look" --query Policy.Arn)
+    iam create-user --user-name cli --path /clients/ --permissions-boundary "$policy" --tags Key=team,Value=cli >/dev/null
+    iam put-user-policy --user-name cli --policy-name look --policy-document "$look"
+    iam attach-user-policy --user-name cli --policy-arn "$policy"
+    iam create-access-key --user-name cli --query 'AccessKey.[AccessKeyId,SecretAccessKey]' >/work/key.txt
+  fi
+  read -r id secret </work/key.txt
+  [ "$(AWS_ACCESS_KEY_ID=$id AWS_SECRET_ACCESS_KEY=$secret AWS_SESSION_TOKEN='' aws --endpoint-url "$ENDPOINT" --output text sts get-caller-identity --query Arn)" = \
+    "$(iam get-user --user-name cli --query User.Arn)" ]
+  [ "$(iam get-user-policy --user-name cli --policy-name look --query 'PolicyDocument.Statement[0].Action')" = 'ec2:Describe*' ]
+  [ "$(iam list-users --path-prefix /clients/ --query 'length(Users)')" = 1 ]
+  [ "$(iam list-user-tags --user-name cli --query 'Tags[].Value')" = cli ]
+}
+look='{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}]}'
+
+unuser() {
+  iam get-user --user-name cli >/dev/null 2>&1 || return 0
+  note
+  for key in $(iam list-access-keys --user-name cli --query 'AccessKeyMetadata[].AccessKeyId'); do
+    iam delete-access-key --user-name cli --access-key-id "$key"
+  done
+  iam delete-user-policy --user-name cli --policy-name look
+  for policy in $(iam list-attached-user-policies --user-name cli --query 'AttachedPolicies[].PolicyArn'); do
+    iam detach-user-policy --user-name cli --policy-arn "$policy"
+    iam delete-user-permissions-boundary --user-name cli
+    iam delete-policy --policy-arn "$policy"
+  done
+  iam delete-user --user-name cli
+}
+
 create() {
+  user
   aws --endpoint-url "$ENDPOINT" sts get-caller-identity --query Arn --output text | grep -q '^arn:aws:'
   find describe-vpcs 'Vpcs[].VpcId'
   vpc=$found
@@ -89,6 +126,7 @@ create() {
 }
 
 destroy() {
+  unuser
   find describe-addresses 'Addresses[].AllocationId'
   for address in $found; do
     note

@@ -19,7 +19,7 @@ const (
 // User returns the lab as a user with the statements of one policy sees it.
 func (l *Lab) User(t *testing.T, statements ...string) *Lab {
 	t.Helper()
-	u, err := l.Account.Identities().PutUser("dev", []string{`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`})
+	u, err := l.Account.Identities().PutUser("dev", iam.Entity{Policies: []string{`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +29,10 @@ func (l *Lab) User(t *testing.T, statements ...string) *Lab {
 // Profile makes an instance profile, and the role of the same name with a policy.
 func (l *Lab) Profile(t *testing.T, name, policy string) iam.Profile {
 	t.Helper()
-	if _, err := l.Account.Identities().PutRole(name, []string{policy}, ""); err != nil {
+	if _, err := l.Account.Identities().PutRole(name, iam.Entity{Policies: []string{policy}}, ""); err != nil {
 		t.Fatal(err)
 	}
-	return Must[iam.Profile](t)(l.Account.PutInstanceProfile(name, name))
+	return Must[iam.Profile](t)(l.Account.PutInstanceProfile(name, "", name))
 }
 
 // ProfileNamed returns how requests name an instance profile.

@@ -25,6 +25,9 @@ func createGateway(t *tx, in *createGatewayRequest) (any, error) {
 	if err := checkSpecs(in.TagSpecifications, kindGateway); err != nil {
 		return nil, err
 	}
+	if len(t.st.Gateways) >= t.c.cfg.Quotas.VPCs {
+		return nil, wire.Refuse("InternetGatewayLimitExceeded", "The maximum number of internet gateways has been reached.")
+	}
 	g := &gateway{ID: t.newID(kindGateway.prefix)}
 	t.st.Gateways[g.ID] = g
 	if err := t.applySpecs(in.TagSpecifications, kindGateway, g.ID); err != nil {

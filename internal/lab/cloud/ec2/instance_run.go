@@ -294,6 +294,9 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 		return nil, err
 	}
 	for _, v := range volumes {
+		if err := t.roomForVolume(v); err != nil {
+			return nil, err
+		}
 		v.ID, v.Instance = t.newID(kindVolume.prefix), i.ID
 		t.st.Volumes[v.ID] = v
 		if err := t.applySpecs(in.TagSpecifications, kindVolume, v.ID); err != nil {

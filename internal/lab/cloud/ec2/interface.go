@@ -46,6 +46,9 @@ const heldFor = 300 * time.Millisecond
 
 // takeAddress returns the requested address, or the subnet's lowest free one.
 func (t *tx) takeAddress(s *subnet, want string) (netip.Addr, error) {
+	if limit := t.c.cfg.Quotas.Interfaces; len(t.st.Interfaces) >= limit { // the address is for a new one
+		return netip.Addr{}, wire.Refuse("NetworkInterfaceLimitExceeded", "You have reached the limit of %d network interfaces.", limit)
+	}
 	used := map[netip.Addr]bool{}
 	for _, e := range t.st.Interfaces {
 		if e.Subnet == s.ID {

@@ -1,7 +1,6 @@
 package ec2
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,48 +10,62 @@ import (
 
 // Quotas are the account's limits. A zero field takes the default, that of a new account of AWS.
 type Quotas struct {
-	VCPUs              int // of running On-Demand Standard instances, default 5
-	SpotVCPUs          int // of running Standard Spot instances, default 5
-	Addresses          int // Elastic IPs, default 5
-	VPCs               int // default 5
-	RulesPerGroup      int // per direction, default 60 as on AWS
-	GroupsPerInterface int // default 5 as on AWS
-	RoutesPerTable     int // without the local one, default 500 as on AWS
-	NATGatewaysPerZone int // default 5 as on AWS
-	ConnectEndpoints   int // of EC2 Instance Connect, default 5 as on AWS
+	VCPUs              int // of running On-Demand Standard instances
+	SpotVCPUs          int // of running Standard Spot instances
+	Addresses          int // Elastic IPs
+	VPCs               int // and internet gateways, whose quota follows that of VPCs
+	SecurityGroups     int
+	Interfaces         int
+	GP3                int // TiB of gp3 volumes
+	RulesPerGroup      int // per direction
+	GroupsPerInterface int
+	RoutesPerTable     int // without the local one
+	NATGatewaysPerZone int
+	ConnectEndpoints   int // of EC2 Instance Connect
 	// Unthrottled lets any number of calls through, for tests whose clock stands still.
 	Unthrottled bool
 }
 
 func (q Quotas) withDefaults() Quotas {
-	return Quotas{
-		cmp.Or(q.VCPUs, 5), cmp.Or(q.SpotVCPUs, 5), cmp.Or(q.Addresses, 5), cmp.Or(q.VPCs, 5),
-		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
-		cmp.Or(q.NATGatewaysPerZone, 5), cmp.Or(q.ConnectEndpoints, 5), q.Unthrottled,
+	for _, named := range NamedQuotas {
+		if value := named.of(&q); *value == 0 {
+			*value = named.Default
+		}
 	}
+	return q
 }
 
 // NamedQuota is a quota that can be raised, as by a support case.
 type NamedQuota struct {
-	Name          string // of k8s-lab up --quota
-	Service, Code string // of Service Quotas
+	Name          string // of k8s-lab up --quota; empty if it follows another quota
+	Service, Code string // of Service Quotas; no code where AWS publishes none
 	Title         string
+	Default       int // of a new account
 	of            func(*Quotas) *int
 }
 
-// NamedQuotas are the quotas that a new account of AWS needs raised soonest.
+// NamedQuotas are the quotas that are enforced. The first ones are those that a new account of AWS needs raised soonest.
 var NamedQuotas = []NamedQuota{
-	{"vcpus", "ec2", "L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", func(q *Quotas) *int { return &q.VCPUs }},
-	{"spot-vcpus", "ec2", "L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", func(q *Quotas) *int { return &q.SpotVCPUs }},
-	{"elastic-ips", "ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", func(q *Quotas) *int { return &q.Addresses }},
-	{"vpcs", "vpc", "L-F678F1CE", "VPCs per Region", func(q *Quotas) *int { return &q.VPCs }},
+	{"vcpus", "ec2", "L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 5, func(q *Quotas) *int { return &q.VCPUs }},
+	{"spot-vcpus", "ec2", "L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", 5, func(q *Quotas) *int { return &q.SpotVCPUs }},
+	{"elastic-ips", "ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", 5, func(q *Quotas) *int { return &q.Addresses }},
+	{"vpcs", "vpc", "L-F678F1CE", "VPCs per Region", 5, func(q *Quotas) *int { return &q.VPCs }},
+	{"", "vpc", "L-A4707A72", "Internet gateways per Region", 5, func(q *Quotas) *int { return &q.VPCs }},
+	{"nat-gateways", "vpc", "L-FE5A380F", "NAT gateways per Availability Zone", 5, func(q *Quotas) *int { return &q.NATGatewaysPerZone }},
+	{"connect-endpoints", "ec2", "", "EC2 Instance Connect Endpoints", 5, func(q *Quotas) *int { return &q.ConnectEndpoints }},
+	{"security-groups", "vpc", "L-E79EC296", "VPC security groups per Region", 2500, func(q *Quotas) *int { return &q.SecurityGroups }},
+	{"network-interfaces", "vpc", "L-DF5E4CA3", "Network interfaces per Region", 5000, func(q *Quotas) *int { return &q.Interfaces }},
+	{"gp3-tib", "ebs", "L-7A658B76", "Storage for General Purpose SSD (gp3) volumes, in TiB", 50, func(q *Quotas) *int { return &q.GP3 }},
+	{"routes", "vpc", "L-93826ACB", "Routes per route table", 500, func(q *Quotas) *int { return &q.RoutesPerTable }},
+	{"rules", "vpc", "L-0EA8095F", "Inbound or outbound rules per security group", 60, func(q *Quotas) *int { return &q.RulesPerGroup }},
+	{"groups-per-interface", "vpc", "L-2AFB9258", "Security groups per network interface", 5, func(q *Quotas) *int { return &q.GroupsPerInterface }},
 }
 
 // QuotasOf returns the quotas with these values by name, and the defaults of all others.
 func QuotasOf(values map[string]int) (Quotas, error) {
 	var q Quotas
 	for name, n := range values {
-		i := slices.IndexFunc(NamedQuotas, func(named NamedQuota) bool { return named.Name == name })
+		i := slices.IndexFunc(NamedQuotas, func(named NamedQuota) bool { return name != "" && named.Name == name })
 		switch {
 		case i < 0:
 			return q, fmt.Errorf("there is no quota %q: want one of %s", name, strings.Join(quotaNames(), ", "))
@@ -66,19 +79,31 @@ func QuotasOf(values map[string]int) (Quotas, error) {
 
 func quotaNames() (out []string) {
 	for _, q := range NamedQuotas {
-		out = append(out, q.Name)
+		if q.Name != "" {
+			out = append(out, q.Name)
+		}
 	}
 	return out
 }
 
-// Quota returns the value of a quota of Service Quotas.
-func (c *Compute) Quota(service, code string) (q NamedQuota, value int, ok bool) {
-	for _, q := range NamedQuotas {
-		if q.Service == service && q.Code == code {
-			return q, *q.of(&c.cfg.Quotas), true
+// Quota returns the account's value of a quota.
+func (c *Compute) Quota(q NamedQuota) int { return *q.of(&c.cfg.Quotas) }
+
+// roomForVolume refuses a new gp3 volume above the account's quota.
+func (t *tx) roomForVolume(v *volume) error {
+	if v.Type != "gp3" {
+		return nil
+	}
+	gib := v.SizeGiB
+	for _, other := range t.st.Volumes {
+		if other.Type == v.Type {
+			gib += other.SizeGiB
 		}
 	}
-	return q, 0, false
+	if limit := t.c.cfg.Quotas.GP3; gib > limit*1024 {
+		return wire.Refuse("VolumeLimitExceeded", "You have exceeded your maximum gp3 storage limit of %d TiB in this region. Please contact AWS Support to request an Elastic Block Store service limit increase.", limit)
+	}
+	return nil
 }
 
 // standard reports whether a type counts against the quota of Standard instances, whose families

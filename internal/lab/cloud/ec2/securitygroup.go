@@ -92,6 +92,9 @@ func createGroup(t *tx, in *createGroupRequest) (any, error) {
 			return nil, wire.Refuse("InvalidGroup.Duplicate", "The security group '%s' already exists for VPC '%s'", in.GroupName, v.ID)
 		}
 	}
+	if len(t.st.Groups) >= t.c.cfg.Quotas.SecurityGroups {
+		return nil, wire.Refuse("SecurityGroupLimitExceeded", "The maximum number of security groups has been reached.")
+	}
 	if err := checkSpecs(in.TagSpecifications, kindGroup); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,24 @@ func admitted(t *testing.T, limit int, call func() error) int {
 	return limit
 }
 
+// TestBucketsOfAccount: the buckets belong to the account, and not to an access key.
+func TestBucketsOfAccount(t *testing.T) {
+	l := newThrottledLab(t)
+	describe := func(by *cloudtest.Lab) func() error {
+		return func() error { _, err := by.DescribeVpcs(t.Context(), &awsec2.DescribeVpcsInput{}); return err }
+	}
+	user := l.User(t, `{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}`)
+	if n := admitted(t, 60, describe(l)); n != 60 {
+		t.Fatalf("the owner had %d calls", n)
+	}
+	if n := admitted(t, 100, describe(user)); n != 40 {
+		t.Errorf("a user had %d calls after 60 of the owner: want the remaining 40", n)
+	}
+	if n := admitted(t, 10, describe(l)); n != 0 {
+		t.Errorf("the owner had %d calls more", n)
+	}
+}
+
 // TestRequestBuckets empties the buckets of actions of each class, and lets them refill.
 func TestRequestBuckets(t *testing.T) {
 	l := newThrottledLab(t)

@@ -128,6 +128,9 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 	if err := v.setPerformance(in.Iops, in.Throughput); err != nil {
 		return nil, err
 	}
+	if err := t.roomForVolume(v); err != nil {
+		return nil, err
+	}
 	v.ID = t.newID(kindVolume.prefix)
 	t.st.Volumes[v.ID] = v
 	t.saveResult(token, v.ID)

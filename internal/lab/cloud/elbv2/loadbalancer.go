@@ -25,12 +25,12 @@ const (
 	leaving = 5 * time.Second
 )
 
-// The quotas of AWS.
+// The quotas of AWS, which cannot be raised here.
 // https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-limits.html
 const (
-	maxLoadBalancers  = 50
-	maxListeners      = 50 // of a load balancer
-	maxTargetGroups   = 3000
+	MaxLoadBalancers  = 50
+	MaxTargetGroups   = 3000
+	maxListeners      = 50   // of a load balancer
 	maxTargets        = 1000 // of a target group
 	minFreeAddresses  = 8    // of a subnet for a node
 	maxSecurityGroups = 5
@@ -121,7 +121,7 @@ func createLoadBalancer(t *tx, in *createLoadBalancerRequest) (any, error) {
 			return loadBalancersAnswer{LoadBalancers: []loadBalancerItem{t.loadBalancerItem(b)}}, nil
 		}
 	}
-	if len(t.st.LoadBalancers) >= maxLoadBalancers {
+	if len(t.st.LoadBalancers) >= MaxLoadBalancers {
 		return nil, wire.Refuse("TooManyLoadBalancers", "The maximum number of load balancers has been reached")
 	}
 	b := &loadBalancer{

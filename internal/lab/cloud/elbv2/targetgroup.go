@@ -88,7 +88,7 @@ func createTargetGroup(t *tx, in *createTargetGroupRequest) (any, error) {
 			return targetGroupsAnswer{TargetGroups: []targetGroupItem{t.targetGroupItem(g)}}, nil
 		}
 	}
-	if len(t.st.TargetGroups) >= maxTargetGroups {
+	if len(t.st.TargetGroups) >= MaxTargetGroups {
 		return nil, wire.Refuse("TooManyTargetGroups", "The maximum number of target groups has been reached")
 	}
 	g := &targetGroup{Name: in.Name, ID: t.newID(), VPC: in.VpcId, Port: *in.Port, Created: t.now, Check: check, Attributes: map[string]string{}}

@@ -16,6 +16,7 @@ type condition struct {
 	set      string // ForAllValues, ForAnyValue or empty
 	key      string
 	values   []string
+	expand   expander
 }
 
 // operator compares a value of the request with one of the policy. A negated operator holds if no
@@ -28,8 +29,8 @@ type operator struct {
 
 // operators are those evaluated here. Dates, addresses and binary values are not.
 var operators = func() map[string]operator {
-	fold := func(p, r string) bool { return strings.EqualFold(p, r) }
-	exact := func(p, r string) bool { return p == r }
+	fold := func(p, r string) bool { return strings.EqualFold(plain(p), r) }
+	exact := func(p, r string) bool { return plain(p) == r }
 	number := func(holds func(order int) bool) func(p, r string) bool {
 		return func(p, r string) bool {
 			want, err := strconv.ParseFloat(p, 64)
@@ -42,7 +43,7 @@ var operators = func() map[string]operator {
 		{"StringEquals", false, exact}, {"StringNotEquals", true, exact},
 		{"StringEqualsIgnoreCase", false, fold}, {"StringNotEqualsIgnoreCase", true, fold},
 		{"StringLike", false, wildcard}, {"StringNotLike", true, wildcard},
-		{"ArnEquals", false, wildcard}, {"ArnNotEquals", true, wildcard}, {"ArnLike", false, wildcard}, {"ArnNotLike", true, wildcard},
+		{"ArnEquals", false, arnLike}, {"ArnNotEquals", true, arnLike}, {"ArnLike", false, arnLike}, {"ArnNotLike", true, arnLike},
 		{"Bool", false, fold},
 		{"NumericEquals", false, number(func(o int) bool { return o == 0 })}, {"NumericNotEquals", true, number(func(o int) bool { return o == 0 })},
 		{"NumericLessThan", false, number(func(o int) bool { return o < 0 })}, {"NumericLessThanEquals", false, number(func(o int) bool { return o <= 0 })},
@@ -54,20 +55,20 @@ var operators = func() map[string]operator {
 	return all
 }()
 
-func parseConditions(in map[string]map[string]words) ([]condition, error) {
+func parseConditions(in map[string]map[string]words, variables expander) ([]condition, error) {
 	var out []condition
 	for _, name := range slices.Sorted(maps.Keys(in)) {
-		c := condition{}
-		plain := name
+		c := condition{expand: variables}
+		operator := name
 		if set, rest, ok := strings.Cut(name, ":"); ok {
 			if set != "ForAllValues" && set != "ForAnyValue" {
 				return nil, fmt.Errorf("unknown condition operator %q", name)
 			}
-			c.set, plain = set, rest
+			c.set, operator = set, rest
 		}
-		plain, c.ifExists = strings.CutSuffix(plain, "IfExists")
+		operator, c.ifExists = strings.CutSuffix(operator, "IfExists")
 		var ok bool
-		if c.operator, ok = operators[plain]; !ok || c.operator.match == nil && (c.ifExists || c.set != "") {
+		if c.operator, ok = operators[operator]; !ok || c.operator.match == nil && (c.ifExists || c.set != "") {
 			return nil, fmt.Errorf("condition operator %q is not known, or not evaluated here", name)
 		}
 		for _, key := range slices.Sorted(maps.Keys(in[name])) {
@@ -75,26 +76,23 @@ func parseConditions(in map[string]map[string]words) ([]condition, error) {
 			if c.key, c.values = key, in[name][key]; len(c.values) == 0 {
 				return nil, fmt.Errorf("condition %s of %s has no value", name, key)
 			}
-			for _, v := range c.values {
-				if strings.Contains(v, "${") {
-					return nil, fmt.Errorf("%q has a policy variable, which is not evaluated here", v)
-				}
-			}
 			out = append(out, c)
 		}
 	}
 	return out, nil
 }
 
-// holds evaluates the condition in a request's context. Keys are compared without regard to case,
-// but the part after the slash, a tag's key, with it.
+// holds evaluates the condition in a request's context. A value with a variable that has no value matches nothing.
 func (c condition) holds(context map[string][]string) bool {
 	have, present := lookup(context, c.key)
 	if c.operator.match == nil { // Null
 		return slices.ContainsFunc(c.values, func(v string) bool { return strings.EqualFold(v, strconv.FormatBool(!present)) })
 	}
 	one := func(value string) bool {
-		matches := slices.ContainsFunc(c.values, func(v string) bool { return c.operator.match(v, value) })
+		matches := slices.ContainsFunc(c.values, func(v string) bool {
+			v, ok := c.expand(v, context)
+			return ok && c.operator.match(v, value)
+		})
 		return matches != c.operator.negated
 	}
 	switch {
@@ -106,18 +104,35 @@ func (c condition) holds(context map[string][]string) bool {
 	return slices.ContainsFunc(have, one)
 }
 
+// lookup returns the values of a condition key. Case is ignored in its name, and so in the key of a tag. Of tags whose
+// keys differ in case only, AWS does not say which one counts: here it is the first one, sorted.
 func lookup(context map[string][]string, key string) ([]string, bool) {
-	name, tag, _ := strings.Cut(key, "/")
-	for k, v := range context {
-		n, t, _ := strings.Cut(k, "/")
-		if strings.EqualFold(n, name) && t == tag {
-			return v, true
+	if v, ok := context[key]; ok && !strings.Contains(key, "/") {
+		return v, true
+	}
+	for _, k := range slices.Sorted(maps.Keys(context)) {
+		if strings.EqualFold(k, key) {
+			return context[k], true
 		}
 	}
 	return nil, false
 }
 
-// wildcard matches * and ?.
+// arnLike matches each of the six parts of an ARN by itself.
+func arnLike(pattern, arn string) bool {
+	want, have := strings.SplitN(pattern, ":", 6), strings.SplitN(arn, ":", 6)
+	if len(want) != 6 || len(have) != 6 {
+		return pattern == "*"
+	}
+	for n := range want {
+		if !wildcard(want[n], have[n]) {
+			return false
+		}
+	}
+	return true
+}
+
+// wildcard matches * and ?, but not those after literal.
 func wildcard(pattern, s string) bool {
 	for len(pattern) > 0 {
 		switch pattern[0] {
@@ -131,6 +146,10 @@ func wildcard(pattern, s string) bool {
 			return false
 		case '?':
 			if s == "" {
+				return false
+			}
+		case literal:
+			if pattern = pattern[1:]; pattern == "" || s == "" || s[0] != pattern[0] {
 				return false
 			}
 		default:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 // Call is a request as authorization sees it.
@@ -20,15 +22,31 @@ type Call struct {
 // Account is what authorization asks about the account.
 type Account struct {
 	ID, Region string
-	// Resource returns the type, name and tags of the EC2 resource that the value of a parameter names.
-	Resource func(parameter, value string) (typ, name string, tags map[string]string)
-	// Role returns the ARN of the role in the instance profile with a name or an ARN; empty if there is
-	// no such profile. A nil Role stands for no profiles.
-	Role func(profile string) string
+	// Resources returns the EC2 resources that the value of a parameter names.
+	Resources func(parameter, value string) []ec2.Resource
+	// Profile returns the ARNs of the instance profile with a name or an ARN, and of its role; empty if there is
+	// no such profile. A nil Profile stands for no profiles.
+	Profile func(nameOrARN string) (profile, role string)
 	// ParameterTags returns the tags of a parameter, and whether it is one of AWS' public ones.
 	ParameterTags func(name string) (tags map[string]string, public bool)
+	// Session returns the condition keys of a request for a session. Nil stands for none.
+	Session func(form url.Values) map[string][]string
 	// BalancerTags returns the tags of what has an ARN of Elastic Load Balancing. Nil stands for no tags.
 	BalancerTags func(arn string) map[string]string
+	// Identities are the account's users and roles, and Caller is the name of the user who calls, for IAM.
+	Identities *Directory
+	Caller     string
+}
+
+// Region is the region of IAM's endpoint.
+const Region = "us-east-1"
+
+// UserName returns the name of the user that an ARN names, empty if it names none.
+func UserName(arn string) string {
+	if !strings.Contains(arn, ":user/") {
+		return ""
+	}
+	return arn[strings.LastIndex(arn, "/")+1:]
 }
 
 // Demands returns what a call needs. ok is false for an action that nobody has described yet; it
@@ -39,6 +57,9 @@ func (a Account) Demands(c Call) (demands []Demand, ok bool) {
 		demands, ok = a.ssm(c)
 	case "sts":
 		demands, ok = a.sts(c)
+	case "iam":
+		demands, ok = a.iam(c)
+		a.Region = Region
 	case "elasticloadbalancing":
 		demands, ok = a.elb(c)
 	case "ec2-instance-connect":
@@ -99,7 +120,7 @@ var ec2Actions = map[string]described{
 	"CreateSecurityGroup":                         {on: []string{"VpcId"}, makes: []string{"security-group"}},
 	"CreateSubnet":                                {on: []string{"VpcId"}, makes: []string{"subnet"}},
 	"CreateTags":                                  {on: []string{"ResourceId"}},
-	"CreateVolume":                                {makes: []string{"volume"}},
+	"CreateVolume":                                {on: []string{"SnapshotId"}, makes: []string{"volume"}},
 	"CreateVpc":                                   {makes: []string{"vpc"}},
 	"DeleteInstanceConnectEndpoint":               {on: []string{"InstanceConnectEndpointId"}},
 	"DeleteInternetGateway":                       {on: []string{"InternetGatewayId"}},
@@ -140,7 +161,7 @@ var ec2Actions = map[string]described{
 	"ReplaceRouteTableAssociation":                {on: []string{"RouteTableId", "AssociationId"}},
 	"RevokeSecurityGroupEgress":                   {on: []string{"GroupId"}},
 	"RevokeSecurityGroupIngress":                  {on: []string{"GroupId"}},
-	"RunInstances":                                {on: []string{"ImageId", "SubnetId", "SecurityGroupId", "KeyName", "GroupName"}, makes: []string{"instance", "network-interface", "volume"}},
+	"RunInstances":                                {on: []string{"ImageId", "SnapshotId", "NetworkInterfaceId", "SubnetId", "SecurityGroupId", "KeyName", "GroupName"}, makes: []string{"instance", "network-interface", "volume"}},
 	"StartInstances":                              {on: []string{"InstanceId"}},
 	"StopInstances":                               {on: []string{"InstanceId"}},
 	"TerminateInstances":                          {on: []string{"InstanceId"}},
@@ -158,12 +179,18 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 	var out []Demand
 	given := requestTags(c.Form)
 	for _, p := range named(c.Form, d.on) {
-		typ, name, tags := a.Resource(p.parameter, p.value)
-		demand := Demand{Action: action, Resource: a.ec2ARN(typ, name), Context: resourceTags(tags)}
-		if c.Action == "CreateTags" || c.Action == "DeleteTags" {
-			maps.Copy(demand.Context, tagContext(given[""]))
+		for _, r := range a.Resources(p.parameter, p.value) {
+			demand := Demand{Action: action, Resource: a.ec2ARN(r.Type, r.Name), Context: resourceContext(r)}
+			if c.Action == "CreateTags" || c.Action == "DeleteTags" {
+				maps.Copy(demand.Context, tagContext(given[""]))
+			}
+			if c.Action == "RunInstances" && r.Type == "network-interface" { // AWS documents no tags for it
+				demand.Context = map[string][]string{}
+			}
+			if !slices.ContainsFunc(out, func(d Demand) bool { return d.Resource == demand.Resource }) {
+				out = append(out, demand)
+			}
 		}
-		out = append(out, demand)
 	}
 	for _, made := range d.makes {
 		if made == "security-group-rule" && len(given[made]) == 0 {
@@ -174,7 +201,10 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 			name = c.Form.Get("KeyName")
 		}
 		arn := a.ec2ARN(made, name)
-		out = append(out, Demand{Action: action, Resource: arn, Context: tagContext(given[made])})
+		if made == "network-interface" && c.Action == "RunInstances" && c.Form.Has("NetworkInterface.1.NetworkInterfaceId") {
+			continue // it has one
+		}
+		out = append(out, a.making(c.Form, action, made, arn, given[made])...)
 		if len(given[made]) > 0 {
 			context := tagContext(given[made])
 			context["ec2:CreateAction"] = []string{c.Action}
@@ -190,17 +220,67 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 	return append(out, a.passed(c.Form)...), true
 }
 
-// passed demands that the caller may give EC2 the role in the instance profile of a request.
-// https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
-func (a Account) passed(form url.Values) []Demand {
-	for _, parameter := range []string{"IamInstanceProfile.Name", "IamInstanceProfile.Arn"} {
-		if profile := form.Get(parameter); profile != "" && a.Role != nil {
-			if role := a.Role(profile); role != "" {
-				return []Demand{{Action: "iam:PassRole", Resource: role, Context: map[string][]string{"iam:PassedToService": {EC2}}}}
+// making demands that something is made: each of the volumes of a launch by itself, if they are given.
+func (a Account) making(form url.Values, action, made, arn string, tags map[string]string) []Demand {
+	one := Demand{Action: action, Resource: arn, Context: tagContext(tags)}
+	set := func(d Demand, key, value string) {
+		if value != "" {
+			d.Context[key] = []string{value}
+		}
+	}
+	switch made {
+	case "instance":
+		set(one, "ec2:InstanceType", form.Get("InstanceType"))
+		set(one, "ec2:InstanceProfile", a.profileIn(form))
+	case "volume":
+		set(one, "ec2:VolumeSize", form.Get("Size"))
+		set(one, "ec2:VolumeType", form.Get("VolumeType"))
+		var all []Demand
+		for _, key := range slices.Sorted(maps.Keys(form)) {
+			if prefix, ok := strings.CutSuffix(key, ".Ebs.VolumeSize"); ok && strings.HasPrefix(key, "BlockDeviceMapping.") {
+				d := Demand{Action: action, Resource: arn, Context: tagContext(tags)}
+				set(d, "ec2:VolumeSize", form.Get(key))
+				set(d, "ec2:VolumeType", form.Get(prefix+".Ebs.VolumeType"))
+				all = append(all, d)
+			}
+		}
+		if len(all) > 0 {
+			return all
+		}
+	case "network-interface":
+		for _, p := range named(form, []string{"SubnetId"}) {
+			for _, r := range a.Resources(p.parameter, p.value) {
+				set(one, "ec2:Subnet", a.ec2ARN(r.Type, r.Name))
+				set(one, "ec2:Vpc", r.Keys["ec2:Vpc"])
 			}
 		}
 	}
-	return nil
+	return []Demand{one}
+}
+
+// profileIn returns the ARN of the instance profile that a request names, empty if it names none.
+func (a Account) profileIn(form url.Values) string {
+	profile, _ := a.profiled(form)
+	return profile
+}
+
+func (a Account) profiled(form url.Values) (profile, role string) {
+	for _, parameter := range []string{"IamInstanceProfile.Name", "IamInstanceProfile.Arn"} {
+		if v := form.Get(parameter); v != "" && a.Profile != nil {
+			return a.Profile(v)
+		}
+	}
+	return "", ""
+}
+
+// passed demands that the caller may give EC2 the role in the instance profile of a request.
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
+func (a Account) passed(form url.Values) []Demand {
+	_, role := a.profiled(form)
+	if role == "" {
+		return nil
+	}
+	return []Demand{{Action: "iam:PassRole", Resource: role, Context: map[string][]string{"iam:PassedToService": {EC2}}}}
 }
 
 // SpotRole returns what a call for Spot instances demands as long as the account lacks EC2's service-linked role for them.
@@ -217,8 +297,8 @@ func (a Account) SpotRole(c Call) (Demand, bool) {
 
 func (a Account) ec2ARN(typ, name string) string {
 	owner := a.ID
-	if typ == "image" {
-		owner = "" // images may be anybody's
+	if typ == "image" || typ == "snapshot" {
+		owner = "" // they may be anybody's
 	}
 	return "arn:aws:ec2:" + a.Region + ":" + owner + ":" + typ + "/" + name
 }
@@ -232,7 +312,7 @@ func named(form url.Values, names []string) []parameter {
 	for _, n := range names {
 		for _, key := range slices.Sorted(maps.Keys(form)) {
 			parts := strings.Split(key, ".")
-			inItem := len(parts) > 2 && (parts[0] == "NetworkInterface" || parts[0] == "InstanceCreditSpecification") && parts[2] == n ||
+			inItem := len(parts) == 4 && parts[0] == "BlockDeviceMapping" && parts[3] == n || len(parts) > 2 && (parts[0] == "NetworkInterface" || parts[0] == "InstanceCreditSpecification") && parts[2] == n ||
 				key == "Placement.GroupName" && n == "GroupName"
 			p := parameter{n, form.Get(key)}
 			if (parts[0] == n && len(parts) < 3 || inItem) && p.value != "" && !slices.Contains(out, p) {
@@ -273,6 +353,14 @@ func tagContext(tags map[string]string) map[string][]string {
 	}
 	if len(tags) > 0 {
 		out["aws:TagKeys"] = slices.Sorted(maps.Keys(tags))
+	}
+	return out
+}
+
+func resourceContext(r ec2.Resource) map[string][]string {
+	out := resourceTags(r.Tags)
+	for k, v := range r.Keys {
+		out[k] = []string{v}
 	}
 	return out
 }
@@ -331,7 +419,10 @@ func (a Account) ssm(c Call) ([]Demand, bool) {
 		}
 		name, _, _ = strings.Cut(name, ":") // a version
 		arn := "arn:aws:ssm:" + a.Region + ":" + owner + ":parameter/" + strings.TrimPrefix(name, "/")
-		demand := Demand{Action: action, Resource: arn, Context: resourceTags(tags)}
+		demand := Demand{Action: action, Resource: arn, Context: map[string][]string{}}
+		if c.Action != "PutParameter" { // AWS evaluates no tags of the parameter then
+			demand.Context = resourceTags(tags)
+		}
 		maps.Copy(demand.Context, context)
 		out = append(out, demand)
 		if c.Action == "PutParameter" && len(given) > 0 {
@@ -363,11 +454,35 @@ func texts(v any) []string {
 func (a Account) sts(c Call) ([]Demand, bool) {
 	switch c.Action {
 	case "AssumeRole":
-		return []Demand{{Action: "sts:AssumeRole", Resource: c.Form.Get("RoleArn")}}, true
+		return a.session(c, c.Form.Get("RoleArn")), true
+	case "GetFederationToken":
+		return a.session(c, "arn:aws:sts::"+a.ID+":federated-user/"+c.Form.Get("Name")), true
 	case "DecodeAuthorizationMessage":
 		return []Demand{{Action: "sts:DecodeAuthorizationMessage", Resource: "*"}}, true
 	case "GetCallerIdentity", "GetSessionToken", "AssumeRoleWithWebIdentity":
 		return nil, true
 	}
 	return nil, false
+}
+
+// session: tags and a source identity of a session need permissions of their own.
+func (a Account) session(c Call, arn string) []Demand {
+	actions := []string{c.Action}
+	for parameter := range c.Form {
+		if strings.HasPrefix(parameter, "Tags.member.") && !slices.Contains(actions, "TagSession") {
+			actions = append(actions, "TagSession")
+		}
+	}
+	if c.Form.Get("SourceIdentity") != "" {
+		actions = append(actions, "SetSourceIdentity")
+	}
+	var out []Demand
+	for _, action := range actions {
+		d := Demand{Action: "sts:" + action, Resource: arn, Context: map[string][]string{}}
+		if a.Session != nil {
+			maps.Copy(d.Context, a.Session(c.Form))
+		}
+		out = append(out, d)
+	}
+	return out
 }

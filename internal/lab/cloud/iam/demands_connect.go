@@ -1,9 +1,6 @@
 package iam
 
-import (
-	"maps"
-	"net/url"
-)
+import "net/url"
 
 // connectParameters are the parameters of a tunnel that policies may ask for.
 // https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2instanceconnect.html
@@ -14,8 +11,8 @@ func (a Account) connect(c Call) ([]Demand, bool) {
 	if c.Action != "OpenTunnel" {
 		return nil, false
 	}
-	typ, name, tags := a.Resource("InstanceConnectEndpointId", c.Form.Get("instanceConnectEndpointId"))
-	demand := Demand{Action: "ec2-instance-connect:OpenTunnel", Resource: a.ec2ARN(typ, name), Context: resourceTags(tags)}
+	r := a.Resources("InstanceConnectEndpointId", c.Form.Get("instanceConnectEndpointId"))[0]
+	demand := Demand{Action: "ec2-instance-connect:OpenTunnel", Resource: a.ec2ARN(r.Type, r.Name), Context: resourceContext(r)}
 	for _, p := range connectParameters {
 		if v := c.Form.Get(p); v != "" {
 			demand.Context["ec2-instance-connect:"+p] = []string{v}
@@ -31,10 +28,9 @@ func (a Account) connecting(form url.Values) []Demand {
 	out := []Demand{{Action: "iam:CreateServiceLinkedRole", Context: map[string][]string{"iam:AWSServiceName": {"ec2-instance-connect.amazonaws.com"}},
 		Resource: "arn:aws:iam::" + a.ID + ":role/aws-service-role/ec2-instance-connect.amazonaws.com/AWSServiceRoleForEC2InstanceConnect"}}
 	for _, p := range named(form, []string{"SubnetId", "SecurityGroupId"}) {
-		typ, name, tags := a.Resource(p.parameter, p.value)
-		context := map[string][]string{}
-		maps.Copy(context, resourceTags(tags))
-		out = append(out, Demand{Action: "ec2:CreateNetworkInterface", Resource: a.ec2ARN(typ, name), Context: context})
+		for _, r := range a.Resources(p.parameter, p.value) {
+			out = append(out, Demand{Action: "ec2:CreateNetworkInterface", Resource: a.ec2ARN(r.Type, r.Name), Context: resourceContext(r)})
+		}
 	}
 	return append(out, Demand{Action: "ec2:CreateNetworkInterface", Resource: a.ec2ARN("network-interface", "*")})
 }

@@ -29,6 +29,21 @@ var elbActions = map[string]described{
 	"SetSubnets":                   {on: []string{"LoadBalancerArn"}},
 }
 
+// elbKeys are condition keys, and the lists of ids that they are about.
+var elbKeys = map[string]string{"elasticloadbalancing:SecurityGroup": "SecurityGroups.member", "elasticloadbalancing:Subnet": "Subnets.member"}
+
+// elbMapped returns the subnets in the mappings of a request. That they count as elasticloadbalancing:Subnet is not
+// documented.
+func elbMapped(form url.Values) []string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(form)) {
+		if strings.HasPrefix(key, "SubnetMappings.member.") && strings.HasSuffix(key, ".SubnetId") {
+			out = append(out, form.Get(key))
+		}
+	}
+	return out
+}
+
 func (a Account) elb(c Call) ([]Demand, bool) {
 	const prefix = "elasticloadbalancing:"
 	d, ok := elbActions[c.Action]
@@ -55,6 +70,14 @@ func (a Account) elb(c Call) ([]Demand, bool) {
 		}
 		for _, more := range contexts {
 			maps.Copy(context, more)
+		}
+		for key, parameter := range elbKeys {
+			if ids := elbNamed(c.Form, []string{parameter}); len(ids) > 0 && action != "AddTags" {
+				context[key] = ids
+			}
+		}
+		if mapped := elbMapped(c.Form); len(mapped) > 0 && action != "AddTags" {
+			context["elasticloadbalancing:Subnet"] = mapped
 		}
 		out = append(out, Demand{Action: prefix + action, Resource: arn, Context: context})
 	}

@@ -1,8 +1,6 @@
 package iam
 
 import (
-	"encoding/base32"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
@@ -21,7 +20,8 @@ type Config struct {
 	Rand      io.Reader // for keys
 }
 
-// Directory holds the account's users, roles and instance profiles. Its methods are safe for concurrent use.
+// Directory holds the account's users, roles, managed policies and instance profiles. Its methods are safe for
+// concurrent use.
 type Directory struct {
 	cfg   Config
 	mu    sync.Mutex
@@ -32,28 +32,49 @@ type saved struct {
 	Users    map[string]User
 	Roles    map[string]Role
 	Profiles map[string]Profile
+	Managed  map[string]Managed // by ARN
+	Controls []string           // documents of the account's service control policies; none allow everything
 }
 
-// User has one access key.
+// Entity is what users and roles have in common.
+type Entity struct {
+	Path     string            `json:"path,omitempty"`     // begins and ends with a slash; "/" if it is empty when it is given
+	Tags     map[string]string `json:"tags,omitempty"`     // aws:PrincipalTag
+	Boundary string            `json:"boundary,omitempty"` // ARN of a managed policy: the permissions boundary
+	Policies []string          `json:"policies"`           // documents
+	Inline   map[string]string `json:"inline,omitempty"`   // documents by name
+	Attached []string          `json:"attached,omitempty"` // ARNs of managed policies
+}
+
+// User has up to two access keys.
 type User struct {
-	Name            string   `json:"name"`
-	ARN             string   `json:"arn"`
-	AccessKeyID     string   `json:"access_key_id"`
-	SecretAccessKey string   `json:"secret_access_key"`
-	Policies        []string `json:"policies"` // documents
+	Name    string    `json:"name"`
+	ARN     string    `json:"arn"`
+	Created time.Time `json:"created,omitzero"`
+	Entity
+	Key
+	Second Key `json:"second_key,omitzero"`
+}
+
+// Key is an access key.
+type Key struct {
+	AccessKeyID     string `json:"access_key_id,omitempty"`
+	SecretAccessKey string `json:"secret_access_key,omitempty"`
+	Inactive        bool   `json:"inactive,omitempty"`
 }
 
 // Role can be assumed by whom its trust policy allows.
 type Role struct {
-	Name     string   `json:"name"`
-	ARN      string   `json:"arn"`
-	Policies []string `json:"policies"` // documents
-	Trust    string   `json:"trust"`    // document
+	Name    string    `json:"name"`
+	ARN     string    `json:"arn"`
+	Created time.Time `json:"created,omitzero"`
+	Entity
+	Trust string `json:"trust"` // document
 }
 
 // Open reads the users and roles kept in cfg.File, if it exists.
 func Open(cfg Config) (*Directory, error) {
-	d := &Directory{cfg: cfg, saved: saved{map[string]User{}, map[string]Role{}, map[string]Profile{}}}
+	d := &Directory{cfg: cfg, saved: saved{Users: map[string]User{}, Roles: map[string]Role{}, Profiles: map[string]Profile{}, Managed: map[string]Managed{}}}
 	if cfg.File == "" {
 		return d, nil
 	}
@@ -65,53 +86,74 @@ func Open(cfg Config) (*Directory, error) {
 
 var entityName = regexp.MustCompile(`^[\w+=,.@-]{1,64}$`)
 
-func check(name string, policies []string) error {
+// check completes an entity. The caller holds mu.
+func (d *Directory) check(name string, e *Entity) error {
 	if !entityName.MatchString(name) {
 		return fmt.Errorf("%q is not a name for a user or role", name)
 	}
-	for _, p := range policies {
+	var err error
+	if e.Path, err = checkPath(e.Path); err != nil {
+		return err
+	}
+	if len(e.Tags) > 50 {
+		return fmt.Errorf("%s has %d tags: IAM takes 50", name, len(e.Tags))
+	}
+	folded := map[string]string{}
+	for key := range e.Tags {
+		other, twice := folded[strings.ToLower(key)]
+		if twice { // IAM keeps the case of a key, and ignores it in comparisons
+			return fmt.Errorf("%s has the tags %q and %q: IAM takes them for the same key", name, min(key, other), max(key, other))
+		}
+		folded[strings.ToLower(key)] = key
+	}
+	for _, p := range slices.Concat(e.Policies, slices.Collect(maps.Values(e.Inline))) {
 		if _, err := Parse([]byte(p)); err != nil {
 			return err
+		}
+	}
+	for _, arn := range slices.Concat(e.Attached, []string{e.Boundary}) {
+		if _, ok := d.saved.Managed[arn]; !ok && arn != "" {
+			return fmt.Errorf("there is no policy %s", arn)
 		}
 	}
 	return nil
 }
 
-// PutUser makes a user with the policies, or gives them to the one that exists, who keeps the
-// access key.
-func (d *Directory) PutUser(name string, policies []string) (User, error) {
-	if err := check(name, policies); err != nil {
-		return User{}, err
-	}
+// PutUser makes a user, or changes the one that exists, who keeps the access key and the path.
+func (d *Directory) PutUser(name string, e Entity) (User, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.check(name, &e); err != nil {
+		return User{}, err
+	}
 	u, ok := d.saved.Users[name]
 	if !ok {
-		u = User{
-			Name: name, ARN: "arn:aws:iam::" + d.cfg.AccountID + ":user/" + name,
-			AccessKeyID:     "AKIA" + base32.StdEncoding.EncodeToString(d.random(10)),
-			SecretAccessKey: base64.RawURLEncoding.EncodeToString(d.random(30)),
-		}
+		u = User{Name: name, ARN: d.arn("user", e.Path, name), Key: d.newKey()}
+	} else {
+		e.Path = u.Path
 	}
-	u.Policies = policies
+	u.Entity = e
 	return u, put(d, d.saved.Users, name, u)
 }
 
-// PutRole makes a role with the policies, or gives them to the one that exists. An empty trust policy
-// stands for DefaultTrust.
-func (d *Directory) PutRole(name string, policies []string, trust string) (Role, error) {
+// PutRole makes a role, or changes the one that exists, which keeps the path. An empty trust policy stands for
+// DefaultTrust.
+func (d *Directory) PutRole(name string, e Entity, trust string) (Role, error) {
 	if trust == "" {
 		trust = DefaultTrust(d.cfg.AccountID)
-	}
-	if err := check(name, policies); err != nil {
-		return Role{}, err
 	}
 	if _, err := ParseTrust([]byte(trust)); err != nil {
 		return Role{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := Role{Name: name, ARN: d.roleARN(name), Policies: policies, Trust: trust}
+	if err := d.check(name, &e); err != nil {
+		return Role{}, err
+	}
+	if r, ok := d.saved.Roles[name]; ok {
+		e.Path = r.Path
+	}
+	r := Role{Name: name, ARN: d.arn("role", e.Path, name), Entity: e, Trust: trust}
 	return r, put(d, d.saved.Roles, name, r)
 }
 
@@ -165,7 +207,7 @@ func (d *Directory) List() (users []User, roles []Role) {
 	defer d.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(d.saved.Users)) {
 		u := d.saved.Users[name]
-		u.SecretAccessKey = ""
+		u.SecretAccessKey, u.Second.SecretAccessKey = "", ""
 		users = append(users, u)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.saved.Roles)) {
@@ -174,25 +216,29 @@ func (d *Directory) List() (users []User, roles []Role) {
 	return users, roles
 }
 
-// UserOf returns the user with an access key.
+// UserOf returns the user with an access key, which is then the first of the user's keys.
 func (d *Directory) UserOf(accessKeyID string) (User, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, u := range d.saved.Users {
-		if u.AccessKeyID == accessKeyID {
-			return u, true
+		for _, k := range []Key{u.Key, u.Second} {
+			if k.AccessKeyID == accessKeyID && !k.Inactive && accessKeyID != "" {
+				u.Key = k
+				return u, true
+			}
 		}
 	}
 	return User{}, false
 }
 
-// Trusts reports whether a role exists and may be assumed, and whether its trust policy names the
+// Trusts reports whether the role with an ARN exists and may be assumed, and whether its trust policy names the
 // caller (see Trust.Allows).
-func (d *Directory) Trusts(role string, a Assumption) (allowed, named bool) {
+func (d *Directory) Trusts(arn string, a Assumption) (allowed, named bool) {
 	d.mu.Lock()
-	r, ok := d.saved.Roles[role]
+	r, ok := d.saved.Roles[arn[strings.LastIndex(arn, "/")+1:]]
+	a.Role = d.saved.Roles[roleName(a.Caller)].ARN
 	d.mu.Unlock()
-	if !ok {
+	if !ok || r.ARN != arn {
 		return false, false
 	}
 	t, err := ParseTrust([]byte(r.Trust))
@@ -200,31 +246,6 @@ func (d *Directory) Trusts(role string, a Assumption) (allowed, named bool) {
 		return false, false
 	}
 	return t.Allows(a)
-}
-
-// Policies returns the policies of the user or role that an ARN names: that of a user, or of a
-// session of a role. They are none if it does not exist.
-func (d *Directory) Policies(arn string) []Policy {
-	_, resource, _ := strings.Cut(arn, d.cfg.AccountID+":")
-	kind, name, _ := strings.Cut(resource, "/")
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var documents []string
-	switch kind {
-	case "user":
-		documents = d.saved.Users[name].Policies
-	case "assumed-role":
-		role, _, _ := strings.Cut(name, "/")
-		documents = d.saved.Roles[role].Policies
-	}
-	var out []Policy
-	for _, doc := range documents {
-		p, err := Parse([]byte(doc))
-		if err == nil { // it was checked when it was given
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // save writes users and roles. The caller holds mu.

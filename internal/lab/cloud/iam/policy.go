@@ -2,8 +2,8 @@
 // identity policies, the users and roles that have them, what each action demands, and the decision.
 //
 // It knows no HTTP, signatures and faults, and of the services only which parameters name resources.
-// Trust policies of roles are evaluated. Other resource policies, permission boundaries and
-// organizations are not.
+// Trust policies of roles, permissions boundaries, policies of sessions and service control policies are evaluated.
+// Other resource policies and resource control policies are not.
 //
 // Facts are from the IAM User Guide ("IAM JSON policy elements", "Policy evaluation logic") and from
 // the Service Authorization Reference, unless a comment says otherwise.
@@ -29,6 +29,7 @@ type Statement struct {
 	Actions, NotActions    []string
 	Resources, NotResource []string
 	Conditions             []condition
+	expand                 expander
 }
 
 // document is a policy as it is written.
@@ -81,14 +82,14 @@ const maxPolicy = 6144
 
 // Parse reads a policy. What IAM would refuse is an error, and so is what is not evaluated here.
 func Parse(raw []byte) (Policy, error) {
-	all, err := statements(raw)
+	all, variables, err := statements(raw)
 	if err != nil {
 		return Policy{}, err
 	}
 	var p Policy
 	ids := map[string]bool{}
 	for n, raw := range all {
-		s, err := parseStatement(raw)
+		s, err := parseStatement(raw, variables)
 		if err == nil && s.ID != "" && ids[s.ID] {
 			err = fmt.Errorf("the Sid %s is not unique", s.ID)
 		}
@@ -101,26 +102,30 @@ func Parse(raw []byte) (Policy, error) {
 	return p, nil
 }
 
-// statements returns the statements of a policy of any kind.
-func statements(raw []byte) ([]json.RawMessage, error) {
+// statements returns the statements of a policy of any kind, and what expands their variables.
+func statements(raw []byte) ([]json.RawMessage, expander, error) {
 	var doc document
 	if err := strict(raw, &doc); err != nil {
-		return nil, fmt.Errorf("the policy is not valid: %w", err)
+		return nil, nil, fmt.Errorf("the policy is not valid: %w", err)
+	}
+	if bytes.ContainsRune(raw, literal) || bytes.Contains(raw, []byte(`\u0000`)) {
+		return nil, nil, errors.New("the policy has a character that IAM does not take")
 	}
 	if n := len(bytes.Join(bytes.Fields(raw), nil)); n > maxPolicy {
-		return nil, fmt.Errorf("the policy has %d characters: IAM takes %d, white space not counted", n, maxPolicy)
+		return nil, nil, fmt.Errorf("the policy has %d characters: IAM takes %d, white space not counted", n, maxPolicy)
 	}
-	if doc.Version != "2012-10-17" && doc.Version != "2008-10-17" {
-		return nil, fmt.Errorf("the policy's version is %q: want 2012-10-17", doc.Version)
+	variables := map[string]expander{"2012-10-17": expand, "2008-10-17": asWritten}[doc.Version]
+	if variables == nil {
+		return nil, nil, fmt.Errorf("the policy's version is %q: want 2012-10-17", doc.Version)
 	}
 	var all []json.RawMessage
 	if json.Unmarshal(doc.Statement, &all) != nil {
 		all = []json.RawMessage{doc.Statement}
 	}
 	if len(doc.Statement) == 0 || len(all) == 0 {
-		return nil, errors.New("the policy has no statement")
+		return nil, nil, errors.New("the policy has no statement")
 	}
-	return all, nil
+	return all, variables, nil
 }
 
 // strict reads one JSON value with no other fields than those of to.
@@ -139,12 +144,12 @@ func strict(raw []byte, to any) error {
 // statementID is what a Sid may be in an identity policy.
 var statementID = regexp.MustCompile(`^[0-9A-Za-z]*$`)
 
-func parseStatement(raw []byte) (Statement, error) {
+func parseStatement(raw []byte, variables expander) (Statement, error) {
 	var in statement
 	if err := strict(raw, &in); err != nil {
 		return Statement{}, err
 	}
-	s := Statement{ID: in.ID, Deny: in.Effect == "Deny", Actions: in.Action, NotActions: in.NotAction, Resources: in.Resource, NotResource: in.NotResource}
+	s := Statement{ID: in.ID, Deny: in.Effect == "Deny", Actions: in.Action, NotActions: in.NotAction, Resources: in.Resource, NotResource: in.NotResource, expand: variables}
 	switch {
 	case !statementID.MatchString(in.ID):
 		return s, fmt.Errorf("the Sid is %q: want letters and digits", in.ID)
@@ -164,11 +169,8 @@ func parseStatement(raw []byte) (Statement, error) {
 		if r != "*" && len(strings.SplitN(r, ":", 6)) < 6 {
 			return s, fmt.Errorf("%q is not the ARN of a resource", r)
 		}
-		if strings.Contains(r, "${") {
-			return s, fmt.Errorf("%q has a policy variable, which is not evaluated here", r)
-		}
 	}
 	var err error
-	s.Conditions, err = parseConditions(in.Condition)
+	s.Conditions, err = parseConditions(in.Condition, variables)
 	return s, err
 }

@@ -15,6 +15,7 @@ type Profile struct {
 	Name string `json:"name"`
 	ID   string `json:"id"` // AIPA...; another one when a profile of the same name is made again
 	ARN  string `json:"arn"`
+	Path string `json:"path"`
 	Role string `json:"role"` // name
 }
 
@@ -23,11 +24,14 @@ const EC2 = "ec2.amazonaws.com"
 
 var profileName = regexp.MustCompile(`^[\w+=,.@-]{1,128}$`)
 
-// PutProfile makes an instance profile with a role, or gives the role to the one that exists. made
-// says which. The role must exist.
-func (d *Directory) PutProfile(name, role string) (p Profile, made bool, err error) {
+// PutProfile makes an instance profile with a role, or gives the role to the one that exists, which keeps its
+// path. made says which. The role must exist. An empty path stands for "/".
+func (d *Directory) PutProfile(name, path, role string) (p Profile, made bool, err error) {
 	if !profileName.MatchString(name) {
 		return p, false, fmt.Errorf("%q is not a name for an instance profile", name)
+	}
+	if path, err = checkPath(path); err != nil {
+		return p, false, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,7 +42,7 @@ func (d *Directory) PutProfile(name, role string) (p Profile, made bool, err err
 	if !ok {
 		p = Profile{
 			Name: name, ID: "AIPA" + base32.StdEncoding.EncodeToString(d.random(10)),
-			ARN: "arn:aws:iam::" + d.cfg.AccountID + ":instance-profile/" + name,
+			ARN: d.arn("instance-profile", path, name), Path: path,
 		}
 	}
 	p.Role = role
@@ -66,12 +70,15 @@ func (d *Directory) Profiles() []Profile {
 func (d *Directory) ProfileOf(nameOrARN string) (Profile, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name, ok := strings.CutPrefix(nameOrARN, "arn:aws:iam::"+d.cfg.AccountID+":instance-profile/")
-	if !ok {
-		name = nameOrARN
-	}
-	p, ok := d.saved.Profiles[name]
-	return p, ok
+	p, ok := d.saved.Profiles[nameOrARN[strings.LastIndex(nameOrARN, "/")+1:]]
+	return p, ok && (nameOrARN == p.Name || nameOrARN == p.ARN)
+}
+
+// ProfileAndRole returns the ARNs of the instance profile with a name or an ARN, and of its role; empty if there is no
+// such profile.
+func (d *Directory) ProfileAndRole(nameOrARN string) (profile, role string) {
+	p, _ := d.ProfileOf(nameOrARN)
+	return p.ARN, d.RoleIn(nameOrARN)
 }
 
 // RoleIn returns the ARN of the role in the instance profile with a name or an ARN; empty if there
@@ -81,9 +88,7 @@ func (d *Directory) RoleIn(nameOrARN string) string {
 	if !ok {
 		return ""
 	}
-	return d.roleARN(p.Role)
-}
-
-func (d *Directory) roleARN(name string) string {
-	return "arn:aws:iam::" + d.cfg.AccountID + ":role/" + name
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.saved.Roles[p.Role].ARN
 }

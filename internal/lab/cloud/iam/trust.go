@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,10 +23,11 @@ type trustStatement struct {
 
 // Assumption is a request for a session of a role.
 type Assumption struct {
-	Action string // "sts:AssumeRole" or "sts:AssumeRoleWithWebIdentity"
+	Action string // "sts:AssumeRole", "sts:AssumeRoleWithWebIdentity", "sts:TagSession" or "sts:SetSourceIdentity"
 	// Caller is the ARN of the user or session that asks. With a web identity it is that of the
 	// identity provider. A service of AWS has its name, such as EC2.
 	Caller  string
+	Role    string              // ARN of the role of the caller, if it is a session of one
 	Context map[string][]string // condition keys
 }
 
@@ -38,13 +40,13 @@ func DefaultTrust(account string) string {
 // ParseTrust reads a trust policy. What IAM would refuse is an error, and so is what is not
 // evaluated here.
 func ParseTrust(raw []byte) (Trust, error) {
-	all, err := statements(raw)
+	all, variables, err := statements(raw)
 	if err != nil {
 		return Trust{}, err
 	}
 	var t Trust
 	for n, raw := range all {
-		s, err := parseTrustStatement(raw)
+		s, err := parseTrustStatement(raw, variables)
 		if err != nil {
 			return Trust{}, fmt.Errorf("statement %d of the trust policy: %w", n+1, err)
 		}
@@ -53,7 +55,7 @@ func ParseTrust(raw []byte) (Trust, error) {
 	return t, nil
 }
 
-func parseTrustStatement(raw []byte) (trustStatement, error) {
+func parseTrustStatement(raw []byte, variables expander) (trustStatement, error) {
 	var in struct {
 		ID        string `json:"Sid"`
 		Effect    string
@@ -91,7 +93,7 @@ func parseTrustStatement(raw []byte) (trustStatement, error) {
 		}
 	}
 	var err error
-	s.conditions, err = parseConditions(in.Condition)
+	s.conditions, err = parseConditions(in.Condition, variables)
 	return s, err
 }
 
@@ -115,7 +117,7 @@ func (t Trust) Allows(a Assumption) (allowed, named bool) {
 // principal reports whether the caller is one of the statement's principals, and whether by a name
 // of its own.
 func (s trustStatement) principal(a Assumption) (is, itself bool) {
-	if a.Action != "sts:AssumeRole" {
+	if strings.Contains(a.Caller, ":oidc-provider/") {
 		is = slices.Contains(s.federated, a.Caller)
 		return is, is
 	}
@@ -129,19 +131,16 @@ func (s trustStatement) principal(a Assumption) (is, itself bool) {
 		switch p {
 		case "*", account, "arn:aws:iam::" + account + ":root":
 			is = true
-		case a.Caller, roleOf(a.Caller):
+		case a.Caller, cmp.Or(a.Role, a.Caller):
 			is, itself = true, true
 		}
 	}
 	return is, itself
 }
 
-// roleOf returns the ARN of the role of a session, empty if the ARN is not that of one.
-func roleOf(arn string) string {
-	before, session, ok := strings.Cut(arn, ":assumed-role/")
-	if !ok {
-		return ""
-	}
+// roleName returns the name of the role of a session, empty if the ARN is not that of one.
+func roleName(arn string) string {
+	_, session, _ := strings.Cut(arn, ":assumed-role/")
 	role, _, _ := strings.Cut(session, "/")
-	return strings.Replace(before, "arn:aws:sts:", "arn:aws:iam:", 1) + ":role/" + role
+	return role
 }

@@ -51,6 +51,9 @@ func TestTrust(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := Assumption{Action: "sts:AssumeRole", Caller: tc.caller, Context: map[string][]string{"sts:ExternalId": {"x-1"}, "app.terraform.io:sub": {"organization:acme:project:a"}}}
+			if tc.caller == session {
+				a.Role = "arn:aws:iam::123456789012:role/ci"
+			}
 			if tc.caller == provider {
 				a.Action = "sts:AssumeRoleWithWebIdentity"
 			}

@@ -11,6 +11,7 @@ import (
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // TestSessions follows a session of a role from its beginning over a restart to its end.
@@ -33,7 +34,7 @@ func TestSessions(t *testing.T) {
 	}
 	_, err := assume("arn:aws:iam::123456789012:role/deploy")
 	cloudtest.Refused(t, err, "AccessDenied") // the role does not exist
-	if _, err := l.Account.Identities().PutRole("deploy", []string{cloudtest.Everything}, ""); err != nil {
+	if _, err := l.Account.Identities().PutRole("deploy", iam.Entity{Policies: []string{cloudtest.Everything}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	c := cloudtest.Must[*awssts.AssumeRoleOutput](t)(assume("arn:aws:iam::123456789012:role/deploy")).Credentials

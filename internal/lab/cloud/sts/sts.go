@@ -5,13 +5,13 @@
 package sts
 
 import (
+	"cmp"
 	"encoding/base32"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,19 +30,20 @@ type Config struct {
 	Owner     aws.Credentials // who may do everything
 	// User returns the secret key and the ARN of the user with an access key id.
 	User func(accessKeyID string) (secret, arn string, ok bool)
-	// Trusts reports whether a role of the account exists and trusts who wants to assume it.
-	Trusts func(role string, who Assumption) bool
+	// Trusts reports whether a role exists, and trusts who wants to assume it with the action.
+	Trusts func(roleARN, action string, who Assumption) bool
 	// CheckPolicy reports what is wrong with the policy of a session.
 	CheckPolicy func(document string) error
-	Now         func() time.Time
-	Rand        io.Reader // for keys
+	// Managed returns the document of a managed policy.
+	Managed func(arn string) (document string, ok bool)
+	Now     func() time.Time
+	Rand    io.Reader // for keys
 	// Lifetime returns how long a session lasts that was asked for a lifetime.
 	Lifetime func(asked time.Duration) time.Duration
 }
 
 // Assumption is a request for a session of a role.
 type Assumption struct {
-	Action  string              // AssumeRole or AssumeRoleWithWebIdentity
 	Caller  string              // ARN of the caller, or of the identity provider
 	Context map[string][]string // condition keys
 }
@@ -57,10 +58,15 @@ type Service struct {
 // session is a session of AssumeRole or GetSessionToken, or that of an instance.
 type session struct {
 	Secret, Token, ARN, UserID string
-	Policy                     string    `json:",omitempty"` // of the session
-	Owner                      bool      `json:",omitempty"` // the session is the owner's
-	Instance                   string    `json:",omitempty"` // the EC2 instance it was issued to
-	Issued                     time.Time `json:",omitzero"`
+	User                       string            `json:",omitempty"` // ARN of the user to whom the rights belong, if it is not ARN
+	Limited                    bool              `json:",omitempty"` // it may do only what Policies allow, too
+	Policies                   []string          `json:",omitempty"` // documents
+	Tags                       map[string]string `json:",omitempty"` // aws:PrincipalTag, over those of the role or user
+	Transitive                 []string          `json:",omitempty"` // keys of Tags that a session made with this one has, too
+	Source                     string            `json:",omitempty"` // aws:SourceIdentity
+	Owner                      bool              `json:",omitempty"` // the session is the owner's
+	Instance                   string            `json:",omitempty"` // the EC2 instance it was issued to
+	Issued                     time.Time         `json:",omitzero"`
 	Expires                    time.Time
 }
 
@@ -93,11 +99,22 @@ func (s *Service) Credentials(accessKeyID string) (creds aws.Credentials, ok boo
 	return aws.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: is.Secret, SessionToken: is.Token}, ok
 }
 
-// Caller returns who an access key belongs to: the ARN, whether it is the owner, and the policy of
-// the session, if it has one.
-func (s *Service) Caller(accessKeyID string) (arn string, owner bool, policy string) {
+// Caller is who an access key belongs to.
+type Caller struct {
+	ARN      string
+	User     string // ARN of the user or of the session of a role to whom the rights belong
+	Owner    bool
+	Limited  bool              // the session may do only what Policies allow, too
+	Policies []string          // of the session; documents
+	Tags     map[string]string // of the session
+	Source   string            // aws:SourceIdentity
+}
+
+// Caller returns who an access key belongs to.
+func (s *Service) Caller(accessKeyID string) Caller {
 	is, _ := s.session(accessKeyID)
-	return s.callerIdentity(accessKeyID).ARN, is.Owner || accessKeyID == s.cfg.Owner.AccessKeyID, is.Policy
+	arn := s.callerIdentity(accessKeyID).ARN
+	return Caller{arn, cmp.Or(is.User, arn), is.Owner || accessKeyID == s.cfg.Owner.AccessKeyID, is.Limited, is.Policies, is.Tags, is.Source}
 }
 
 // Expired reports whether the credentials of an access key id have expired.
@@ -126,34 +143,6 @@ type callerIdentity struct {
 	Account string `xml:"Account"`
 }
 
-type assumeRoleRequest struct {
-	RoleArn         string
-	RoleSessionName string
-	ExternalId      string
-	SourceIdentity  string
-	Policy          string
-	DurationSeconds *int
-	PolicyArns      struct {
-		Members []struct {
-			Arn string `query:"arn"`
-		} `query:"member"`
-	}
-	Tags struct {
-		Members []struct{ Key, Value string } `query:"member"`
-	}
-	TransitiveTagKeys struct {
-		Members []string `query:"member"`
-	}
-}
-
-type assumeRoleResult struct {
-	Credentials credentials `xml:"Credentials"`
-	User        struct {
-		ID  string `xml:"AssumedRoleId"`
-		ARN string `xml:"Arn"`
-	} `xml:"AssumedRoleUser"`
-}
-
 type sessionTokenRequest struct{ DurationSeconds *int }
 
 type sessionTokenResult struct {
@@ -162,9 +151,10 @@ type sessionTokenResult struct {
 
 // actions are those served here.
 var actions = map[string]func(s *Service, form url.Values, accessKeyID string) (any, error){
-	"GetCallerIdentity": func(s *Service, _ url.Values, key string) (any, error) { return s.callerIdentity(key), nil },
-	"AssumeRole":        (*Service).assumeRole,
-	"GetSessionToken":   (*Service).sessionToken,
+	"GetCallerIdentity":  func(s *Service, _ url.Values, key string) (any, error) { return s.callerIdentity(key), nil },
+	"AssumeRole":         (*Service).assumeRole,
+	"GetFederationToken": (*Service).federationToken,
+	"GetSessionToken":    (*Service).sessionToken,
 	// DecodeAuthorizationMessage returns what the message of a refusal by EC2 holds.
 	"DecodeAuthorizationMessage": func(_ *Service, form url.Values, _ string) (any, error) { return decodeMessage(form) },
 	WithWebIdentity:              func(s *Service, form url.Values, _ string) (any, error) { return s.assumeRoleWithWebIdentity(form) },
@@ -204,71 +194,6 @@ func (s *Service) callerIdentity(accessKeyID string) callerIdentity {
 		return callerIdentity{arn, "AIDA" + strings.TrimPrefix(accessKeyID, "AKIA"), s.cfg.AccountID}
 	}
 	return callerIdentity{"arn:aws:iam::" + s.cfg.AccountID + ":user/lab", "AIDALABLABLABLABLABLA", s.cfg.AccountID}
-}
-
-// maxSessionPolicy is how many characters the policy of a session may have.
-// https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRole.html
-const maxSessionPolicy = 2048
-
-var (
-	roleARN     = regexp.MustCompile(`^arn:aws:iam::(\d{12}):role/(?:.+/)?([\w+=,.@-]{1,64})$`)
-	sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
-)
-
-// ExternalID returns the condition keys of an AssumeRole request.
-func ExternalID(form url.Values) map[string][]string {
-	if id := form.Get("ExternalId"); id != "" {
-		return map[string][]string{"sts:ExternalId": {id}}
-	}
-	return nil
-}
-
-func (s *Service) assumeRole(form url.Values, accessKeyID string) (any, error) {
-	var in assumeRoleRequest
-	if err := wire.Decode(form, &in); err != nil {
-		return nil, err
-	}
-	if len(in.PolicyArns.Members) > 0 {
-		return nil, errManagedPolicies
-	}
-	who := Assumption{"AssumeRole", s.callerIdentity(accessKeyID).ARN, ExternalID(form)}
-	denied := wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", who.Caller, in.RoleArn)
-	return s.roleSession(who, denied, in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
-}
-
-var errManagedPolicies = wire.Refuse("ValidationError", "The local STS knows no managed policies: give the session a policy document.")
-
-// RoleName returns the name of the role that an ARN names, empty if it names none.
-func RoleName(arn string) string {
-	if role := roleARN.FindStringSubmatch(arn); role != nil {
-		return role[2]
-	}
-	return ""
-}
-
-// roleSession makes a session of a role of the account. denied is the error if there is no such role,
-// or if it does not trust the caller: STS does not say which.
-func (s *Service) roleSession(who Assumption, denied error, arn, name, policy string, seconds *int) (out assumeRoleResult, err error) {
-	role := roleARN.FindStringSubmatch(arn)
-	switch {
-	case role == nil:
-		return out, wire.Refuse("ValidationError", "%s is invalid", arn)
-	case !sessionName.MatchString(name):
-		return out, wire.Refuse("ValidationError", "1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", name)
-	case role[1] != s.cfg.AccountID || !s.cfg.Trusts(role[2], who):
-		return out, denied
-	case len(policy) > maxSessionPolicy:
-		return out, wire.Refuse("ValidationError", "1 validation error detected: Value at 'policy' failed to satisfy constraint: Member must have length less than or equal to %d", maxSessionPolicy)
-	}
-	if policy != "" {
-		if err := s.cfg.CheckPolicy(policy); err != nil {
-			return out, wire.Refuse("MalformedPolicyDocument", "%v", err)
-		}
-	}
-	out.User.ID = "AROALABLABLABLABLABLA:" + name
-	out.User.ARN = fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", s.cfg.AccountID, role[2], name)
-	out.Credentials, err = s.newSession(session{ARN: out.User.ARN, UserID: out.User.ID, Policy: policy}, seconds, time.Hour)
-	return out, err
 }
 
 // newSession completes a session and keeps it.

@@ -3,7 +3,9 @@ package sts
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,19 +51,37 @@ func (s *Service) assumeRoleWithWebIdentity(form url.Values) (any, error) {
 	if expires := time.Unix(c.Expires, 0); s.cfg.Now().After(expires) {
 		return nil, wire.Refuse("ExpiredTokenException", "Token expired: current date/time %d must be before the expiration date/time %d", s.cfg.Now().Unix(), c.Expires)
 	}
-	if len(in.PolicyArns.Members) > 0 {
-		return nil, errManagedPolicies
-	}
 	issuer := strings.TrimPrefix(c.Issuer, "https://")
-	who := Assumption{WithWebIdentity, "arn:aws:iam::" + s.cfg.AccountID + ":oidc-provider/" + issuer, map[string][]string{
+	who := Assumption{"arn:aws:iam::" + s.cfg.AccountID + ":oidc-provider/" + issuer, map[string][]string{
 		issuer + ":aud": {c.audience()}, issuer + ":sub": {c.Subject},
 	}}
-	denied := wire.RefuseWith(403, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity")
-	session, err := s.roleSession(who, denied, in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
+	actions := []string{WithWebIdentity}
+	asked := assumeRoleRequest{RoleArn: in.RoleArn, RoleSessionName: in.RoleSessionName, SourceIdentity: c.Source, DurationSeconds: in.DurationSeconds}
+	asked.Policy, asked.PolicyArns = in.Policy, in.PolicyArns
+	for _, key := range slices.Sorted(maps.Keys(c.Tags.Principal)) {
+		values := c.Tags.Principal[key]
+		if len(values) != 1 {
+			return nil, wire.Refuse("InvalidIdentityToken", "The tag %s of the token has %d values: want 1", key, len(values))
+		}
+		asked.Tags.Members = append(asked.Tags.Members, sessionTag{key, values[0]})
+		who.Context["aws:RequestTag/"+key] = values
+		who.Context["aws:TagKeys"] = append(who.Context["aws:TagKeys"], key)
+	}
+	if len(asked.Tags.Members) > 0 {
+		actions = append(actions, "TagSession")
+	}
+	if c.Source != "" {
+		actions = append(actions, "SetSourceIdentity")
+		who.Context["sts:SourceIdentity"] = []string{c.Source}
+	}
+	denied := func(action string) error {
+		return wire.RefuseWith(403, "AccessDenied", "Not authorized to perform sts:%s", action)
+	}
+	made, err := s.roleSession(who, actions, denied, session{}, asked)
 	if err != nil {
 		return nil, err
 	}
-	return webIdentityResult{session, c.Subject, c.audience(), c.Issuer}, nil
+	return webIdentityResult{made, c.Subject, c.audience(), c.Issuer}, nil
 }
 
 // claims are those of a token that STS looks at (RFC 7519, section 4.1).
@@ -70,6 +90,11 @@ type claims struct {
 	Subject   string          `json:"sub"`
 	Audiences json.RawMessage `json:"aud"` // a text, or a list of them
 	Expires   int64           `json:"exp"` // seconds since the epoch
+	// https://docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html
+	Tags struct {
+		Principal map[string][]string `json:"principal_tags"`
+	} `json:"https://aws.amazon.com/tags"`
+	Source string `json:"https://aws.amazon.com/source_identity"`
 }
 
 func (c claims) audience() string {

@@ -47,6 +47,14 @@ var (
 		Expired:      RefuseWith(http.StatusForbidden, "ExpiredToken", expiredToken),
 		Write:        writeQuery(namespaceSTS), WriteError: writeQueryError(namespaceSTS),
 	}
+	IAM = &Protocol{
+		Name:         "iam",
+		Throttled:    Refuse("Throttling", "Rate exceeded"),
+		BadKey:       RefuseWith(http.StatusForbidden, "InvalidClientTokenId", invalidToken),
+		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
+		Expired:      RefuseWith(http.StatusForbidden, "ExpiredToken", expiredToken),
+		Write:        writeQuery(namespaceIAM), WriteError: writeQueryError(namespaceIAM),
+	}
 	ELB = &Protocol{
 		Name:         "elasticloadbalancing",
 		Throttled:    Refuse("Throttling", "Rate exceeded"),
@@ -94,9 +102,9 @@ var (
 
 // Request is one call of an action.
 type Request struct {
-	Protocol *Protocol // EC2, InstanceConnect, STS, ELB, SSM, ServiceQuotas or S3
+	Protocol *Protocol // EC2, InstanceConnect, STS, IAM, ELB, SSM, ServiceQuotas or S3
 	Action   string
-	Form     url.Values // the input of the actions of EC2, InstanceConnect, STS and ELB, see Decode
+	Form     url.Values // the input of the actions of EC2, InstanceConnect, STS, IAM and ELB, see Decode
 	Body     []byte     // the input of the actions of SSM and ServiceQuotas, JSON
 }
 
@@ -107,7 +115,7 @@ func ForS3(r *http.Request) bool {
 }
 
 // ParseRequest parses a request, whose body the caller has read. The requests of SSM and Service
-// Quotas name their target in a header; those of STS, ELB and EC2 name an action in a form and differ in the version. Errors are in
+// Quotas name their target in a header; those of STS, IAM, ELB and EC2 name an action in a form and differ in the version. Errors are in
 // EC2's protocol.
 func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
@@ -131,6 +139,8 @@ func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	switch form.Get("Version") {
 	case "2011-06-15":
 		req.Protocol = STS
+	case "2010-05-08":
+		req.Protocol = IAM
 	case "2015-12-01":
 		req.Protocol = ELB
 	}

@@ -20,6 +20,7 @@ const (
 const (
 	namespaceEC2 = "http://ec2.amazonaws.com/doc/2016-11-15/"
 	namespaceSTS = "https://sts.amazonaws.com/doc/2011-06-15/"
+	namespaceIAM = "https://iam.amazonaws.com/doc/2010-05-08/"
 	namespaceELB = "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/"
 )
 

@@ -1,0 +1,266 @@
+package iamapi_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
+)
+
+const (
+	everything = cloudtest.Everything
+	look       = cloudtest.LookOnly
+	trust      = `{"Version":"2012-10-17", "Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+	account    = "arn:aws:iam::123456789012:"
+)
+
+func done[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func tags(pairs ...string) (out []types.Tag) {
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, types.Tag{Key: &pairs[i], Value: &pairs[i+1]})
+	}
+	return out
+}
+
+// TestUsers follows a user from the beginning to the end, with what is refused on the way.
+func TestUsers(t *testing.T) {
+	l := cloudtest.New(t)
+	c, ctx, ada := iam.NewFromConfig(l.AWS), t.Context(), aws.String("ada")
+	refused := func(code string) func(any, error) {
+		t.Helper()
+		return func(_ any, err error) { t.Helper(); cloudtest.Refused(t, err, code) }
+	}
+	boundary := done[*iam.CreatePolicyOutput](t)(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("boundary"), Path: aws.String("/k8s/"), PolicyDocument: aws.String(everything)})).Policy
+	if *boundary.Arn != account+"policy/k8s/boundary" || *boundary.DefaultVersionId != "v1" {
+		t.Errorf("%+v", boundary)
+	}
+	create := &iam.CreateUserInput{UserName: ada, Path: aws.String("/k8s/"), PermissionsBoundary: aws.String(account + "policy/none"), Tags: tags("k8s-cluster", "ada")}
+	refused("NoSuchEntity")(c.CreateUser(ctx, create))
+	create.PermissionsBoundary = boundary.Arn
+	made := done[*iam.CreateUserOutput](t)(c.CreateUser(ctx, create)).User
+	if *made.Arn != account+"user/k8s/ada" || *made.Path != "/k8s/" || made.CreateDate == nil || *made.PermissionsBoundary.PermissionsBoundaryArn != *boundary.Arn {
+		t.Errorf("%+v", made)
+	}
+	refused("EntityAlreadyExists")(c.CreateUser(ctx, create))
+	refused("ValidationError")(c.CreateUser(ctx, &iam.CreateUserInput{UserName: aws.String("a b")}))
+	refused("ValidationError")(c.CreateUser(ctx, &iam.CreateUserInput{UserName: aws.String("bob"), Path: aws.String("k8s")}))
+	refused("NoSuchEntity")(c.GetUser(ctx, &iam.GetUserInput{UserName: aws.String("bob")}))
+	if got := done[*iam.GetUserOutput](t)(c.GetUser(ctx, &iam.GetUserInput{UserName: ada})).User; *got.UserId != *made.UserId || len(got.Tags) != 1 {
+		t.Errorf("%+v", got)
+	}
+
+	done[*iam.TagUserOutput](t)(c.TagUser(ctx, &iam.TagUserInput{UserName: ada, Tags: tags("K8S-Cluster", "bob", "team", "x")}))
+	done[*iam.UntagUserOutput](t)(c.UntagUser(ctx, &iam.UntagUserInput{UserName: ada, TagKeys: []string{"TEAM"}}))
+	if got := done[*iam.ListUserTagsOutput](t)(c.ListUserTags(ctx, &iam.ListUserTagsInput{UserName: ada})).Tags; len(got) != 1 || *got[0].Key != "K8S-Cluster" || *got[0].Value != "bob" {
+		t.Errorf("tags: %+v", got)
+	}
+	var many []string
+	for n := range 51 {
+		many = append(many, strings.Repeat("k", n+1), "")
+	}
+	refused("LimitExceeded")(c.TagUser(ctx, &iam.TagUserInput{UserName: ada, Tags: tags(many...)}))
+
+	refused("MalformedPolicyDocument")(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(`{"Statement":1}`)}))
+	large := strings.Replace(look, "ec2:Describe*", "ec2:"+strings.Repeat("x", 2048), 1)
+	refused("LimitExceeded")(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: &large}))
+	done[*iam.PutUserPolicyOutput](t)(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
+	if got := done[*iam.GetUserPolicyOutput](t)(c.GetUserPolicy(ctx, &iam.GetUserPolicyInput{UserName: ada, PolicyName: aws.String("look")})); decoded(t, got.PolicyDocument) != look {
+		t.Errorf("%s", *got.PolicyDocument)
+	}
+
+	key := done[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada})).AccessKey
+	as := l.With(*key.AccessKeyId, *key.SecretAccessKey, "")
+	if who := cloudtest.Must[*awssts.GetCallerIdentityOutput](t)(as.STS.GetCallerIdentity(ctx, &awssts.GetCallerIdentityInput{})); *who.Arn != *made.Arn {
+		t.Errorf("the key is of %s", *who.Arn)
+	}
+	describe := func(as *cloudtest.Lab) error {
+		_, err := as.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{})
+		return err
+	}
+	cloudtest.Refused(t, describe(as), "")
+	second := done[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada})).AccessKey
+	refused("LimitExceeded")(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada}))
+	cloudtest.Refused(t, describe(l.With(*second.AccessKeyId, *second.SecretAccessKey, "")), "")
+	done[*iam.UpdateAccessKeyOutput](t)(c.UpdateAccessKey(ctx, &iam.UpdateAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId, Status: types.StatusTypeInactive}))
+	cloudtest.Refused(t, describe(as), "AuthFailure")
+	if keys := done[*iam.ListAccessKeysOutput](t)(c.ListAccessKeys(ctx, &iam.ListAccessKeysInput{UserName: ada})).AccessKeyMetadata; len(keys) != 2 || keys[0].Status != types.StatusTypeInactive || keys[1].Status != types.StatusTypeActive {
+		t.Errorf("%+v", keys)
+	}
+	done[*iam.UpdateAccessKeyOutput](t)(c.UpdateAccessKey(ctx, &iam.UpdateAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId, Status: types.StatusTypeActive}))
+	cloudtest.Refused(t, describe(as), "")
+
+	denies := done[*iam.CreatePolicyOutput](t)(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("deny"), PolicyDocument: aws.String(strings.Replace(look, "Allow", "Deny", 1))})).Policy
+	refused("EntityAlreadyExists")(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("deny"), Path: aws.String("/other/"), PolicyDocument: aws.String(look)}))
+	refused("MalformedPolicyDocument")(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("bad"), PolicyDocument: aws.String("{")}))
+	refused("NoSuchEntity")(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: aws.String(account + "policy/none")}))
+	done[*iam.AttachUserPolicyOutput](t)(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
+	cloudtest.Refused(t, describe(as), "UnauthorizedOperation")
+	refused("DeleteConflict")(c.DeletePolicy(ctx, &iam.DeletePolicyInput{PolicyArn: denies.Arn}))
+	if got := done[*iam.ListAttachedUserPoliciesOutput](t)(c.ListAttachedUserPolicies(ctx, &iam.ListAttachedUserPoliciesInput{UserName: ada})).AttachedPolicies; len(got) != 1 || *got[0].PolicyName != "deny" {
+		t.Errorf("%+v", got)
+	}
+	done[*iam.DetachUserPolicyOutput](t)(c.DetachUserPolicy(ctx, &iam.DetachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
+	refused("NoSuchEntity")(c.DetachUserPolicy(ctx, &iam.DetachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
+	cloudtest.Refused(t, describe(as), "")
+	done[*iam.PutUserPermissionsBoundaryOutput](t)(c.PutUserPermissionsBoundary(ctx, &iam.PutUserPermissionsBoundaryInput{UserName: ada, PermissionsBoundary: denies.Arn}))
+	cloudtest.Refused(t, describe(as), "UnauthorizedOperation")
+	done[*iam.DeleteUserPermissionsBoundaryOutput](t)(c.DeleteUserPermissionsBoundary(ctx, &iam.DeleteUserPermissionsBoundaryInput{UserName: ada}))
+	cloudtest.Refused(t, describe(as), "")
+	refused("NoSuchEntity")(c.DeleteUserPermissionsBoundary(ctx, &iam.DeleteUserPermissionsBoundaryInput{UserName: ada}))
+	done[*iam.DeletePolicyOutput](t)(c.DeletePolicy(ctx, &iam.DeletePolicyInput{PolicyArn: denies.Arn}))
+	refused("NoSuchEntity")(c.GetPolicy(ctx, &iam.GetPolicyInput{PolicyArn: denies.Arn}))
+
+	// Users that k8s-lab has made are the same users.
+	l.User(t, `{"Effect":"Allow","Action":"*","Resource":"*"}`)
+	if got := done[*iam.ListUserPoliciesOutput](t)(c.ListUserPolicies(ctx, &iam.ListUserPoliciesInput{UserName: aws.String("dev")})).PolicyNames; !slices.Equal(got, []string{"policy-1"}) {
+		t.Errorf("policies of dev: %q", got)
+	}
+	var names []string
+	for pages := iam.NewListUsersPaginator(c, &iam.ListUsersInput{MaxItems: aws.Int32(1)}); pages.HasMorePages(); {
+		for _, u := range done[*iam.ListUsersOutput](t)(pages.NextPage(ctx)).Users {
+			names = append(names, *u.Arn)
+		}
+	}
+	if want := []string{account + "user/k8s/ada", account + "user/dev"}; !slices.Equal(names, want) {
+		t.Errorf("users %q, want %q", names, want)
+	}
+	if got := done[*iam.ListUsersOutput](t)(c.ListUsers(ctx, &iam.ListUsersInput{PathPrefix: aws.String("/k8s/")})).Users; len(got) != 1 {
+		t.Errorf("%d users below /k8s/", len(got))
+	}
+
+	remove := &iam.DeleteUserInput{UserName: ada}
+	refused("DeleteConflict")(c.DeleteUser(ctx, remove))
+	for _, k := range []*string{key.AccessKeyId, second.AccessKeyId} {
+		done[*iam.DeleteAccessKeyOutput](t)(c.DeleteAccessKey(ctx, &iam.DeleteAccessKeyInput{UserName: ada, AccessKeyId: k}))
+	}
+	refused("NoSuchEntity")(c.DeleteAccessKey(ctx, &iam.DeleteAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId}))
+	cloudtest.Refused(t, describe(as), "AuthFailure")
+	refused("DeleteConflict")(c.DeleteUser(ctx, remove))
+	done[*iam.DeleteUserPolicyOutput](t)(c.DeleteUserPolicy(ctx, &iam.DeleteUserPolicyInput{UserName: ada, PolicyName: aws.String("look")}))
+	refused("NoSuchEntity")(c.DeleteUserPolicy(ctx, &iam.DeleteUserPolicyInput{UserName: ada, PolicyName: aws.String("look")}))
+	done[*iam.DeleteUserOutput](t)(c.DeleteUser(ctx, remove))
+	refused("NoSuchEntity")(c.DeleteUser(ctx, remove))
+}
+
+func decoded(t *testing.T, document *string) string {
+	t.Helper()
+	text, err := url.PathUnescape(aws.ToString(document)) // a plus stays one
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestRoles: a role gets to an instance by its profile.
+func TestRoles(t *testing.T) {
+	l := cloudtest.New(t)
+	c, ctx, node := iam.NewFromConfig(l.AWS), t.Context(), aws.String("node")
+	refused := func(code string) func(any, error) {
+		t.Helper()
+		return func(_ any, err error) { t.Helper(); cloudtest.Refused(t, err, code) }
+	}
+	refused("MalformedPolicyDocument")(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: node, AssumeRolePolicyDocument: aws.String(everything)}))
+	role := done[*iam.CreateRoleOutput](t)(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: node, Path: aws.String("/k8s/ada/"), AssumeRolePolicyDocument: aws.String(trust)})).Role
+	if *role.Arn != account+"role/k8s/ada/node" || decoded(t, role.AssumeRolePolicyDocument) != trust {
+		t.Errorf("%+v", role)
+	}
+	refused("EntityAlreadyExists")(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: node, AssumeRolePolicyDocument: aws.String(trust)}))
+	done[*iam.PutRolePolicyOutput](t)(c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: node, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
+	done[*iam.CreateInstanceProfileOutput](t)(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node, Path: aws.String("/k8s/ada/")}))
+	refused("EntityAlreadyExists")(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node}))
+	refused("NoSuchEntity")(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: aws.String("none")}))
+	done[*iam.AddRoleToInstanceProfileOutput](t)(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+	refused("LimitExceeded")(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+	profile := done[*iam.GetInstanceProfileOutput](t)(c.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: node})).InstanceProfile
+	if *profile.Arn != account+"instance-profile/k8s/ada/node" || len(profile.Roles) != 1 || *profile.Roles[0].Arn != *role.Arn {
+		t.Errorf("%+v", profile)
+	}
+	in := l.NewSite(t).RunInput()
+	in.IamInstanceProfile = cloudtest.ProfileNamed("node")
+	if got := cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in)).Instances[0].IamInstanceProfile; *got.Arn != *profile.Arn {
+		t.Errorf("the instance has %s", *got.Arn)
+	}
+	if got := done[*iam.ListInstanceProfilesForRoleOutput](t)(c.ListInstanceProfilesForRole(ctx, &iam.ListInstanceProfilesForRoleInput{RoleName: node})).InstanceProfiles; len(got) != 1 {
+		t.Errorf("%d profiles", len(got))
+	}
+
+	deploy := strings.Replace(trust, `"Service":"ec2.amazonaws.com"`, `"AWS":"`+account+`root"`, 1)
+	done[*iam.UpdateAssumeRolePolicyOutput](t)(c.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: node, PolicyDocument: &deploy}))
+	if _, err := l.STS.AssumeRole(ctx, &awssts.AssumeRoleInput{RoleArn: role.Arn, RoleSessionName: aws.String("x1")}); err != nil {
+		t.Error(err)
+	}
+
+	refused("DeleteConflict")(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: node}))
+	refused("DeleteConflict")(c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: node}))
+	done[*iam.RemoveRoleFromInstanceProfileOutput](t)(c.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+	refused("NoSuchEntity")(c.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+	done[*iam.DeleteInstanceProfileOutput](t)(c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: node}))
+	refused("DeleteConflict")(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: node}))
+	done[*iam.DeleteRolePolicyOutput](t)(c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: node, PolicyName: aws.String("look")}))
+	done[*iam.DeleteRoleOutput](t)(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: node}))
+	if got := done[*iam.ListRolesOutput](t)(c.ListRoles(ctx, &iam.ListRolesInput{})).Roles; len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTeacher: a teacher may make users below a path with one boundary and a tag, and no others.
+func TestTeacher(t *testing.T) {
+	l := cloudtest.New(t)
+	owner, ctx := iam.NewFromConfig(l.AWS), t.Context()
+	boundary := done[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("boundary"), PolicyDocument: aws.String(everything)})).Policy.Arn
+	other := done[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("other"), PolicyDocument: aws.String(everything)})).Policy.Arn
+	c := iam.NewFromConfig(l.User(t,
+		`{"Effect":"Allow","Action":["iam:CreateUser","iam:AttachUserPolicy","iam:PutUserPolicy","iam:PutUserPermissionsBoundary"],"Resource":"`+account+`user/class/*","Condition":{"StringEquals":{"iam:PermissionsBoundary":"`+*boundary+`"}}}`,
+		`{"Effect":"Deny","Action":"iam:AttachUserPolicy","Resource":"*","Condition":{"ArnNotEquals":{"iam:PolicyARN":"`+*boundary+`"}}}`,
+		`{"Effect":"Allow","Action":["iam:TagUser","iam:CreateAccessKey"],"Resource":"`+account+`user/class/*","Condition":{"ForAllValues:StringEquals":{"aws:TagKeys":"k8s-cluster"}}}`,
+		`{"Effect":"Allow","Action":"iam:GetUser","Resource":"*","Condition":{"StringEquals":{"iam:ResourceTag/k8s-cluster":"ada"}}}`,
+	).AWS)
+	ada, class := aws.String("ada"), aws.String("/class/")
+	create := func(in iam.CreateUserInput) error {
+		_, err := c.CreateUser(ctx, &in)
+		return err
+	}
+	for _, denied := range []iam.CreateUserInput{
+		{UserName: ada, Path: class}, {UserName: ada, PermissionsBoundary: boundary}, {UserName: ada, Path: class, PermissionsBoundary: other},
+		{UserName: ada, Path: class, PermissionsBoundary: boundary, Tags: tags("admin", "yes")},
+	} {
+		cloudtest.Refused(t, create(denied), "AccessDenied")
+	}
+	cloudtest.Refused(t, create(iam.CreateUserInput{UserName: ada, Path: class, PermissionsBoundary: boundary, Tags: tags("k8s-cluster", "ada")}), "")
+	done[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada}))
+	done[*iam.PutUserPolicyOutput](t)(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
+	done[*iam.AttachUserPolicyOutput](t)(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: boundary}))
+	done[*iam.GetUserOutput](t)(c.GetUser(ctx, &iam.GetUserInput{UserName: ada}))
+	for name, err := range map[string]error{
+		"another policy":   second(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: other})),
+		"another boundary": second(c.PutUserPermissionsBoundary(ctx, &iam.PutUserPermissionsBoundaryInput{UserName: ada, PermissionsBoundary: other})),
+		"no boundary":      second(c.DeleteUserPermissionsBoundary(ctx, &iam.DeleteUserPermissionsBoundaryInput{UserName: ada})),
+		"herself":          second(c.GetUser(ctx, &iam.GetUserInput{})),
+		"her own key":      second(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{})),
+		"a role":           second(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: ada, AssumeRolePolicyDocument: aws.String(trust)})),
+		"all users":        second(c.ListUsers(ctx, &iam.ListUsersInput{})),
+	} {
+		t.Log(name, err)
+		cloudtest.Refused(t, err, "AccessDenied")
+	}
+}
+
+func second(_ any, err error) error { return err }
