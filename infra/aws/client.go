@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -73,7 +74,10 @@ type Config struct {
 
 // AssumeRole is the role whose credentials are used instead of the caller's own.
 type AssumeRole struct {
-	RoleARN, SessionName, ExternalID, Policy string
+	RoleARN, SessionName, ExternalID, Policy, SourceIdentity string
+	// Tags are those of the session. A session that is made with it keeps those of the keys in TransitiveTags.
+	Tags           map[string]string
+	TransitiveTags []string
 	// Duration is the lifetime of one set of credentials; zero means 15 minutes.
 	Duration time.Duration
 }
@@ -198,6 +202,13 @@ func New(ctx context.Context, c Config) (*Client, error) {
 			if r.Policy != "" {
 				o.Policy = &r.Policy
 			}
+			if r.SourceIdentity != "" {
+				o.SourceIdentity = &r.SourceIdentity
+			}
+			for _, key := range slices.Sorted(maps.Keys(r.Tags)) {
+				o.Tags = append(o.Tags, ststypes.Tag{Key: &key, Value: sdk.String(r.Tags[key])})
+			}
+			o.TransitiveTagKeys = r.TransitiveTags
 		}))
 		stsClient = newSTS()
 	}

@@ -134,6 +134,10 @@ type assumeRoleModel struct {
 	ExternalID  types.String         `tfsdk:"external_id"`
 	Policy      jsontypes.Normalized `tfsdk:"policy"`
 	Duration    timetypes.GoDuration `tfsdk:"duration"`
+
+	SourceIdentity types.String `tfsdk:"source_identity"`
+	Tags           types.Map    `tfsdk:"tags"`
+	TransitiveTags types.Set    `tfsdk:"transitive_tag_keys"`
 }
 
 type webIdentityModel struct {
@@ -295,6 +299,18 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 						Optional: true, CustomType: timetypes.GoDurationType{},
 						MarkdownDescription: "Lifetime of the temporary credentials, as a duration such as `1h`. They are renewed before they expire. Default: `15m`.",
 						Validators:          []validator.String{tf.PositiveDuration()},
+					},
+					"source_identity": schema.StringAttribute{
+						Optional:            true,
+						MarkdownDescription: "Who works with the session, for CloudTrail and `aws:SourceIdentity` in policies. The role's trust policy must allow `sts:SetSourceIdentity`. Default: none.",
+					},
+					"tags": schema.MapAttribute{
+						Optional: true, ElementType: types.StringType,
+						MarkdownDescription: "Tags of the session, `aws:PrincipalTag` in policies, such as `k8s-cluster`. The role's trust policy must allow `sts:TagSession`. Default: none.",
+					},
+					"transitive_tag_keys": schema.SetAttribute{
+						Optional: true, ElementType: types.StringType,
+						MarkdownDescription: "Keys of `tags` that a session made with this session has, too. Default: none.",
 					},
 				},
 			},

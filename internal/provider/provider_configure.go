@@ -152,6 +152,10 @@ func configureAWS(ctx context.Context, d *session.Session, env environment, vers
 			ExternalID:  role.ExternalID.ValueString(),
 			Policy:      role.Policy.ValueString(),
 			Duration:    tf.Duration(role.Duration, 0),
+
+			SourceIdentity: role.SourceIdentity.ValueString(),
+			Tags:           tf.StringMap(role.Tags),
+			TransitiveTags: tf.Strings(role.TransitiveTags.Elements()),
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
