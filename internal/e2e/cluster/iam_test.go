@@ -20,7 +20,7 @@ func (c *cluster) testIAM(t *testing.T) {
 	delete(calls, "RebootInstances")   // made by testResolver itself
 	delete(calls, "GetCallerIdentity") // needs no permission
 	var allowed []string
-	for _, name := range []string{"everyday.json", "destroy.json"} {
+	for _, name := range []string{"everyday.json", "destroy.json", "load-balancers.json"} {
 		var policy struct{ Statement []struct{ Action any } }
 		if err := json.Unmarshal([]byte(readAll(t, filepath.Join(suite.Root, "examples", "iam", name))), &policy); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func (c *cluster) testIAM(t *testing.T) {
 		}
 	}
 	for action := range calls {
-		if !slices.ContainsFunc([]string{"ec2:", "ssm:", "sts:"}, func(service string) bool { return slices.Contains(allowed, service+action) }) {
+		if !slices.ContainsFunc([]string{"ec2:", "elasticloadbalancing:", "ssm:", "sts:"}, func(service string) bool { return slices.Contains(allowed, service+action) }) {
 			t.Errorf("the policies in examples/iam lack %s", action)
 		}
 	}
