@@ -120,7 +120,7 @@ func Open(cfg Config) (*Account, error) {
 		return nil, err
 	}
 	a.params, err = ssm.Open(ssm.Config{
-		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Reuse: cfg.ParameterReuse, Public: func(name string) (string, bool) { return a.compute.PublicParameter(name) },
+		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Reuse: cfg.ParameterReuse, Unthrottled: cfg.Quotas.Unthrottled, Public: func(name string) (string, bool) { return a.compute.PublicParameter(name) },
 	})
 	if err != nil {
 		return nil, err

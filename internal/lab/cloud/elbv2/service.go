@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/bucket"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
@@ -108,7 +109,7 @@ type Service struct {
 	checks   map[checkKey]*check
 	checking bool // whether the loop of health checks runs
 
-	throttle throttle
+	buckets bucket.Set
 
 	ctx    context.Context
 	cancel context.CancelFunc
