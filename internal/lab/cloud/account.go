@@ -27,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
@@ -130,7 +131,7 @@ func Open(cfg Config) (*Account, error) {
 		return nil, err
 	}
 	a.tokens, err = sts.Open(sts.Config{
-		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials,
+		File: cfg.SessionsFile, AccountID: cfg.AccountID, Partition: wire.Partition(cfg.Region), Owner: cfg.Credentials,
 		User: a.user, Trusts: a.trusts, CheckPolicy: checkPolicy, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func serveQuotas(compute *ec2.Compute, region, account, action string, body []by
 		return nil, wire.Refuse("NoSuchResourceException", "The request failed because the specified service does not exist.")
 	}
 	return struct{ Quota quotaItem }{quotaItem{
-		ServiceCode: q.Service, QuotaCode: q.Code, QuotaName: q.Title, QuotaArn: fmt.Sprintf("arn:aws:servicequotas:%s:%s:%s/%s", region, account, q.Service, q.Code),
+		ServiceCode: q.Service, QuotaCode: q.Code, QuotaName: q.Title, QuotaArn: fmt.Sprintf("arn:%s:servicequotas:%s:%s:%s/%s", wire.Partition(region), region, account, q.Service, q.Code),
 		Value: float64(value), Unit: "None", Adjustable: true,
 	}}, nil
 }

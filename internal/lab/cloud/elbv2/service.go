@@ -24,6 +24,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/bucket"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Subnet is what load balancers need to know of a subnet.
@@ -193,7 +195,7 @@ func (t *tx) newID() string {
 }
 
 func (t *tx) arn(resource string) string {
-	return "arn:aws:elasticloadbalancing:" + t.s.cfg.Region + ":" + t.s.cfg.AccountID + ":" + resource
+	return "arn:" + wire.Partition(t.s.cfg.Region) + ":elasticloadbalancing:" + t.s.cfg.Region + ":" + t.s.cfg.AccountID + ":" + resource
 }
 
 // view runs f on the live state, which it does not change.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/bucket"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Config is a Store's configuration.
@@ -129,7 +131,7 @@ func (s *Store) arn(name string) string {
 	if len(name) > 0 && name[0] != '/' {
 		name = "/" + name
 	}
-	return fmt.Sprintf("arn:aws:ssm:%s:%s:parameter%s", s.cfg.Region, s.cfg.AccountID, name)
+	return fmt.Sprintf("arn:%s:ssm:%s:%s:parameter%s", wire.Partition(s.cfg.Region), s.cfg.Region, s.cfg.AccountID, name)
 }
 
 // Tags returns the tags of a parameter, named as in a request, and whether it is one of AWS' public
