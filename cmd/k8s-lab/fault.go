@@ -50,6 +50,9 @@ var kinds = []struct {
 	{"interrupt", "Interrupt a Spot instance: give it its notice now, and terminate it two minutes later", []field{
 		{"instance", "its id"}, {"seconds", "time after the notice (120)"},
 	}, "interrupt instance=i-0123456789abcdef0 seconds=60"},
+	{"idle-flows", "Forget TCP connections without a packet, now, as EC2, NAT gateways and load balancers do after 350 seconds", []field{
+		{"seconds", "those that have had no packet for this time"},
+	}, "idle-flows seconds=75"},
 	{"boot", "Disturb the first boot of machines", []field{
 		{"fault", "apt-lists-locked, dpkg-locked, cloud-init-hangs or package-half-installed"}, {"seconds", "for this time"},
 		{"package", "of package-half-installed"}, {"name", "only instances with this Name tag; may hold *"}, {"count", "number of instances"},

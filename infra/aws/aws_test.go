@@ -80,3 +80,27 @@ func TestAdvice(t *testing.T) {
 		t.Errorf("words are taken for an error of the SDK: %q", Advice(err))
 	}
 }
+
+func TestMadeByControllers(t *testing.T) {
+	for _, tt := range []struct {
+		tags map[string]string
+		want bool
+	}{
+		{map[string]string{"kubernetes.io/cluster/demo": "owned"}, true},
+		{map[string]string{"kubernetes.io/cluster/demo": "owned", "ebs.csi.aws.com/cluster": "true", "Name": "demo-dynamic-pvc-1"}, true},
+		{map[string]string{"elbv2.k8s.aws/cluster": "demo", "service.k8s.aws/stack": "default/web"}, true},
+		{map[string]string{"kubernetes.io/cluster/demo": "shared"}, false},
+		{map[string]string{"kubernetes.io/cluster/demo": "shared", "elbv2.k8s.aws/cluster": "demo"}, false},
+		{map[string]string{"kubernetes.io/cluster/demo": "owned", "kubernetes.io/cluster/other": "owned"}, false},
+		{map[string]string{"kubernetes.io/cluster/demo2": "owned", "elbv2.k8s.aws/cluster": "demo"}, false},
+		{map[string]string{"kubernetes.io/cluster/demo": "owned", TagCluster: "demo", TagKind: KindVolume}, false},
+		{map[string]string{"kubernetes.io/cluster/demo": "owned", TagClaim: "1"}, false},
+		{map[string]string{"elbv2.k8s.aws/cluster": "other"}, false},
+		{map[string]string{"ebs.csi.aws.com/cluster": "true"}, false}, // of which cluster it does not say
+		{nil, false},
+	} {
+		if got := MadeByControllers(tt.tags, "demo"); got != tt.want {
+			t.Errorf("%v: %t, wanted %t", tt.tags, got, tt.want)
+		}
+	}
+}

@@ -238,7 +238,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		}),
 		SSM: ssm.NewFromConfig(loaded, func(o *ssm.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.SSM, o.BaseEndpoint), retryers.ssm
-			o.APIOptions = append(o.APIOptions, nameDenied("ssm"))
+			o.APIOptions = append(o.APIOptions, nameDenied("ssm"), newSSMPacer().pace)
 		}),
 		Quotas: servicequotas.NewFromConfig(loaded, func(o *servicequotas.Options) {
 			o.APIOptions = append(o.APIOptions, nameDenied("servicequotas"))
@@ -248,7 +248,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		defaultTags: maps.Clone(c.DefaultTags),
 		retryers:    retryers,
 	}
-	client.EC2 = newEC2(new(pacer).pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) }),
+	client.EC2 = newEC2(newEC2Pacer().pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) }),
 		noteChanges(func() { client.changes.Add(1) }))
 	if client.InstanceConnect, err = newInstanceConnect(c.Endpoints.InstanceConnect, loaded); err != nil {
 		return nil, err

@@ -19,36 +19,65 @@ import (
 const (
 	launchBurst, launchRate = 5, 2
 	changeBurst, changeRate = 50, 5
+	// Parameter Store has a rate for all reads of an account and region, and one for writes, and says nothing of bursts.
+	// https://docs.aws.amazon.com/general/latest/gr/ssm.html#limits_ssm
+	readParameterRate, writeParameterRate = 40, 3
 	// paceMargin is added to each wait for a token: calls do not arrive at the intervals at which they
 	// were sent.
 	paceMargin = 100 * time.Millisecond
 )
 
-// pacer makes the attempts of calls that change something wait for a token, so that EC2 need not refuse
-// them. Calls that only read are few, see Lookup. It is inside of the retries: others in the account may
-// have taken EC2's tokens.
+// pacer makes the attempts of calls of a service wait for a token, so that AWS need not refuse them. It is inside of the
+// retries: others in the account may have taken AWS's tokens.
 type pacer struct {
+	service string
+	// bucket returns the name and the size of the bucket of an action; no rate if it has none.
+	bucket func(action string) (name string, burst int, rate rate.Limit)
 	mu     sync.Mutex
-	limits map[string]*rate.Limiter // by action
+	limits map[string]*rate.Limiter // by name
+}
+
+// newEC2Pacer returns a pacer for calls that change something in EC2. Calls that only read are few, see Lookup.
+func newEC2Pacer() *pacer {
+	return &pacer{service: "EC2", bucket: func(action string) (string, int, rate.Limit) {
+		switch {
+		case strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "Get"):
+			return "", 0, 0
+		case action == "RunInstances" || action == "StartInstances":
+			return action, launchBurst, launchRate
+		}
+		return action, changeBurst, changeRate
+	}}
+}
+
+// newSSMPacer returns a pacer for calls of Parameter Store.
+func newSSMPacer() *pacer {
+	return &pacer{service: "Parameter Store", bucket: func(action string) (string, int, rate.Limit) {
+		switch action {
+		case "GetParameter", "GetParameters", "GetParametersByPath":
+			return "read", readParameterRate, readParameterRate
+		case "PutParameter":
+			return action, writeParameterRate, writeParameterRate
+		}
+		return "", 0, 0
+	}}
 }
 
 // limit returns the limit of an action, nil if it has none.
 func (p *pacer) limit(action string) *rate.Limiter {
-	if strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "Get") {
+	name, burst, every := p.bucket(action)
+	if every == 0 {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.limits == nil {
-		p.limits = map[string]*rate.Limiter{
-			"RunInstances":   rate.NewLimiter(launchRate, launchBurst),
-			"StartInstances": rate.NewLimiter(launchRate, launchBurst),
-		}
+		p.limits = map[string]*rate.Limiter{}
 	}
-	if p.limits[action] == nil {
-		p.limits[action] = rate.NewLimiter(changeRate, changeBurst)
+	if p.limits[name] == nil {
+		p.limits[name] = rate.NewLimiter(every, burst)
 	}
-	return p.limits[action]
+	return p.limits[name]
 }
 
 // wait waits for the turn of a call.
@@ -65,7 +94,7 @@ func (p *pacer) wait(ctx context.Context, action string) error {
 	select {
 	case <-ctx.Done():
 		turn.Cancel()
-		return fmt.Errorf("wait for a turn, since EC2 takes %g calls of %s a second: %w", float64(limit.Limit()), action, context.Cause(ctx))
+		return fmt.Errorf("wait for a turn, since %s takes %g calls of %s a second: %w", p.service, float64(limit.Limit()), action, context.Cause(ctx))
 	case <-time.After(pause + paceMargin):
 		return nil
 	}

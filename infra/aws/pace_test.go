@@ -30,7 +30,7 @@ func TestPace(t *testing.T) {
 			return out, middleware.Metadata{}, err
 		})
 		client := ec2.New(ec2.Options{Region: "eu-central-1", Retryer: retry.NewStandard(), APIOptions: []func(*middleware.Stack) error{
-			new(pacer).pace, func(s *middleware.Stack) error { return s.Deserialize.Add(answer, middleware.Before) },
+			newEC2Pacer().pace, func(s *middleware.Stack) error { return s.Deserialize.Add(answer, middleware.Before) },
 		}})
 		for range 10 {
 			if _, err := client.RunInstances(t.Context(), &ec2.RunInstancesInput{MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1)}); err != nil {

@@ -51,14 +51,47 @@ const (
 	KindVolume  = "volume"
 )
 
-// ownedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
-// its value is "owned". https://kubernetes.io/docs/reference/labels-annotations-taints/
-func ownedTag(cluster string) string { return "kubernetes.io/cluster/" + cluster }
+const (
+	// clusterPrefix begins the tag keys of Kubernetes' cloud integrations, before the name of a cluster. The value is owned for
+	// what ends with the cluster, and shared for what does not.
+	// https://kubernetes.io/docs/reference/labels-annotations-taints/
+	clusterPrefix = "kubernetes.io/cluster/"
+	owned         = "owned"
+	// balancedTag is the tag key of everything that the AWS Load Balancer Controller makes. The value is the name of its cluster.
+	// https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/ingress/annotations/
+	balancedTag = "elbv2.k8s.aws/cluster"
+	ownPrefix   = "k8s-from-scratch/"
+)
+
+// ownedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources.
+func ownedTag(cluster string) string { return clusterPrefix + cluster }
+
+// OwnedFilter returns a filter for what has the tag of Kubernetes' cloud integrations, and ends with a cluster.
+func OwnedFilter(cluster string) types.Filter { return TagFilter(ownedTag(cluster), owned) }
+
+// ControllerTags returns the tag keys of which controllers in a cluster write one on what they make.
+func ControllerTags(cluster string) []string { return []string{ownedTag(cluster), balancedTag} }
+
+// MadeByControllers reports whether the tags say that a controller in a cluster has made something that ends with the cluster.
+// What has tags of this package, or of a second cluster, is none.
+func MadeByControllers(tags map[string]string, cluster string) bool {
+	for key := range tags {
+		if strings.HasPrefix(key, ownPrefix) || strings.HasPrefix(key, clusterPrefix) && key != ownedTag(cluster) {
+			return false
+		}
+	}
+	switch of, ok := tags[ownedTag(cluster)]; {
+	case ok:
+		return of == owned
+	default:
+		return cluster != "" && tags[balancedTag] == cluster
+	}
+}
 
 // ReservedTag reports whether a tag key belongs to this package and may not be set by a user.
 func ReservedTag(key string) bool {
-	return key == tagName || strings.HasPrefix(key, "k8s-from-scratch/") ||
-		strings.HasPrefix(key, "kubernetes.io/cluster/") || strings.HasPrefix(key, "aws:")
+	return key == tagName || strings.HasPrefix(key, ownPrefix) ||
+		strings.HasPrefix(key, clusterPrefix) || strings.HasPrefix(key, "aws:")
 }
 
 // ClusterTags returns all tags of one resource. Own tags override default tags, and this package's
@@ -77,7 +110,7 @@ func (c *Client) ClusterTags(cluster, kind, name string, own map[string]string) 
 		tagName:           display,
 		TagCluster:        cluster,
 		TagKind:           kind,
-		ownedTag(cluster): "owned",
+		ownedTag(cluster): owned,
 	})
 	if name != "" {
 		out[TagResource] = name

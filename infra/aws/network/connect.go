@@ -304,7 +304,7 @@ func (b *builder) deleteConnectGroup(ctx context.Context, group types.SecurityGr
 	if group.GroupId == nil {
 		return nil
 	}
-	if err := deleteGroup(ctx, b.Client, roleConnect, group); err != nil {
+	if err := deleteGroup(ctx, b.Client, group); err != nil {
 		return err
 	}
 	b.change(func(s *snapshot) { delete(s.groups, roleConnect) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,9 @@ import (
 // Delete deletes everything that Ensure made for the cluster, including duplicates left by an
 // interrupted run. An adopted VPC stays. What does not exist is no error. It waits until the
 // interfaces of terminated machines are gone. Nothing is deleted if a part of it belongs to another
-// owner. The error is a ClaimedError if that part is the VPC, or a group in an adopted VPC.
+// owner. The error is a ClaimedError if that part is the VPC, or a group in an adopted VPC. Nothing is
+// deleted either if controllers in the cluster have left objects, unless Spec.DeleteLeftovers says so: the
+// error is a LeftoversError.
 func Delete(ctx context.Context, c *aws.Client, spec Spec) error {
 	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
 	spec.lookForParts = true
@@ -32,9 +35,19 @@ func Delete(ctx context.Context, c *aws.Client, spec Spec) error {
 	if err == nil {
 		err = deletable(c, spec, s)
 	}
+	var left leftovers
+	if err == nil {
+		left, err = findLeftovers(ctx, c, spec, s)
+	}
+	if err == nil {
+		err = left.check(spec)
+	}
+	if err == nil {
+		err = left.remove(ctx, c)
+	}
 	for err == nil && (s.vpc != nil || s.gateway != nil) {
 		if err = deleteEndpoints(ctx, c, s.endpoints); err == nil { // it uses a group and a subnet
-			err = deleteGroups(ctx, c, s)
+			err = deleteGroups(ctx, c, append(slices.Collect(maps.Values(s.groups)), left.groups...))
 		}
 		if spec.adopts() || err != nil {
 			break
@@ -46,6 +59,9 @@ func Delete(ctx context.Context, c *aws.Client, spec Spec) error {
 			break
 		}
 		s, err = takeSnapshot(ctx, c, own) // duplicates
+	}
+	if err != nil && left.unseen != nil {
+		err = errors.Join(err, fmt.Errorf("load balancers that controllers in the cluster have left could not be looked for: %w", left.unseen))
 	}
 	if err != nil && !errors.Is(err, aws.ErrNotFound) {
 		return explainBlocked(ctx, c, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
@@ -72,14 +88,14 @@ func deletable(c *aws.Client, spec Spec, s snapshot) error {
 
 // deleteGroups deletes the groups, after the rules that refer to other groups. All other rules are
 // deleted with their group.
-func deleteGroups(ctx context.Context, c *aws.Client, s snapshot) error {
+func deleteGroups(ctx context.Context, c *aws.Client, groups []types.SecurityGroup) error {
 	b := &builder{Client: c}
 	ours := map[string]bool{}
-	for _, group := range s.groups {
+	for _, group := range groups {
 		ours[sdk.ToString(group.GroupId)] = true
 	}
 	g, gctx := parallel.WithContext(ctx)
-	for _, group := range s.groups {
+	for _, group := range groups {
 		for egress, all := range map[bool][]types.IpPermission{false: group.IpPermissions, true: group.IpPermissionsEgress} {
 			if rules := slices.DeleteFunc(rulesOf(all), func(r rule) bool { return !ours[r.source] }); len(rules) > 0 {
 				g.Go(func() error {
@@ -93,19 +109,19 @@ func deleteGroups(ctx context.Context, c *aws.Client, s snapshot) error {
 		return err
 	}
 	g, gctx = parallel.WithContext(ctx)
-	for role, group := range s.groups {
+	for _, group := range groups {
 		g.Go(func() error {
-			return deleteGroup(gctx, c, role, group)
+			return deleteGroup(gctx, c, group)
 		})
 	}
 	return g.Wait()
 }
 
 // deleteGroup deletes a security group once nothing uses it any more.
-func deleteGroup(ctx context.Context, c *aws.Client, role aws.MachineRole, group types.SecurityGroup) error {
+func deleteGroup(ctx context.Context, c *aws.Client, group types.SecurityGroup) error {
 	_, err := c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.RetryUntilUnused())
 	if err = aws.Ignore(err, "InvalidGroup.NotFound"); err != nil {
-		return fmt.Errorf("delete security group %s (%s): %w", role, sdk.ToString(group.GroupId), err)
+		return fmt.Errorf("delete security group %s (%s): %w", sdk.ToString(group.GroupName), sdk.ToString(group.GroupId), err)
 	}
 	return nil
 }
@@ -195,8 +211,7 @@ func explainBlocked(ctx context.Context, c *aws.Client, vpc string, err error) e
 	// The deletion may have used up its time.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, explainBudget))
 	defer cancel()
-	found, failed := aws.All(ctx, ec2.NewDescribeNetworkInterfacesPaginator(c.EC2, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{aws.Filter("vpc-id", vpc)}}),
-		func(p *ec2.DescribeNetworkInterfacesOutput) []types.NetworkInterface { return p.NetworkInterfaces })
+	found, failed := listInterfaces(ctx, c, aws.Filter("vpc-id", vpc))
 	if failed != nil {
 		return errors.Join(err, failed)
 	}

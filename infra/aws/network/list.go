@@ -51,3 +51,13 @@ func listEndpoints(ctx context.Context, c *aws.Client, filters ...types.Filter) 
 			return p.InstanceConnectEndpoints
 		})
 }
+
+func listVolumes(ctx context.Context, c *aws.Client, filters ...types.Filter) ([]types.Volume, error) {
+	return aws.All(ctx, ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: filters}),
+		func(p *ec2.DescribeVolumesOutput) []types.Volume { return p.Volumes })
+}
+
+func listInterfaces(ctx context.Context, c *aws.Client, filters ...types.Filter) ([]types.NetworkInterface, error) {
+	return aws.All(ctx, ec2.NewDescribeNetworkInterfacesPaginator(c.EC2, &ec2.DescribeNetworkInterfacesInput{Filters: filters}),
+		func(p *ec2.DescribeNetworkInterfacesOutput) []types.NetworkInterface { return p.NetworkInterfaces })
+}

@@ -40,7 +40,9 @@ type Spec struct {
 	InstanceConnect bool
 	// IgnoreRules selects rules of others in the security groups, which are left alone.
 	IgnoreRules RuleFilter
-	Tags        map[string]string
+	// DeleteLeftovers says that Delete also deletes what controllers in the cluster have made and left.
+	DeleteLeftovers bool
+	Tags            map[string]string
 	// RemoveTags lists tag keys to delete: those that an earlier spec had and this one no longer
 	// has.
 	RemoveTags []string

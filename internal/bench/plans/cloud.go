@@ -60,7 +60,7 @@ func newSite(ctx context.Context, dir, url string) (*site, error) {
 		return nil, err
 	}
 	s.client, err = infraaws.New(ctx, infraaws.Config{Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
-		Endpoints: infraaws.Endpoints{EC2: url, S3: url, SSM: url, STS: url}})
+		Endpoints: infraaws.Endpoints{EC2: url, ELB: url, S3: url, SSM: url, STS: url}})
 	return s, err
 }
 

@@ -199,6 +199,8 @@ func (quietNetwork) Apply(context.Context, network.Config) error  { return nil }
 func (quietNetwork) ResetInterface(context.Context, string) error { return nil }
 func (quietNetwork) InterfaceNetns(id string) string              { return "/run/netns/" + id }
 
+func (quietNetwork) ForgetIdle(context.Context, time.Duration) (int, error) { return 0, nil }
+
 func (quietNetwork) EndFlows(context.Context, string, netip.AddrPort) error { return nil }
 
 // well answers every health check of HTTPS, and takes the connections of the others.

@@ -57,7 +57,7 @@ func (a lab) client(wire *wire) *infraaws.Client {
 	a.t.Helper()
 	c, err := infraaws.New(a.t.Context(), infraaws.Config{
 		Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
-		Endpoints:   infraaws.Endpoints{EC2: a.URL, SSM: a.URL, STS: a.URL},
+		Endpoints:   infraaws.Endpoints{EC2: a.URL, ELB: a.URL, SSM: a.URL, STS: a.URL},
 		DefaultTags: map[string]string{"team": "lab"},
 		HTTPClient:  wire,
 	})

@@ -91,7 +91,7 @@ func (b *behind) endpoint() string {
 func (b *behind) pool(key, secret string, cfg tunnel.Config) *remote.Pool {
 	b.t.Helper()
 	cfg.Client = func() (*infraaws.Client, error) {
-		return infraaws.New(b.t.Context(), infraaws.Config{Region: "us-east-1", AccessKey: key, SecretKey: secret, Endpoints: infraaws.Endpoints{EC2: b.URL, InstanceConnect: b.URL, STS: b.URL}})
+		return infraaws.New(b.t.Context(), infraaws.Config{Region: "us-east-1", AccessKey: key, SecretKey: secret, Endpoints: infraaws.Endpoints{EC2: b.URL, ELB: b.URL, InstanceConnect: b.URL, STS: b.URL}})
 	}
 	p := remote.NewPool(remote.Config{ConnectTimeout: b.patience, Tunnels: tunnel.New(cfg)})
 	b.t.Cleanup(func() { _ = p.Close() })

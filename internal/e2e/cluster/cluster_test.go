@@ -38,12 +38,14 @@ func TestCluster(t *testing.T) {
 	step("downloads", c.testDownloads)
 	step("nodes and API servers", func(t *testing.T) { c.testNodes(t, 3, 2) })
 	step("keepalives", c.testKeepalives)
+	idle := c.beginIdle(t)
 	step("sizes of nodes", c.testSizes)
 	step("status agrees", c.testStatus)
 	step("your first cluster", c.testFirstCluster)
 	step("what is where", c.testWhatIsWhere)
 	step("workload", c.testWorkload)
 	step("pod egress", func(t *testing.T) { c.PodEgress(t, "worker-0", "worker-1") })
+	step("idle connections", func(t *testing.T) { c.testIdle(t, idle) })
 	step("resolver", c.testResolver)
 	step("security", c.testSecurity)
 	step("failures", c.testFailures)
@@ -59,6 +61,7 @@ func TestCluster(t *testing.T) {
 	step("more memory than a node has", c.testOutOfMemory) // it may evict pods
 	var secrets []string
 	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
+	step("destroy names leftovers", c.testLeftovers)
 	step("destroy leaves nothing", c.Destroy)
 	step("the policies have the IAM actions", c.testIAM)
 	step("no private key in state, plan or log", func(t *testing.T) {

@@ -34,7 +34,7 @@ func (c *cluster) testIAM(t *testing.T) {
 		}
 	}
 	for action := range calls {
-		if !slices.ContainsFunc([]string{"ec2:", "ssm:", "sts:"}, func(service string) bool { return slices.Contains(allowed, service+action) }) {
+		if !slices.ContainsFunc([]string{"ec2:", "elasticloadbalancing:", "ssm:", "sts:"}, func(service string) bool { return slices.Contains(allowed, service+action) }) {
 			t.Errorf("examples/iam/member.json lacks %s", action)
 		}
 	}

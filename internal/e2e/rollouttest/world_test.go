@@ -147,7 +147,7 @@ func newWorld(t *testing.T, image string) *world {
 	w.vars, err = theLab.Vars()
 	w.must(err)
 	w.aws, err = aws.New(t.Context(), aws.Config{Region: env["AWS_REGION"], AccessKey: env["AWS_ACCESS_KEY_ID"], SecretKey: env["AWS_SECRET_ACCESS_KEY"],
-		Endpoints: aws.Endpoints{EC2: env["AWS_ENDPOINT_URL"], SSM: env["AWS_ENDPOINT_URL"], STS: env["AWS_ENDPOINT_URL"]}})
+		Endpoints: aws.Endpoints{EC2: env["AWS_ENDPOINT_URL"], ELB: env["AWS_ENDPOINT_URL"], SSM: env["AWS_ENDPOINT_URL"], STS: env["AWS_ENDPOINT_URL"]}})
 	w.must(err)
 	sums, err := os.Open(env["K8S_ARTIFACT_CHECKSUMS"])
 	w.must(err)

@@ -28,6 +28,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iamapi"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
@@ -122,7 +123,7 @@ func Open(cfg Config) (*Account, error) {
 		return nil, err
 	}
 	a.params, err = ssm.Open(ssm.Config{
-		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Reuse: cfg.ParameterReuse, Public: func(name string) (string, bool) { return a.compute.PublicParameter(name) },
+		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Reuse: cfg.ParameterReuse, Unthrottled: cfg.Quotas.Unthrottled, Public: func(name string) (string, bool) { return a.compute.PublicParameter(name) },
 	})
 	if err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func Open(cfg Config) (*Account, error) {
 	}
 	a.iam = &iamapi.Service{Directory: a.identities, Now: cfg.Clock.Now, MadeProfile: a.madeProfile}
 	a.tokens, err = sts.Open(sts.Config{
-		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials,
+		File: cfg.SessionsFile, AccountID: cfg.AccountID, Partition: wire.Partition(cfg.Region), Owner: cfg.Credentials,
 		User: a.user, Trusts: a.trusts, CheckPolicy: checkPolicy, Managed: a.identities.Document, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
 	})
 	if err != nil {

@@ -168,7 +168,7 @@ type principalQuestion struct {
 
 // resolvePrincipals says which principals of a bucket's policy do not exist.
 func (a *Account) resolvePrincipals(q principalQuestion) (any, *questionError) {
-	known := map[string]bool{"*": true, a.cfg.AccountID: true, "arn:aws:iam::" + a.cfg.AccountID + ":root": true}
+	known := map[string]bool{"*": true, a.cfg.AccountID: true, "arn:" + wire.Partition(a.cfg.Region) + ":iam::" + a.cfg.AccountID + ":root": true}
 	users, roles := a.identities.List()
 	for _, u := range users {
 		known[u.ARN] = true

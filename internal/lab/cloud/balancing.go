@@ -1,7 +1,9 @@
 package cloud
 
 import (
+	"context"
 	"net/netip"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
@@ -53,6 +55,8 @@ func (a *Account) PublicNames() map[string][]netip.Addr { return a.elb.PublicNam
 type Network interface {
 	ec2.Network
 	elbv2.Network
+	// ForgetIdle forgets the connections without a packet for this time, and returns how many it has forgotten.
+	ForgetIdle(ctx context.Context, idle time.Duration) (int, error)
 }
 
 // balancers returns the load balancers and the target groups for the overview.

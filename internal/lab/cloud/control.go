@@ -188,6 +188,17 @@ func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
+	case "idle-flows":
+		if in.Seconds <= 0 {
+			refuse(w, http.StatusBadRequest, errors.New("seconds must be positive"))
+			return
+		}
+		n, err := a.cfg.Network.ForgetIdle(r.Context(), time.Duration(in.Seconds*float64(time.Second)))
+		if err != nil {
+			refuse(w, http.StatusConflict, err)
+			return
+		}
+		reply(w, http.StatusOK, map[string]int{"forgotten": n})
 	case "seed":
 		a.faults.Seed(in.Seed)
 		w.WriteHeader(http.StatusNoContent)

@@ -4,6 +4,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // PutInstanceProfile makes an instance profile with a path and a role, or gives the role to the one that exists.
@@ -64,7 +66,7 @@ func (a *Account) delivered(accessKeyID string) map[string][]string {
 		return nil
 	}
 	return map[string][]string{
-		"ec2:SourceInstanceARN": {"arn:aws:ec2:" + a.cfg.Region + ":" + a.cfg.AccountID + ":instance/" + instance},
+		"ec2:SourceInstanceARN": {"arn:" + wire.Partition(a.cfg.Region) + ":ec2:" + a.cfg.Region + ":" + a.cfg.AccountID + ":instance/" + instance},
 		"ec2:RoleDelivery":      {"2.0"}, // by version 2 of the metadata service
 	}
 }

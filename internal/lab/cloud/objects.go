@@ -76,7 +76,7 @@ func (a *Account) refuseS3(r *http.Request, action string, signer wire.Credentia
 
 // kmsKey matches the names of KMS keys that a request may give: an id, an alias, or the ARN of
 // either.
-var kmsKey = regexp.MustCompile(`^(?:arn:aws:kms:([a-z0-9-]+):([0-9]{12}):)?(?:alias/[A-Za-z0-9/_-]+|(?:key/)?(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$`)
+var kmsKey = regexp.MustCompile(`^(?:arn:aws(?:-cn|-us-gov)?:kms:([a-z0-9-]+):([0-9]{12}):)?(?:alias/[A-Za-z0-9/_-]+|(?:key/)?(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$`)
 
 // checkEncryption checks the KMS key that an object is to be encrypted with. The account has no KMS:
 // every key of its own region exists, and who writes needs kms:GenerateDataKey for it. The object
@@ -101,7 +101,7 @@ func (a *Account) checkEncryption(r *http.Request, accessKeyID string) *wire.Err
 	}
 	arn := key
 	if parts[1] == "" {
-		arn = "arn:aws:kms:" + a.cfg.Region + ":" + a.cfg.AccountID + ":"
+		arn = "arn:" + wire.Partition(a.cfg.Region) + ":kms:" + a.cfg.Region + ":" + a.cfg.AccountID + ":"
 		if !strings.Contains(key, "/") {
 			arn += "key/"
 		}

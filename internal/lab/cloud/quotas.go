@@ -44,7 +44,7 @@ type quotaItem struct {
 
 func (a *Account) quotaItem(q quota, value int) quotaItem {
 	return quotaItem{
-		ServiceCode: q.service, QuotaCode: q.code, QuotaName: q.title, QuotaArn: fmt.Sprintf("arn:aws:servicequotas:%s:%s:%s/%s", a.cfg.Region, a.cfg.AccountID, q.service, q.code),
+		ServiceCode: q.service, QuotaCode: q.code, QuotaName: q.title, QuotaArn: fmt.Sprintf("arn:%s:servicequotas:%s:%s:%s/%s", wire.Partition(a.cfg.Region), a.cfg.Region, a.cfg.AccountID, q.service, q.code),
 		Value: float64(value), Unit: "None", Adjustable: true,
 	}
 }

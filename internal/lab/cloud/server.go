@@ -85,15 +85,8 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 	case cred.Region != a.cfg.Region && (req.Protocol != wire.IAM || cred.Region != iam.Region):
 		return nil, "", wire.RefuseWith(bad.HTTPStatus(), bad.Code, "Credential should be scoped to a valid region: %s, not %s.", a.cfg.Region, cred.Region)
 	}
-	if req.Protocol == wire.EC2 {
-		if err := a.compute.Admit(req.Action, req.Form); err != nil {
-			return nil, cred.AccessKeyID, err
-		}
-	}
-	if req.Protocol == wire.ELB {
-		if err := a.elb.Admit(req.Action); err != nil {
-			return nil, cred.AccessKeyID, err
-		}
+	if err := a.admit(req); err != nil {
+		return nil, cred.AccessKeyID, err
 	}
 	if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
 		return nil, cred.AccessKeyID, refusal
@@ -116,6 +109,19 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 		out, err = a.compute.Serve(req.Action, req.Form)
 	}
 	return out, cred.AccessKeyID, err
+}
+
+// admit returns the error of a service that throttles a call.
+func (a *Account) admit(req wire.Request) error {
+	switch req.Protocol {
+	case wire.EC2:
+		return a.compute.Admit(req.Action, req.Form)
+	case wire.ELB:
+		return a.elb.Admit(req.Action)
+	case wire.SSM:
+		return a.params.Admit(req.Action)
+	}
+	return nil
 }
 
 func (a *Account) requestID() string {

@@ -73,7 +73,7 @@ func (r resolver) forward(name string) (netip.Addr, bool) {
 		own := domain == i.Region+".compute.internal" || domain == "ec2.internal"
 		return ip, ok && own
 	}
-	if ip, ok := address(host, "ec2-"); ok && strings.HasSuffix(domain, ".amazonaws.com") {
+	if ip, ok := address(host, "ec2-"); ok && (strings.HasSuffix(domain, ".amazonaws.com") || strings.HasSuffix(domain, ".amazonaws.com.cn")) {
 		// Inside its own VPC a public name resolves to the private address.
 		if private, ok := r.source.PrivateAddressOf(r.vpcID, ip); ok {
 			return private, true

@@ -35,6 +35,7 @@ type Instance struct {
 	LaunchIndex                       int
 	Launched                          time.Time
 	AccountID, Region, Zone, ZoneID   string
+	Partition, Domain                 string // of the region
 	VPCID, SubnetID, InterfaceID, MAC string
 	VPCCIDR, SubnetCIDR               netip.Prefix
 	PrivateIP, PublicIP               netip.Addr // PublicIP is zero when there is none

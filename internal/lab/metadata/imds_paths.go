@@ -39,8 +39,8 @@ func (i Instance) leaves(identity map[string]string) map[string]string {
 		"meta-data/profile":                        "default-hvm",
 		"meta-data/reservation-id":                 i.ReservationID,
 		"meta-data/security-groups":                strings.Join(i.Groups, "\n"),
-		"meta-data/services/domain":                "amazonaws.com",
-		"meta-data/services/partition":             "aws",
+		"meta-data/services/domain":                i.Domain,
+		"meta-data/services/partition":             i.Partition,
 		"dynamic/instance-identity/document":       i.document(),
 	}
 	maps.Copy(out, identity)

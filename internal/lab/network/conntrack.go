@@ -1,13 +1,16 @@
 package network
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,6 +39,53 @@ var (
 		{"netfilter/nf_conntrack_tcp_loose", "0"},
 	}
 )
+
+// ForgetIdle makes routers, NAT gateways and the nodes of load balancers forget the TCP connections that have had no packet for
+// this time, as they do by themselves after idleTimeout. It returns how many it has forgotten: a connection counts in each of
+// them.
+func (m *Manager) ForgetIdle(ctx context.Context, idle time.Duration) (forgotten int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for _, vpc := range m.config.VPCs {
+		names = append(names, m.slice.namespace(vpc.ID))
+		for _, i := range vpc.Interfaces {
+			if i.forwards() {
+				names = append(names, m.slice.namespace(i.ID))
+			}
+		}
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return forgotten, fmt.Errorf("forget idle connections: %w", err)
+		}
+		n, err := forgetIdle(name, idle)
+		if err != nil {
+			return forgotten, fmt.Errorf("forget idle connections in %s: %w", name, err)
+		}
+		forgotten += n
+	}
+	return forgotten, nil
+}
+
+func forgetIdle(namespace string, idle time.Duration) (int, error) {
+	handle, _, closeHandle, err := open(namespace)
+	if err != nil {
+		return 0, err
+	}
+	defer closeHandle()
+	n, err := handle.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, idleFlows(idle))
+	return int(n), err
+}
+
+// idleFlows is a filter that matches established TCP connections without a packet for this time.
+type idleFlows time.Duration
+
+// MatchConntrackFlow implements [netlink.CustomConntrackFilter].
+func (f idleFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP)
+	return ok && tcp.State == nl.TCP_CONNTRACK_ESTABLISHED && time.Duration(idleTimeout-int(flow.TimeOut))*time.Second >= time.Duration(f)
+}
 
 // cutStaleFlows deletes a router's connection tracking entries that are no longer valid: entries of
 // removed interfaces, whose addresses may belong to other interfaces by now, and entries translated

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -66,8 +67,21 @@ func TestIdleFlowsAreForgotten(t *testing.T) {
 	if err := c.alive(answerWithin); err != nil {
 		t.Error(err)
 	}
-	if err := router.ConntrackTableFlush(netlink.ConntrackTable); err != nil { // what this time without a packet does
+	busy, err := l.dial("eni-a", "", ipB+":80", answerWithin)
+	if err != nil {
 		t.Fatal(err)
+	}
+	time.Sleep(2100 * time.Millisecond)
+	if err := busy.alive(answerWithin); err != nil {
+		t.Error(err)
+	}
+	for idle, want := range map[time.Duration]int{time.Hour: 0, 2 * time.Second: 1} { // not the one that has just had packets
+		if n, err := l.ForgetIdle(t.Context(), idle); err != nil || n != want {
+			t.Errorf("%d flows have had no packet for %s (%v), wanted %d", n, idle, err, want)
+		}
+	}
+	if err := busy.alive(answerWithin); err != nil {
+		t.Errorf("a flow that is not idle: %v", err)
 	}
 	var timeout net.Error
 	if err := c.alive(patience); !errors.As(err, &timeout) || !timeout.Timeout() {

@@ -92,7 +92,7 @@ func TestDebianInRegions(t *testing.T) {
 	} {
 		a := account.New(t, func(c *cloud.Config) { c.Region = region })
 		client, err := infraaws.New(t.Context(), infraaws.Config{
-			Region: region, AccessKey: account.AccessKey, SecretKey: account.SecretKey, Endpoints: infraaws.Endpoints{EC2: a.URL, SSM: a.URL, STS: a.URL},
+			Region: region, AccessKey: account.AccessKey, SecretKey: account.SecretKey, Endpoints: infraaws.Endpoints{EC2: a.URL, ELB: a.URL, SSM: a.URL, STS: a.URL},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -67,6 +67,7 @@ type networkModel struct {
 	InstanceConnect   types.Bool           `tfsdk:"instance_connect_endpoint"`
 	InstanceConnectID types.String         `tfsdk:"instance_connect_endpoint_id"`
 	IgnoreRules       types.Object         `tfsdk:"ignore_rules"`
+	DeleteLeftovers   types.Bool           `tfsdk:"delete_leftovers"`
 	Paused            types.Bool           `tfsdk:"paused"`
 	SecurityGroupIDs  types.Map            `tfsdk:"security_group_ids"`
 	Ref               types.Object         `tfsdk:"ref"`
@@ -141,6 +142,7 @@ func (r *networkResource) Find(ctx context.Context, op *owned.Operation, cluster
 	op.Exists(n.Claim, n.Unsettled)
 	m.Cluster, m.Paused, m.Tags = types.StringValue(cluster), types.BoolValue(false), op.Tags(spec.Tags)
 	m.AdminCIDRs = tf.PrefixesValue(spec.AdminCIDRs)
+	m.DeleteLeftovers = types.BoolValue(false)
 	m.BastionRole, m.ControllerPods, m.InstanceConnect = tf.OptionalString(string(spec.BastionRole)), types.BoolValue(spec.ControllerPods), types.BoolValue(spec.InstanceConnect)
 	m.NodeCIDR, m.PublicCIDR = tf.OptionalPrefix(spec.NodeCIDR), tf.OptionalPrefix(spec.PublicCIDR)
 	m.NATGateways = tf.OptionalString(string(spec.NATGateways))

@@ -80,6 +80,7 @@ func (m networkModel) spec(private networkPrivate) awsnetwork.Spec {
 		InstanceConnect: m.InstanceConnect.ValueBool(),
 		BastionRole:     infraaws.MachineRole(m.BastionRole.ValueString()),
 		IgnoreRules:     ignoreRulesFrom(m.IgnoreRules),
+		DeleteLeftovers: m.DeleteLeftovers.ValueBool(),
 		Tags:            tf.StringMap(m.Tags),
 		Known:           m.known(private),
 	}

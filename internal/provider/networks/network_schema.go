@@ -141,6 +141,11 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"ports, which require a client certificate. Changed in place. Default: `false`.",
 			},
 			"ignore_rules": ignoreRulesAttribute(),
+			"delete_leftovers": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+				MarkdownDescription: "Whether a destroy also deletes what controllers in the cluster have made and left: load balancers, security groups, volumes with their data. `false`: the destroy names " +
+					"these objects, and deletes nothing. Must be applied before the destroy; otherwise without effect. Default: `false`.",
+			},
 			"paused": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				MarkdownDescription: "Whether the whole cluster is paused: all its machines are drained and stopped, and `false` starts them again. Disks, private addresses, the Elastic IP and host keys " +

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/tunnel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -70,6 +72,7 @@ func Advice(err error) string {
 		none        *tunnel.NoEndpointError
 		failed      *host.ApplyError
 		dial        *net.OpError
+		left        *awsnetwork.LeftoversError
 	)
 	switch {
 	case errors.As(err, &hostKey):
@@ -107,6 +110,11 @@ func Advice(err error) string {
 	case errors.As(err, &failed) && failed.Step.Kind == host.StepCloudInit:
 		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
 			"Remove what it waits for, then run apply again.", failed.Machine)
+	case errors.As(err, &left) && left.Busy:
+		return "Nothing was deleted. Detach what is in use, then run destroy again."
+	case errors.As(err, &left):
+		return fmt.Sprintf("Nothing was deleted. Objects that are to stay must lose their tag, %s. To delete all others with the network, volumes with their data, set delete_leftovers = true of "+
+			"k8s_network, run apply with -target for its address, and then destroy again.", strings.Join(infraaws.ControllerTags(left.Cluster), " or "))
 	case errors.As(err, &dial) && isPrivate(dial.Addr):
 		return fmt.Sprintf("%s is a private address. Run Terraform where it is reached, such as in the VPC or over a VPN, or set ssh.bastion or ssh.instance_connect of the provider; "+
 			"then run apply again: it continues where it stopped.", dial.Addr)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
@@ -49,6 +50,9 @@ func (n *Network) EndFlows(_ context.Context, _ string, target netip.AddrPort) e
 	n.ended = append(n.ended, target)
 	return nil
 }
+
+// ForgetIdle has no connections to forget.
+func (n *Network) ForgetIdle(context.Context, time.Duration) (int, error) { return 0, nil }
 
 // Dials returns how many connections came from an interface.
 func (n *Network) Dials(id string) int {

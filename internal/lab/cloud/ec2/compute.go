@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/bucket"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
@@ -97,7 +98,7 @@ type Compute struct {
 	applied *network.Config // the last configuration applied; nil after a failure
 	netErr  error           // of the last attempt
 
-	throttle throttle
+	buckets bucket.Set
 
 	locks    keyedMutex
 	launches launches

@@ -230,7 +230,7 @@ func (c *Compute) ConnectEndpoint(id string) (facts ConnectEndpointFacts, ok boo
 
 // ConnectDomain is the end of the DNS names of the endpoints in a region.
 func ConnectDomain(region string) string {
-	return ".ec2-instance-connect-endpoint." + region + ".amazonaws.com"
+	return ".ec2-instance-connect-endpoint." + region + "." + wire.Domain(region)
 }
 
 func (t *tx) connectDNSName(e *connectEndpoint) string {

@@ -23,7 +23,7 @@ type connectEndpointItem struct {
 
 func (t *tx) connectEndpointItem(e *connectEndpoint) connectEndpointItem {
 	item := connectEndpointItem{
-		ID: e.ID, ARN: "arn:aws:ec2:" + t.c.cfg.Region + ":" + t.c.cfg.AccountID + ":" + kindConnectEndpoint.typ + "/" + e.ID, OwnerID: t.c.cfg.AccountID,
+		ID: e.ID, ARN: t.c.arn(kindConnectEndpoint.typ + "/" + e.ID), OwnerID: t.c.cfg.AccountID,
 		State: e.State, VPCID: e.VPC, SubnetID: e.Subnet, Zone: e.Zone, CreatedAt: e.Created, Groups: e.Groups, IPAddressType: "ipv4", Tags: t.tags(e.ID),
 	}
 	if e.State != connectDeleted {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
@@ -67,7 +68,7 @@ func (t *tx) metadata(i *instance, e *iface) metadata.Instance {
 	userData, _ := base64.StdEncoding.DecodeString(i.UserData) // valid, since it was checked when it was set
 	m := metadata.Instance{
 		ID: i.ID, ImageID: i.Image, Type: i.Type, ReservationID: i.Reservation, LaunchIndex: i.LaunchIndex, Launched: i.LaunchTime,
-		AccountID: t.c.cfg.AccountID, Region: t.c.cfg.Region, Zone: i.Zone, ZoneID: t.c.zoneID(i.Zone),
+		AccountID: t.c.cfg.AccountID, Region: t.c.cfg.Region, Partition: wire.Partition(t.c.cfg.Region), Domain: wire.Domain(t.c.cfg.Region), Zone: i.Zone, ZoneID: t.c.zoneID(i.Zone),
 		VPCID: i.VPC, SubnetID: i.Subnet, InterfaceID: e.ID, MAC: e.MAC,
 		VPCCIDR: t.st.VPCs[i.VPC].CIDR, SubnetCIDR: t.st.Subnets[i.Subnet].CIDR,
 		PrivateIP: e.PrivateIP, PublicIP: t.publicIP(e), PrivateName: t.privateDNS(e.PrivateIP),

@@ -133,7 +133,7 @@ func privateDNSName(region string, a netip.Addr) string {
 
 // publicDNSName returns EC2's name of a public address.
 func publicDNSName(region string, a netip.Addr) string {
-	domain := region + ".compute.amazonaws.com"
+	domain := region + ".compute." + wire.Domain(region)
 	if region == "us-east-1" {
 		domain = "compute-1.amazonaws.com"
 	}

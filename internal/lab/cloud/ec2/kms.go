@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // The KMS keys of volumes. The account has no KMS: every key of its region can be used, with any name and
 // by every caller, unless the fault "key" says that it is disabled or does not exist.
 
 // kmsKey matches the ARN of a KMS key.
-var kmsKey = regexp.MustCompile(`^arn:aws:kms:([a-z0-9-]+):[0-9]{12}:key/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
+var kmsKey = regexp.MustCompile(`^arn:aws(?:-cn|-us-gov)?:kms:([a-z0-9-]+):[0-9]{12}:key/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
 
 // defaultKey is the key of the account for EBS.
 const defaultKey = "alias/aws/ebs"
@@ -22,7 +24,7 @@ const defaultKey = "alias/aws/ebs"
 // no name. What can be no name of a key stays as it is.
 func (c *Compute) keyARN(name string) string {
 	name = cmp.Or(name, defaultKey)
-	prefix := "arn:aws:kms:" + c.cfg.Region + ":" + c.cfg.AccountID + ":"
+	prefix := "arn:" + wire.Partition(c.cfg.Region) + ":kms:" + c.cfg.Region + ":" + c.cfg.AccountID + ":"
 	if kmsKey.MatchString(name) {
 		return name
 	}

@@ -108,7 +108,7 @@ type placementGroupItem struct {
 
 func (t *tx) placementGroupItem(g *placementGroup) placementGroupItem {
 	item := placementGroupItem{
-		ID: g.ID, ARN: "arn:aws:ec2:" + t.c.cfg.Region + ":" + t.c.cfg.AccountID + ":placement-group/" + g.Name, Name: g.Name,
+		ID: g.ID, ARN: t.c.arn("placement-group/" + g.Name), Name: g.Name,
 		State: "available", Strategy: g.Strategy, Partitions: g.Partitions, Tags: t.tags(g.ID),
 	}
 	if g.Strategy == strategySpread {

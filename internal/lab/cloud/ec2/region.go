@@ -74,7 +74,7 @@ func (c *Compute) zone(name, id string, refused func(zone string) bool) (string,
 }
 
 func (c *Compute) arn(resource string) string {
-	return "arn:aws:ec2:" + c.cfg.Region + ":" + c.cfg.AccountID + ":" + resource
+	return "arn:" + wire.Partition(c.cfg.Region) + ":ec2:" + c.cfg.Region + ":" + c.cfg.AccountID + ":" + resource
 }
 
 type regionItem struct {
@@ -110,7 +110,7 @@ func describeRegions(t *tx, in *describeRegionsRequest) (any, error) {
 	if err := checkFilters(in.Filters, regionFields); err != nil {
 		return nil, err
 	}
-	r := regionItem{t.c.cfg.Region, "ec2." + t.c.cfg.Region + ".amazonaws.com", "opt-in-not-required"}
+	r := regionItem{t.c.cfg.Region, "ec2." + t.c.cfg.Region + "." + wire.Domain(t.c.cfg.Region), "opt-in-not-required"}
 	var out describeRegionsResponse
 	if t.matches("", in.Filters, func(f string) []string { return regionFields[f](t, &r) }) {
 		out.Regions = []regionItem{r}

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/bucket"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
@@ -104,54 +103,27 @@ func cut[T any](p page, list []T, id func(T) string) ([]T, string, error) {
 
 // The buckets of an account in one region, one for each class of actions.
 // https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html
-type bucketSize struct{ capacity, refill float64 }
-
 var (
-	nonMutating  = bucketSize{40, 10}
-	registration = bucketSize{20, 4}
-	mutating     = bucketSize{20, 3}
+	nonMutating  = bucket.Size{Capacity: 40, Refill: 10}
+	registration = bucket.Size{Capacity: 20, Refill: 4}
+	mutating     = bucket.Size{Capacity: 20, Refill: 3}
 )
-
-type throttle struct {
-	mu      sync.Mutex
-	buckets map[bucketSize]bucket
-}
-
-type bucket struct {
-	tokens float64
-	at     time.Time
-}
 
 // Admit takes the token for one call. It returns the throttling error if there is none.
 func (s *Service) Admit(action string) error {
 	if _, known := actions[action]; s.cfg.Unthrottled || !known {
 		return nil
 	}
-	size := mutating
+	name, size := "change", mutating
 	switch {
 	case strings.HasPrefix(action, "Describe"):
-		size = nonMutating
+		name, size = "read", nonMutating
 	case action == "RegisterTargets" || action == "DeregisterTargets":
-		size = registration
+		name, size = "register", registration
 	}
-	now := s.cfg.Clock.Now()
-	s.throttle.mu.Lock()
-	defer s.throttle.mu.Unlock()
-	if s.throttle.buckets == nil {
-		s.throttle.buckets = map[bucketSize]bucket{}
-	}
-	b, ok := s.throttle.buckets[size]
-	if !ok {
-		b = bucket{size.capacity, now}
-	}
-	if passed := now.Sub(b.at).Seconds(); passed > 0 {
-		b = bucket{min(size.capacity, b.tokens+passed*size.refill), now}
-	}
-	if b.tokens < 1 {
+	if !s.buckets.Take(name, size, 1, s.cfg.Clock.Now()) {
 		return wire.ELB.Throttled
 	}
-	b.tokens--
-	s.throttle.buckets[size] = b
 	return nil
 }
 

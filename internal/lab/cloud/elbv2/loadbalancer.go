@@ -129,7 +129,7 @@ func createLoadBalancer(t *tx, in *createLoadBalancerRequest) (any, error) {
 		Grouped: len(in.SecurityGroups) > 0, Attributes: map[string]string{},
 	}
 	b.ARN = t.arn("loadbalancer/" + b.path())
-	b.DNSName = b.Name + "-" + b.ID + ".elb." + t.s.cfg.Region + ".amazonaws.com"
+	b.DNSName = b.Name + "-" + b.ID + ".elb." + t.s.cfg.Region + "." + wire.Domain(t.s.cfg.Region)
 	if b.VPC, err = t.checkMappings("", b.Scheme, mappings); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,10 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/bucket"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Subnet is what load balancers need to know of a subnet.
@@ -108,7 +111,7 @@ type Service struct {
 	checks   map[checkKey]*check
 	checking bool // whether the loop of health checks runs
 
-	throttle throttle
+	buckets bucket.Set
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -192,7 +195,7 @@ func (t *tx) newID() string {
 }
 
 func (t *tx) arn(resource string) string {
-	return "arn:aws:elasticloadbalancing:" + t.s.cfg.Region + ":" + t.s.cfg.AccountID + ":" + resource
+	return "arn:" + wire.Partition(t.s.cfg.Region) + ":elasticloadbalancing:" + t.s.cfg.Region + ":" + t.s.cfg.AccountID + ":" + resource
 }
 
 // view runs f on the live state, which it does not change.

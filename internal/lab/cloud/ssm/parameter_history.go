@@ -57,4 +57,6 @@ func (s *Store) getParameterHistory(in historyInput) (any, error) {
 }
 
 // user returns who changed a parameter: nobody records it here.
-func (s *Store) user() string { return "arn:aws:iam::" + s.cfg.AccountID + ":user/lab" }
+func (s *Store) user() string {
+	return "arn:" + wire.Partition(s.cfg.Region) + ":iam::" + s.cfg.AccountID + ":user/lab"
+}

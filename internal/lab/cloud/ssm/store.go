@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/bucket"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Config is a Store's configuration.
@@ -24,16 +27,18 @@ type Config struct {
 	// Reuse is how long after a deletion a new parameter of that name is refused; zero means 30
 	// seconds, as Parameter Store asks its users to wait.
 	// https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DeleteParameter.html
-	Reuse time.Duration
+	Reuse       time.Duration
+	Unthrottled bool // lets any number of calls through
 	// Public returns the value of a public parameter of AWS, such as the id of an image.
 	Public func(name string) (value string, ok bool)
 }
 
 // Store holds parameters. Its methods are safe for concurrent use.
 type Store struct {
-	cfg    Config
-	mu     sync.Mutex
-	params map[string]*parameter
+	cfg     Config
+	buckets bucket.Set
+	mu      sync.Mutex
+	params  map[string]*parameter
 	// deleted says when a name was deleted, if that was less than Config.Reuse ago.
 	deleted map[string]time.Time
 }
@@ -126,7 +131,7 @@ func (s *Store) arn(name string) string {
 	if len(name) > 0 && name[0] != '/' {
 		name = "/" + name
 	}
-	return fmt.Sprintf("arn:aws:ssm:%s:%s:parameter%s", s.cfg.Region, s.cfg.AccountID, name)
+	return fmt.Sprintf("arn:%s:ssm:%s:%s:parameter%s", wire.Partition(s.cfg.Region), s.cfg.Region, s.cfg.AccountID, name)
 }
 
 // Tags returns the tags of a parameter, named as in a request, and whether it is one of AWS' public

@@ -27,6 +27,7 @@ import (
 type Config struct {
 	File      string // where sessions are kept, mode 0600; empty keeps them in memory
 	AccountID string
+	Partition string          // of the owner's ARN
 	Owner     aws.Credentials // who may do everything
 	// User returns the secret key and the ARN of the user with an access key id.
 	User func(accessKeyID string) (secret, arn string, ok bool)
@@ -193,7 +194,7 @@ func (s *Service) callerIdentity(accessKeyID string) callerIdentity {
 	if _, arn, ok := s.cfg.User(accessKeyID); ok {
 		return callerIdentity{arn, "AIDA" + strings.TrimPrefix(accessKeyID, "AKIA"), s.cfg.AccountID}
 	}
-	return callerIdentity{"arn:aws:iam::" + s.cfg.AccountID + ":user/lab", "AIDALABLABLABLABLABLA", s.cfg.AccountID}
+	return callerIdentity{"arn:" + s.cfg.Partition + ":iam::" + s.cfg.AccountID + ":user/lab", "AIDALABLABLABLABLABLA", s.cfg.AccountID}
 }
 
 // newSession completes a session and keeps it.

@@ -1,0 +1,23 @@
+package wire
+
+import "strings"
+
+// Partition returns the partition of a region, which ARNs begin with after "arn:".
+// https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/partitions.html
+func Partition(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "aws-cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		return "aws-us-gov"
+	}
+	return "aws"
+}
+
+// Domain returns the domain of the services and of the public names in a region.
+func Domain(region string) string {
+	if Partition(region) == "aws-cn" {
+		return "amazonaws.com.cn"
+	}
+	return "amazonaws.com"
+}
