@@ -19,6 +19,25 @@ output "ssh_config" {
   ])
 }
 
+# Settings that some pages change. Null leaves them as they are.
+variable "lab_coredns_version" {
+  type        = string
+  default     = null
+  description = "Release of CoreDNS."
+}
+
+variable "lab_scheduler_config" {
+  type        = any
+  default     = null
+  description = "Fields of the scheduler's configuration."
+}
+
+variable "lab_extra_args" {
+  type        = any
+  default     = null
+  description = "Flags of the control plane's programs."
+}
+
 variable "lab_metrics_server" {
   type        = bool
   default     = false
