@@ -15,7 +15,7 @@ kube-apiserver) on controller-1 'rm /etc/kubernetes/audit-policy.yaml; systemctl
 kube-controller-manager) on controller-2 'cd /usr/local/bin; cp /bin/true new; mv new kube-controller-manager; systemctl restart kube-controller-manager' ;;
 kube-scheduler) on controller-2 'echo "nonsense: true" >>/etc/kubernetes/kube-scheduler.yaml; systemctl restart kube-scheduler' ;;
 kubelet) on worker-1 'sed -i s/6443/6444/ /etc/kubernetes/kubelet.kubeconfig; systemctl restart kubelet' ;;
-kube-proxy) on worker-0 'systemctl stop kube-proxy; ln -sf /dev/null /etc/systemd/system/kube-proxy.service; systemctl daemon-reload' ;;
+kube-proxy) on worker-1 'systemctl stop kube-proxy; ln -sf /dev/null /etc/systemd/system/kube-proxy.service; systemctl daemon-reload' ;;
 haproxy) on lb-0 'sed -i /controller-2/d /etc/haproxy/haproxy.cfg; systemctl reload haproxy' ;;
 certificate) on controller-1 'cd /etc/kubernetes/pki; openssl req -x509 -new -key kube-controller-manager.key -subj /CN=by-hand -days 30 -out kube-controller-manager.crt' ;;
 route) on worker-1 'sysctl -q net.ipv4.ip_forward=0' ;;

@@ -88,12 +88,12 @@ var faults = map[string]damage{
 		says: []string{"file /etc/kubernetes/kubelet.kubeconfig: " + content}, restarts: []string{"worker-1/kubelet"},
 	},
 	"kube-proxy": {
-		resource: workerPool, thing: "worker-0", look: unit("worker-0", "kube-proxy"),
+		resource: workerPool, thing: "worker-1", look: unit("worker-1", "kube-proxy"),
 		says: []string{
 			"file /etc/systemd/system/kube-proxy.service: is a symbolic link, wanted a regular file",
 			"unit kube-proxy.service: masked, wanted enabled", "unit kube-proxy.service: stopped, wanted running",
 		},
-		restarts: []string{"worker-0/kube-proxy"},
+		restarts: []string{"worker-1/kube-proxy"},
 	},
 	"haproxy": { // reloaded: connections are kept
 		resource: loadBalancer, thing: "lb-0",
