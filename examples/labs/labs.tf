@@ -18,3 +18,77 @@ output "ssh_config" {
     END
   ])
 }
+
+# Settings that some pages change. Null leaves them as they are.
+variable "lab_coredns_version" {
+  type        = string
+  default     = null
+  description = "Release of CoreDNS."
+}
+
+variable "lab_scheduler_config" {
+  type        = any
+  default     = null
+  description = "Fields of the scheduler's configuration."
+}
+
+variable "lab_extra_args" {
+  type        = any
+  default     = null
+  description = "Flags of the control plane's programs."
+}
+
+variable "lab_metrics_server" {
+  type        = bool
+  default     = false
+  description = "Whether there is a metrics-server, for the page on autoscaling."
+}
+
+resource "k8s_addon" "lab_metrics_server" {
+  count         = var.lab_metrics_server ? 1 : 0
+  name          = "metrics-server"
+  control_plane = k8s_control_plane.this.ref
+  depends_on    = [k8s_worker_pool.this]
+}
+
+variable "lab_image" {
+  type        = string
+  default     = null
+  description = "Image of the Deployment `web`, which needs sh and httpd of busybox. Null means that there is no such Deployment."
+}
+
+# A program of your own: a web server that computes for a moment when it is asked for /cgi-bin/work.
+resource "k8s_addon" "lab_web" {
+  count         = var.lab_image == null ? 0 : 1
+  name          = "web"
+  control_plane = k8s_control_plane.this.ref
+  depends_on    = [k8s_worker_pool.this]
+  manifests = [yamlencode({
+    apiVersion = "apps/v1"
+    kind       = "Deployment"
+    metadata   = { name = "web", namespace = "default" }
+    spec = {
+      replicas = 1
+      selector = { matchLabels = { app = "web" } }
+      template = {
+        metadata = { labels = { app = "web" } }
+        spec = {
+          terminationGracePeriodSeconds = 1
+          containers = [{
+            name  = "web"
+            image = var.lab_image
+            command = ["sh", "-c", <<-END
+              mkdir -p /www/cgi-bin
+              printf '#!/bin/sh\necho; n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done; echo $n\n' >/www/cgi-bin/work
+              chmod +x /www/cgi-bin/work
+              exec httpd -f -p 8080 -h /www
+            END
+            ]
+            readinessProbe = { tcpSocket = { port = 8080 }, periodSeconds = 1 }
+            resources      = { requests = { cpu = "50m" }, limits = { cpu = "100m" } }
+          }]
+        }
+      }
+    }
+  })]
+}

@@ -24,7 +24,7 @@ import (
 type CoreDNSSpec struct {
 	Domain   string
 	DNSIP    netip.Addr
-	Image    string  // empty means DefaultCoreDNSImage
+	Image    string  // empty means the newest release that is built in
 	Replicas int32   // zero means 2
 	PKI      pki.Ref // some of its rotations roll the pods
 }
@@ -44,7 +44,7 @@ func CoreDNS(spec CoreDNSSpec) ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("cluster DNS needs a domain and an address, found %q and %s", spec.Domain, spec.DNSIP)
 	}
 	if spec.Image == "" {
-		spec.Image = DefaultCoreDNSImage
+		spec.Image = DefaultAddonImage(coreDNSName)
 	}
 	if spec.Replicas == 0 {
 		spec.Replicas = 2

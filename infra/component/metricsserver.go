@@ -16,7 +16,7 @@ import (
 
 // MetricsServerSpec describes metrics-server.
 type MetricsServerSpec struct {
-	Image    string  // empty means DefaultMetricsServerImage
+	Image    string  // empty means the newest release that is built in
 	Replicas int32   // zero means 1
 	PKI      pki.Ref // some of its rotations roll the pods
 }
@@ -29,7 +29,7 @@ var metricsServerLabels = map[string]string{"k8s-app": metricsServerName}
 // and needs no --kubelet-insecure-tls.
 func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error) {
 	if spec.Image == "" {
-		spec.Image = DefaultMetricsServerImage
+		spec.Image = DefaultAddonImage(metricsServerName)
 	}
 	if spec.Replicas == 0 {
 		spec.Replicas = 1

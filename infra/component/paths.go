@@ -94,12 +94,8 @@ const (
 	VirtualAddressUnit    = "k8s-virtual-address.service"
 )
 
-// The default images.
-const (
-	DefaultSandboxImage       = "registry.k8s.io/pause:3.10.2"
-	DefaultCoreDNSImage       = "registry.k8s.io/coredns/coredns:v1.15.0"
-	DefaultMetricsServerImage = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
-)
+// DefaultSandboxImage is the image of pods' sandboxes.
+const DefaultSandboxImage = "registry.k8s.io/pause:3.10.2"
 
 // Fixed ports.
 const (

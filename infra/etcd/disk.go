@@ -16,12 +16,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
-// Disk is how fast a member's disk has been since the member started, from etcd's own histograms.
-// The durations are bounds of their buckets, powers of two of a millisecond.
+// Disk is how fast a member's disk has been since the member started, and its network to other members, from etcd's own
+// histograms. The durations are bounds of their buckets, for the disk powers of two of a millisecond.
 type Disk struct {
 	Syncs  uint64        // writes of the log that were synced
 	Sync   time.Duration // 99 of 100 took at most this long
 	Commit time.Duration // of commits to the database, 99 of 100 took at most this long
+	// RoundTrip is how long messages to another member and back take: to the member that is farthest away, 99 of
+	// 100 took at most this long. Its bounds are powers of two of a tenth of a millisecond. Zero if there is no other
+	// member.
+	RoundTrip time.Duration
 }
 
 const (
@@ -44,6 +48,7 @@ func (d Disk) Slow() bool { return d.Syncs >= minSyncs && d.Sync > slowSync }
 const (
 	syncHistogram   = "etcd_disk_wal_fsync_duration_seconds"
 	commitHistogram = "etcd_disk_backend_commit_duration_seconds"
+	tripHistogram   = "etcd_network_peer_round_trip_time_seconds"
 	maxMetrics      = 8 << 20
 )
 
@@ -86,19 +91,25 @@ func diskOf(ctx context.Context, metrics io.Reader) (Disk, error) {
 		return Disk{}, err
 	}
 	var d Disk
-	d.Syncs, d.Sync = percentile99(families[syncHistogram])
-	_, d.Commit = percentile99(families[commitHistogram])
+	for name, to := range map[string]*time.Duration{syncHistogram: &d.Sync, commitHistogram: &d.Commit, tripHistogram: &d.RoundTrip} {
+		for _, metric := range families[name].GetMetric() {
+			h := metric.GetHistogram()
+			*to = max(*to, percentile99(h))
+			if name == syncHistogram {
+				d.Syncs = h.GetSampleCount()
+			}
+		}
+	}
 	return d, nil
 }
 
-// percentile99 returns how many values a histogram has, and the bound of the first bucket below
-// which 99 of 100 are. Above the last bound it is twice that.
-func percentile99(f *dto.MetricFamily) (uint64, time.Duration) {
-	if len(f.GetMetric()) == 0 {
-		return 0, 0
-	}
-	h := f.GetMetric()[0].GetHistogram()
+// percentile99 returns the bound of the first bucket of a histogram below which 99 of 100 values are. Above the last bound it
+// is twice that. It is zero if there are no values.
+func percentile99(h *dto.Histogram) time.Duration {
 	count, last := h.GetSampleCount(), 0.0
+	if count == 0 {
+		return 0
+	}
 	for _, b := range h.GetBucket() {
 		bound := b.GetUpperBound()
 		if bound > 1e6 { // +Inf
@@ -106,12 +117,12 @@ func percentile99(f *dto.MetricFamily) (uint64, time.Duration) {
 		}
 		last = bound
 		if b.GetCumulativeCount()*100 >= count*99 {
-			return count, seconds(bound)
+			return seconds(bound)
 		}
 	}
-	return count, seconds(2 * last)
+	return seconds(2 * last)
 }
 
 func seconds(s float64) time.Duration {
-	return (time.Duration(s * float64(time.Second))).Round(time.Millisecond)
+	return (time.Duration(s * float64(time.Second))).Round(100 * time.Microsecond)
 }

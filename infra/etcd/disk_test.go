@@ -27,6 +27,20 @@ func histogram(name string, counts ...int) string {
 	return b.String()
 }
 
+// trip writes the histogram of round trips to a member, all of which are in one bucket.
+func trip(to string, bucket float64) string {
+	var b strings.Builder
+	for bound := 0.0001; bound < 4; bound *= 2 {
+		count := 0
+		if bound >= bucket {
+			count = 50
+		}
+		fmt.Fprintf(&b, "%s_bucket{To=%q,le=\"%g\"} %d\n", tripHistogram, to, bound, count)
+	}
+	fmt.Fprintf(&b, "%[1]s_bucket{To=%[2]q,le=\"+Inf\"} 50\n%[1]s_sum{To=%[2]q} 1\n%[1]s_count{To=%[2]q} 50\n", tripHistogram, to)
+	return b.String()
+}
+
 // TestDisk reads histograms. One write in a hundred decides, and only when there were enough.
 func TestDisk(t *testing.T) {
 	t.Parallel()
@@ -38,13 +52,14 @@ func TestDisk(t *testing.T) {
 		slow bool
 	}{
 		{"none", "# TYPE other counter\nother 1\n", Disk{}, false},
-		{"empty", histogram(syncHistogram), Disk{0, ms, 0}, false},
-		{"fast", histogram(syncHistogram, 9900, 0, 0, 100) + histogram(commitHistogram, 0, 0, 10), Disk{10000, ms, 4 * ms}, false},
-		{"one in a hundred", histogram(syncHistogram, 9899, 0, 0, 101), Disk{10000, 8 * ms, 0}, false},
-		{"at the limit", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5000), Disk{5000, 512 * ms, 0}, false},
-		{"slow", histogram(syncHistogram, 4900, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100), Disk{5000, 1024 * ms, 0}, true},
-		{"slow, and few writes", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1999), Disk{1999, 1024 * ms, 0}, false},
-		{"off the scale", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5000), Disk{5000, 16384 * ms, 0}, true},
+		{"empty", histogram(syncHistogram), Disk{}, false},
+		{"fast", histogram(syncHistogram, 9900, 0, 0, 100) + histogram(commitHistogram, 0, 0, 10), Disk{10000, ms, 4 * ms, 0}, false},
+		{"one in a hundred", histogram(syncHistogram, 9899, 0, 0, 101), Disk{10000, 8 * ms, 0, 0}, false},
+		{"at the limit", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5000), Disk{5000, 512 * ms, 0, 0}, false},
+		{"slow", histogram(syncHistogram, 4900, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100), Disk{5000, 1024 * ms, 0, 0}, true},
+		{"slow, and few writes", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1999), Disk{1999, 1024 * ms, 0, 0}, false},
+		{"off the scale", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5000), Disk{5000, 16384 * ms, 0, 0}, true},
+		{"far members", "# TYPE " + tripHistogram + " histogram\n" + trip("a", 0.0008) + trip("b", 0.0256) + trip("c", 0.0004), Disk{RoundTrip: 25600 * time.Microsecond}, false},
 	} {
 		got, err := diskOf(t.Context(), strings.NewReader(tt.text))
 		if err != nil || got != tt.want || got.Slow() != tt.slow {

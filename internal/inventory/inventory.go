@@ -38,7 +38,7 @@ type Images struct {
 
 // DefaultImages returns the images that the provider uses by default.
 func DefaultImages() Images {
-	return Images{Sandbox: component.DefaultSandboxImage, CoreDNS: component.DefaultCoreDNSImage, MetricsServer: component.DefaultMetricsServerImage}
+	return Images{Sandbox: component.DefaultSandboxImage, CoreDNS: component.DefaultAddonImage("coredns"), MetricsServer: component.DefaultAddonImage("metrics-server")}
 }
 
 // List is everything that has to be copied.

@@ -85,7 +85,7 @@ var parts = []part{
 	{name: "topologies", shows: "the other examples: three availability zones, one of which is cut off; a private cluster, and one without a bastion; an endpoint that moves to load balancers of AWS and back under a recorder; controllers that are nodes; a newer image for every machine under a recorder; etcd that moves between machines of its own and the controllers under a recorder; a Spot worker that is interrupted; Cilium in a new cluster and in one that moves to it under requests; machines without AWS, of Debian 12 and 13 with Kubernetes 1.35, with routes and a virtual address of their own; a cluster of such machines beside one on EC2 in one configuration",
 		reads: []string{"examples/cilium"}, table: "the-topologies",
 		steps: []step{{packages: []string{"topologies"}, env: []string{"K8S_TOPOLOGIES=1"}}}},
-	{name: "exercises", shows: "every script of every page of examples/labs, also those that take minutes: a token that expires, a scheduler that is lost, failures that plan and apply find and repair",
+	{name: "exercises", shows: "every script of every page of examples/labs, also those that take minutes: a token that expires, a scheduler and a machine that are lost, a node that stops answering, autoscaling, leases and profiles that change, failures that plan and apply find and repair",
 		reads: []string{"examples/labs"},
 		steps: []step{{packages: []string{"exercises"}, env: []string{"K8S_E2E_LONG=1"}}}},
 	{name: "vm", shows: "virtual machines of Debian 12 and 13, and a cluster of three, without the settings that containers need: a pod, a reboot of every machine, a root volume that grows, a clock that jumps",

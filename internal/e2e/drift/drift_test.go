@@ -84,11 +84,13 @@ func TestDrift(t *testing.T) {
 	if err := w.WS.WriteFile("quota_override.tf", fmt.Sprintf(smallQuota, quotaMiB)); err != nil {
 		t.Fatal(err)
 	}
+	w.copyLabs(t)
 	w.Apply(t)
 	w.Learn(t)
 	// The first refresh reads the addresses that the Elastic IP has replaced.
 	w.NoChanges(t)
 	w.step(t, "prepared machines", w.testPrepared)
+	w.step(t, "faults of the exercise", w.testFaults)
 	for _, r := range rounds() {
 		w.step(t, r.name, func(t *testing.T) { w.run(t, r) })
 	}
@@ -117,8 +119,8 @@ func (w *world) step(t *testing.T, name string, f func(*testing.T)) {
 
 func rounds() []round {
 	return []round{
-		{name: "files", damages: files()},
-		{name: "units", damages: units()},
+		{name: "exercise", damages: exercise()},
+		{name: "files and units", damages: append(files(), units()...)},
 		{name: "programs and certificates", damages: append(programs(), certificates()...)},
 		{name: "objects and data", damages: append(objects(), lostData())},
 		{name: "account and membership", damages: append(account(), removedMember())},

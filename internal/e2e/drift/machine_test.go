@@ -76,20 +76,14 @@ func files() []damage {
 			"echo '# by hand' >> $f", oneMore, "kubelet"),
 		ofFile("unit file edited", workerPool, "worker-0", "/etc/systemd/system/kube-proxy.service",
 			"echo '# by hand' >> $f && systemctl daemon-reload", oneMore, "kube-proxy"),
-		ofFile("mode of a key", workerPool, "worker-1", "/etc/kubernetes/pki/kubelet.key",
-			"chmod 0644 $f", "mode 0644, wanted 0600"),
 		ofFile("owner", controlPlane, "controller-0", "/etc/kubernetes/kube-scheduler.yaml",
 			"chown nobody $f", "owner nobody, wanted root"),
 		ofFile("group", loadBalancer, "lb-0", "/etc/haproxy/kubernetes-ca.crt",
 			"chgrp nogroup $f", "group nogroup, wanted root"),
-		ofFile("file missing", controlPlane, "controller-1", "/etc/kubernetes/audit-policy.yaml",
-			"rm $f", "missing", "kube-apiserver"),
 		ofFile("file made a link", workerPool, "worker-1", "/etc/kubernetes/kube-proxy.yaml",
 			"cp $f /root/hand.yaml && ln -sf /root/hand.yaml $f", "is a symbolic link, wanted a regular file", "kube-proxy"),
 		ofFile("kubeconfig edited", controlPlane, "controller-0", "/etc/kubernetes/kube-scheduler.kubeconfig",
 			"sed -i s/6443/6444/ $f", content, "kube-scheduler"),
-		ofFile("kubeconfig missing", workerPool, "worker-1", "/etc/kubernetes/kubelet.kubeconfig",
-			"rm $f", "missing", "kubelet"),
 		{
 			name: "directory open to all", resource: controlPlane, thing: "controller-2",
 			hurt: on("controller-2", "chmod 0777 /etc/kubernetes/pki"), look: see("controller-2", "stat -c %a /etc/kubernetes/pki"),
@@ -101,17 +95,6 @@ func files() []damage {
 			look: see("controller-2", "systemctl show -P DropInPaths etcd"),
 			says: []string{"drop-in " + dropIn + ": not wanted, changes etcd.service"}, restarts: []string{"controller-2/etcd"},
 		},
-		{
-			name: "sysctl", resource: workerPool, thing: "worker-1",
-			hurt: on("worker-1", "sysctl -q net.ipv4.ip_forward=0"), look: see("worker-1", "sysctl -n net.ipv4.ip_forward"),
-			says: []string{`sysctl net\.ipv4\.ip_forward: 0, wanted 1`},
-		},
-		{
-			name: "HAProxy backend", resource: loadBalancer, thing: "lb-0",
-			hurt: on("lb-0", "sed -i /controller-2/d /etc/haproxy/haproxy.cfg && systemctl reload haproxy"),
-			look: see("lb-0", "echo 'show servers state' | socat - /run/haproxy/admin.sock | grep -o 'controller-[0-9]'"),
-			says: []string{`file /etc/haproxy/haproxy.cfg: content differs\n  missing: server controller-2 \S+`}, // reloaded: connections are kept
-		},
 	}
 }
 
@@ -120,7 +103,6 @@ func units() []damage {
 	const property = "/etc/systemd/system.control/kubelet.service.d/50-CPUWeight.conf"
 	return []damage{
 		ofUnit("stopped", controlPlane, "controller-0", "kube-scheduler", "systemctl stop $u", "stopped, wanted running", "kube-scheduler"),
-		ofUnit("etcd stopped", etcdCluster, "controller-2", "etcd", "systemctl stop $u", "stopped, wanted running", "etcd"),
 		ofUnit("disabled", controlPlane, "controller-1", "kube-controller-manager", "systemctl disable $u", "disabled, wanted enabled"),
 		ofUnit("masked", loadBalancer, "lb-0", "haproxy", "systemctl mask $u", "masked, wanted enabled"),
 		ofUnit("failed", workerPool, "worker-1", "kube-proxy", `d=/run/systemd/system/$u.service.d
@@ -128,24 +110,6 @@ mkdir -p $d && printf '[Service]\nRestart=no\n' > $d/hand.conf && systemctl daem
 systemctl kill -s KILL $u
 until systemctl is-failed -q $u; do sleep .05; done
 rm -r $d && systemctl daemon-reload`, `failed \(signal\), wanted running`, "kube-proxy"),
-		{
-			name: "fails at every start", resource: controlPlane, thing: "controller-2",
-			hurt: on("controller-2", "echo 'nonsense: true' >> /etc/kubernetes/kube-scheduler.yaml && systemctl restart kube-scheduler"), look: file("controller-2", "/etc/kubernetes/kube-scheduler.yaml"),
-			says: []string{
-				`file /etc/kubernetes/kube-scheduler.yaml: content differs\n  not wanted: nonsense: true`,
-				`unit kube-scheduler.service: failing again and again \(exit-code: .*unknown field "nonsense".*\), wanted running`,
-			},
-			restarts: []string{"controller-2/kube-scheduler"},
-		},
-		{
-			name: "stopped and masked over its file", resource: workerPool, thing: "worker-0",
-			hurt: on("worker-0", "systemctl stop kube-proxy && ln -sf /dev/null /etc/systemd/system/kube-proxy.service && systemctl daemon-reload"), look: unit("worker-0", "kube-proxy"),
-			says: []string{
-				"file /etc/systemd/system/kube-proxy.service: is a symbolic link, wanted a regular file",
-				"unit kube-proxy.service: masked, wanted enabled", "unit kube-proxy.service: stopped, wanted running",
-			},
-			restarts: []string{"worker-0/kube-proxy"},
-		},
 		{
 			name: "property set", resource: workerPool, thing: "worker-0",
 			hurt: on("worker-0", "systemctl set-property kubelet.service CPUWeight=50"), look: see("worker-0", "systemctl show -P DropInPaths kubelet"),
@@ -167,8 +131,6 @@ rm -r $d && systemctl daemon-reload`, `failed \(signal\), wanted running`, "kube
 
 func programs() []damage {
 	return []damage{
-		ofBinary("replaced", controlPlane, "controller-2", "/usr/local/bin/kube-controller-manager",
-			"cp /bin/true $f.hand && mv $f.hand $f", `truncated to \d+ bytes, wanted kube-controller-manager \S+ \(\d+ bytes\)`, "kube-controller-manager"),
 		ofBinary("one byte changed", controlPlane, "controller-0", "/usr/local/bin/kube-scheduler",
 			"cp -p $f $f.hand && printf X | dd of=$f.hand bs=1 seek=4096 conv=notrunc status=none && mv $f.hand $f", content, "kube-scheduler"),
 		ofBinary("truncated", workerPool, "worker-0", "/usr/local/bin/kube-proxy",
@@ -184,15 +146,6 @@ func programs() []damage {
 // certificate.
 func certificates() []damage {
 	return []damage{
-		{
-			name: "foreign certificate", resource: controlPlane, thing: "controller-1",
-			hurt: on("controller-1", "cd /etc/kubernetes/pki && openssl req -x509 -new -key kube-controller-manager.key -subj /CN=by-hand -days 30 -out kube-controller-manager.crt"),
-			look: see("controller-1", "cd /etc/kubernetes/pki && openssl verify -CAfile ca.crt kube-controller-manager.crt 2>&1; true"),
-			says: []string{
-				"file /etc/kubernetes/pki/kube-controller-manager.crt: " + content,
-				`certificate /etc/kubernetes/pki/kube-controller-manager.crt: common name is "by-hand", wanted .*`,
-			},
-		},
 		{
 			name: "expired certificate", resource: workerPool, thing: "worker-1",
 			hurt: expire,

@@ -43,7 +43,7 @@ func TestExercises(t *testing.T) {
 	list, names := pages(t, labs)
 	c := suite.Cluster(suite.Workspace(t, "exercises", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster")))
 	here := t.TempDir() // where the learner types
-	for to, file := range map[string]string{c.WS.Dir: "labs.tf", here: "labs.sh"} {
+	for file, to := range map[string]string{"labs.tf": c.WS.Dir, "labs_override.tf": c.WS.Dir, "labs.sh": here, "break.sh": here} {
 		if err := os.WriteFile(filepath.Join(to, file), harness.Must[[]byte](t)(os.ReadFile(filepath.Join(labs, file))), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,13 @@ func TestExercises(t *testing.T) {
 	for i, page := range list {
 		step(strings.TrimSuffix(names[i], ".md"), func(t *testing.T) {
 			began := time.Now()
-			run(t, page, here, env)
+			err := session.Play(t.Context(), page, here, env, harness.WithLong(), func(b exercise.Block, took time.Duration, printed string, err error) error {
+				t.Logf("%6.2f s  %s:%d %s\n%s", took.Seconds(), b.File, b.Line, b.Section, printed)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			t.Logf("the page took %.1f s", time.Since(began).Seconds())
 		})
 	}
@@ -76,7 +82,7 @@ func TestExercises(t *testing.T) {
 func objects(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	return c.Kubectl(t, "get", "--namespace=default", "--output=name", strings.Join([]string{"namespaces", "pods", "deployments", "replicasets", "services",
-		"jobs", "cronjobs", "configmaps", "secrets", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "priorityclasses", "certificatesigningrequests",
+		"jobs", "cronjobs", "horizontalpodautoscalers", "apiservices", "configmaps", "secrets", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "priorityclasses", "certificatesigningrequests",
 		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, ",")) +
 		c.Kubectl(t, "get", "nodes", "--output=jsonpath={range .items[*]}{.metadata.labels} {.spec.taints} {.spec.unschedulable}{\"\\n\"}{end}")
@@ -91,25 +97,4 @@ func shell(t *testing.T, c *harness.Cluster, here string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// run runs the scripts of a page in a shell.
-func run(t *testing.T, page exercise.Page, here string, env []string) {
-	t.Helper()
-	s, err := session.Start(t.Context(), here, env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.End()
-	for _, b := range page.Blocks {
-		if b.Long && !harness.WithLong() {
-			continue
-		}
-		began := time.Now()
-		printed, err := s.Run(t.Context(), b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%6.2f s  %s:%d %s\n%s", time.Since(began).Seconds(), b.File, b.Line, b.Section, printed)
-	}
 }

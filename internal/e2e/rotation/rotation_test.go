@@ -55,6 +55,7 @@ func TestRotation(t *testing.T) {
 		rotate("all other keys", otherKinds)
 	}
 	t.Run("nothing old is left", func(t *testing.T) { c.testNothingOld(t, oldRef, first) })
+	t.Run("a certificate on request", c.testRequest)
 	t.Run("destroy", func(t *testing.T) {
 		if _, err := c.WS.Destroy(t.Context()); err != nil {
 			t.Fatal(err)

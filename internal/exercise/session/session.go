@@ -40,6 +40,27 @@ type Session struct {
 	count    int
 }
 
+// Play runs the scripts of a page in a shell of its own, those that take minutes only on request. told hears of each script
+// what it has printed, and whether that is right. Its error ends the page.
+func Play(ctx context.Context, page exercise.Page, dir string, env []string, long bool, told func(b exercise.Block, took time.Duration, printed string, err error) error) error {
+	s, err := Start(ctx, dir, env)
+	if err != nil {
+		return err
+	}
+	defer s.End()
+	for _, b := range page.Blocks {
+		if b.Long && !long {
+			continue
+		}
+		began := time.Now()
+		printed, err := s.Run(ctx, b)
+		if err := told(b, time.Since(began), printed, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Start starts a shell in a directory, with an environment.
 func Start(ctx context.Context, dir string, env []string) (*Session, error) {
 	scripts, err := os.MkdirTemp("", "exercise-")

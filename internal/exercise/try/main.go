@@ -41,25 +41,20 @@ func try(ctx context.Context, file string, long, onward bool) error {
 	if err != nil {
 		return err
 	}
-	s, err := session.Start(ctx, ".", os.Environ())
-	if err != nil {
-		return err
-	}
-	defer s.End()
 	var failed error
-	for _, b := range page.Blocks {
-		if b.Long && !long {
-			continue
+	err = session.Play(ctx, page, ".", os.Environ(), long, func(b exercise.Block, took time.Duration, printed string, err error) error {
+		fmt.Printf("--- %s:%d %s, %.1f s\n%s---\n%s", b.File, b.Line, b.Section, took.Seconds(), b.Script, printed)
+		if err == nil {
+			return nil
 		}
-		began := time.Now()
-		printed, err := s.Run(ctx, b)
-		fmt.Printf("--- %s:%d %s, %.1f s\n%s---\n%s", b.File, b.Line, b.Section, time.Since(began).Seconds(), b.Script, printed)
-		if err != nil {
-			fmt.Printf("=== %v\n", err)
-			if failed = err; !onward {
-				return fmt.Errorf("%s:%d fails", b.File, b.Line)
-			}
+		fmt.Printf("=== %v\n", err)
+		if failed = fmt.Errorf("%s:%d fails", b.File, b.Line); onward {
+			return nil
 		}
+		return failed
+	})
+	if err == nil {
+		err = failed
 	}
-	return failed
+	return err
 }

@@ -45,18 +45,22 @@ type image struct {
 
 func catalogueImages() []image {
 	path := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	coreDNS := func(ref string, p product) image {
+		return image{
+			ref: ref, product: p, path: "coredns", bindsLowPorts: true, published: true,
+			config: v1.Config{
+				Entrypoint: []string{"/coredns"}, User: "nonroot:nonroot", Env: path, WorkingDir: "/",
+				ExposedPorts: map[string]struct{}{"53": {}, "53/udp": {}},
+			},
+		}
+	}
 	return []image{
 		{
 			ref: PauseImage, product: pauseProduct(), path: "pause", published: true,
 			config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535", Env: path, WorkingDir: "/"},
 		},
-		{
-			ref: CoreDNSImage, product: coreDNSProduct(), path: "coredns", bindsLowPorts: true, published: true,
-			config: v1.Config{
-				Entrypoint: []string{"/coredns"}, User: "nonroot:nonroot", Env: path, WorkingDir: "/",
-				ExposedPorts: map[string]struct{}{"53": {}, "53/udp": {}},
-			},
-		},
+		coreDNS(CoreDNSImage, coreDNSProduct(CoreDNSVersion, "")),
+		coreDNS(OlderCoreDNSImage, coreDNSProduct(OlderCoreDNSVersion, "coredns-"+OlderCoreDNSVersion)),
 		{
 			ref: MetricsServerImage, product: metricsServerProduct(), path: "metrics-server", published: true,
 			config: v1.Config{Entrypoint: []string{"/metrics-server"}, User: "65534", Env: path, WorkingDir: "/"},
@@ -74,7 +78,7 @@ func catalogueImages() []image {
 	}
 }
 
-// EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage,
+// EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage, OlderCoreDNSImage,
 // MetricsServerImage and ToolboxImage for linux/amd64, and makes it if necessary. Each image is
 // pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once
 // if everything is there, and lets one process at a time work.
@@ -169,7 +173,7 @@ func (s *store) writeLayout(ctx context.Context, dir string, images []image) err
 		return err
 	}
 	for _, image := range build {
-		img, err := buildImage(ctx, image, s.dir())
+		img, err := buildImage(ctx, image, filepath.Join(s.dir(), image.product.base))
 		if err != nil {
 			return fmt.Errorf("building image %s: %w", image.ref, err)
 		}

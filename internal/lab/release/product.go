@@ -239,10 +239,12 @@ func gatewayProduct() product {
 	}}}
 }
 
-func coreDNSProduct() product {
+// coreDNSProduct returns a release of CoreDNS. The store has its program in the directory base, so that it can have
+// several releases.
+func coreDNSProduct(version, base string) product {
 	const path = "github.com/coredns/coredns"
-	return product{name: "CoreDNS", version: CoreDNSVersion, modules: []module{{
-		path: path, version: CoreDNSVersion,
+	return product{name: "CoreDNS", version: version, base: base, modules: []module{{
+		path: path, version: version,
 		programs: []program{{"coredns", path}},
 		vars:     []string{path + "/coremain.GitCommit={commit}"},
 	}}}

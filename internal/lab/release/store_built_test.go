@@ -127,6 +127,7 @@ func TestImagesRunTheirVersion(t *testing.T) {
 	}{
 		{PauseImage, "pause", []string{"-v"}, PauseVersion},
 		{CoreDNSImage, "coredns", []string{"-version"}, "CoreDNS-" + CoreDNSVersion[1:] + "\n"},
+		{OlderCoreDNSImage, "coredns", []string{"-version"}, "CoreDNS-" + OlderCoreDNSVersion[1:] + "\n"},
 		{MetricsServerImage, "metrics-server", []string{"--version"}, MetricsServerVersion},
 	} {
 		img := pull(t, host+"/"+strings.TrimPrefix(tc.image, "registry.k8s.io/"))

@@ -14,6 +14,7 @@ const (
 
 	PauseVersion         = "3.10.2"
 	CoreDNSVersion       = "v1.15.0"
+	OlderCoreDNSVersion  = "v1.14.6" // for a move between releases
 	MetricsServerVersion = "v0.9.0"
 	ToolboxVersion       = "1"
 
@@ -25,6 +26,7 @@ const (
 const (
 	PauseImage          = "registry.k8s.io/pause:" + PauseVersion
 	CoreDNSImage        = "registry.k8s.io/coredns/coredns:" + CoreDNSVersion
+	OlderCoreDNSImage   = "registry.k8s.io/coredns/coredns:" + OlderCoreDNSVersion
 	MetricsServerImage  = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
 	CiliumImage         = "quay.io/cilium/cilium:" + CiliumVersion
 	CiliumOperatorImage = "quay.io/cilium/operator-generic:" + CiliumVersion

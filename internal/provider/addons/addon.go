@@ -7,6 +7,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
@@ -14,9 +16,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
@@ -43,6 +42,8 @@ type addonModel struct {
 	ID           types.String `tfsdk:"id"`
 	Name         types.String `tfsdk:"name"`
 	ControlPlane types.Object `tfsdk:"control_plane"`
+	Version      types.String `tfsdk:"version"`
+	Image        types.String `tfsdk:"image"`
 	Manifests    types.List   `tfsdk:"manifests"`
 
 	SensitiveManifests types.List `tfsdk:"sensitive_manifests"`
@@ -56,16 +57,6 @@ type addonModel struct {
 	Replaces       types.Map      `tfsdk:"replaces"`
 	FinishedJobs   types.Set      `tfsdk:"finished_jobs"`
 	Timeouts       timeouts.Value `tfsdk:"timeouts"`
-}
-
-// builtinAddons are the addons that need no manifests from the user.
-var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstructured, error){
-	"coredns": func(c component.Cluster) ([]*unstructured.Unstructured, error) {
-		return component.CoreDNS(component.CoreDNSSpec{Domain: c.Domain, DNSIP: c.DNSIP, PKI: c.PKI})
-	},
-	"metrics-server": func(c component.Cluster) ([]*unstructured.Unstructured, error) {
-		return component.MetricsServer(component.MetricsServerSpec{PKI: c.PKI})
-	},
 }
 
 var addonDeadlines = tf.Deadlines{Create: argument.RoleTimeout, Read: argument.ReadTimeout, Update: argument.RoleTimeout, Delete: argument.PKITimeout}
@@ -94,6 +85,18 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"control_plane": reference.OfControlPlane.Input(reference.ControlPlaneDescription),
+			"version": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Release of a built-in addon, without `v`. A plan with a release that is not built in lists the releases that are. A change rolls the pods, and apply waits for them. Default: " +
+					"the newest that this provider has.",
+				Validators: []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("image"), path.MatchRoot("manifests"), path.MatchRoot("sensitive_manifests"))},
+			},
+			"image": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Image of a built-in addon, in place of the image of `version`: a release that is not built in, or a registry of your own. A change rolls the pods, and apply waits for them. " +
+					"Default: the image of `version`.",
+				Validators: []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("manifests"), path.MatchRoot("sensitive_manifests"))},
+			},
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Kubernetes objects in YAML or JSON. One string may contain several documents. Changed in place; an object that is no longer listed is deleted. Default: the manifests of " +

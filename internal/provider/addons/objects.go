@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -34,13 +34,7 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.A
 		Wait: m.Wait.ValueBool(), Force: m.ForceConflicts.ValueBool(), Ignored: m.ignored(),
 	}
 	if m.builtIn() {
-		build, ok := builtinAddons[out.Name]
-		if !ok {
-			diags.AddAttributeError(path.Root("name"), "Unknown addon",
-				fmt.Sprintf("%q is not built in (coredns and metrics-server are): set manifests.", out.Name))
-			return out
-		}
-		objects, err := build(cluster)
+		objects, err := m.release().Objects(cluster)
 		if err != nil {
 			diags.AddError("The addon cannot be built", err.Error())
 		}
@@ -53,6 +47,11 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.A
 		diags.AddAttributeError(tf.Path(e.Field), e.Problem, e.Err.Error())
 	}
 	return out
+}
+
+// release returns the built-in addon, as far as its arguments are known.
+func (m *addonModel) release() component.Addon {
+	return component.Addon{Name: m.Name.ValueString(), Version: m.Version.ValueString(), Image: m.Image.ValueString()}
 }
 
 // readManifests reads the objects of both arguments, as far as the texts are known. hidden are

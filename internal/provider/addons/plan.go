@@ -36,7 +36,13 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	a := addon.Addon{Name: plan.Name.ValueString()}
 	known := req.Config.Raw.IsFullyKnown()
 	listed := known || !plan.builtIn() && tf.AllKnown(plan.Manifests, plan.SensitiveManifests)
-	if known || !plan.builtIn() || builtinAddons[a.Name] == nil && !plan.Name.IsUnknown() {
+	if plan.builtIn() && !plan.Name.IsUnknown() {
+		session.AddFieldErrors(ctx, req.Plan, plan.release().Check(), &resp.Diagnostics)
+		if resp.Diagnostics.HasError() {
+			return
+		}
+	}
+	if known || !plan.builtIn() {
 		a = plan.addon(ctx, &resp.Diagnostics)
 	}
 	plan.Objects = types.MapUnknown(types.StringType)

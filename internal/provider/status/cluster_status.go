@@ -39,6 +39,7 @@ type clusterStatusModel struct {
 	Etcd         []etcdStatus            `tfsdk:"etcd_members"`
 	Databases    map[string]etcdDatabase `tfsdk:"etcd_databases"`
 	Disks        map[string]etcdDisk     `tfsdk:"etcd_disks"`
+	RoundTrips   map[string]float64      `tfsdk:"etcd_round_trips"`
 	Alarms       []string                `tfsdk:"alarms"`
 	Certificates []certificateStatus     `tfsdk:"certificates"`
 	Snapshot     types.Object            `tfsdk:"newest_snapshot"`
@@ -179,6 +180,11 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 					"slow":      boolean("Whether, of at least 2000 writes, more than one in a hundred took longer than 512 ms. Members then lose their leader under load. It does not make the cluster unhealthy."),
 				}},
 			},
+			"etcd_round_trips": schema.MapAttribute{
+				Computed: true, ElementType: types.Float64Type,
+				MarkdownDescription: "Machine of an etcd member to milliseconds: of the messages to the member that is farthest from it, 99 of 100 were there and back within this time, since it started. A write to etcd " +
+					"takes at least one round trip. An output that has them shows up in some plans.",
+			},
 			"alarms": schema.ListAttribute{Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Active alarms of etcd (`NOSPACE`, `CORRUPT`), one sentence each: the machine, what the alarm means and what to do. The next apply of `k8s_etcd_cluster` ends `NOSPACE`."},
 			"certificates": list("Certificates on the given machines.", map[string]schema.Attribute{
@@ -235,7 +241,7 @@ func (m *clusterStatusModel) fill(ctx context.Context, st status.Cluster, now ti
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
 	m.Problems = append([]string{}, st.Problems...)
 	m.Nodes, m.APIServers, m.Etcd, m.Certificates = []nodeStatus{}, []apiServerStatus{}, []etcdStatus{}, []certificateStatus{}
-	m.Databases, m.Disks, m.Alarms = map[string]etcdDatabase{}, map[string]etcdDisk{}, []string{}
+	m.Databases, m.Disks, m.RoundTrips, m.Alarms = map[string]etcdDatabase{}, map[string]etcdDisk{}, map[string]float64{}, []string{}
 	for _, n := range st.Nodes {
 		m.Nodes = append(m.Nodes, nodeStatus{n.Name, n.Ready, n.Reason, n.Unschedulable, n.InternalIP, n.ExternalIP, n.PodCIDR, n.Version, n.Runtime})
 	}
@@ -252,6 +258,7 @@ func (m *clusterStatusModel) fill(ctx context.Context, st status.Cluster, now ti
 			space := etcd.Space{Size: e.DBSize, InUse: e.DBSizeInUse, Quota: e.DBQuota}
 			m.Databases[e.Machine] = etcdDatabase{space.Size, space.InUse, space.Quota, space.Fragmented()}
 			m.Disks[e.Machine] = etcdDisk{e.Disk.Sync.Milliseconds(), e.Disk.Commit.Milliseconds(), e.Disk.Slow()}
+			m.RoundTrips[e.Machine] = float64(e.Disk.RoundTrip.Microseconds()) / 1000
 		}
 	}
 	for _, a := range st.Alarms {

@@ -52,7 +52,7 @@ func TestStatusAttributes(t *testing.T) {
 		{"an alarm, and a silent member",
 			status.Cluster{Alarms: []status.EtcdAlarm{alarm}, Etcd: []status.EtcdMember{
 				{Machine: "controller-0", ID: "a", DBSize: 2 << 30, DBSizeInUse: 1 << 30, DBQuota: 3 << 30,
-					Disk: etcd.Disk{Syncs: 5000, Sync: 1024 * time.Millisecond, Commit: 8 * time.Millisecond}},
+					Disk: etcd.Disk{Syncs: 5000, Sync: 1024 * time.Millisecond, Commit: 8 * time.Millisecond, RoundTrip: 1600 * time.Microsecond}},
 				{Machine: "controller-1", ID: "b", DBSize: 200, DBSizeInUse: 100},
 				{Machine: "controller-2"},
 			}},
@@ -66,6 +66,11 @@ func TestStatusAttributes(t *testing.T) {
 		get(state, "etcd_databases", &databases)
 		get(state, "alarms", &alarms)
 		get(state, "etcd_disks", &disks)
+		var trips map[string]float64
+		get(state, "etcd_round_trips", &trips)
+		if trips == nil || len(trips) != len(tt.databases) || len(trips) > 0 && trips["controller-0"] != 1.6 {
+			t.Errorf("%s: round trips %v, wanted 1.6 of controller-0", tt.name, trips)
+		}
 		if slow := (etcdDisk{Sync: 1024, Commit: 8, Slow: true}); disks == nil || len(disks) != len(tt.databases) || len(disks) > 0 && disks["controller-0"] != slow {
 			t.Errorf("%s: disks %v, wanted %v of controller-0", tt.name, disks, slow)
 		}

@@ -1,0 +1,45 @@
+package component
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestAddon(t *testing.T) {
+	for _, tt := range []struct {
+		addon Addon
+		image string // of its pods
+		wrong string // field of the error
+		says  string
+	}{
+		{Addon{Name: "coredns"}, "registry.k8s.io/coredns/coredns:v1.15.0", "", ""},
+		{Addon{Name: "coredns", Version: "1.14.6"}, "registry.k8s.io/coredns/coredns:v1.14.6", "", ""},
+		{Addon{Name: "coredns", Image: "registry.example.com/dns:1"}, "registry.example.com/dns:1", "", ""},
+		{Addon{Name: "metrics-server"}, "registry.k8s.io/metrics-server/metrics-server:v0.9.0", "", ""},
+		{Addon{Name: "metrics-server", Version: "1.14.6"}, "", "version", "Built in: 0.9.0."},
+		{Addon{Name: "coredns", Version: "v1.15.0"}, "", "version", "Built in: 1.15.0, 1.14.6. For another release set image, such as registry.k8s.io/coredns/coredns:v1.15.0."},
+		{Addon{Name: "coredns", Image: "a b"}, "", "image", "not the name of an image"},
+		{Addon{Name: "dns"}, "", "name", `"dns" is not built in (coredns and metrics-server are)`},
+	} {
+		errs := tt.addon.Check()
+		objects, err := tt.addon.Objects(testCluster())
+		if tt.wrong != "" {
+			if len(errs) != 1 || errs[0].Field != tt.wrong || !strings.Contains(errs[0].Error(), tt.says) || err == nil {
+				t.Errorf("%+v: %v, %v", tt.addon, errs, err)
+			}
+			continue
+		}
+		var images []string
+		for _, o := range objects {
+			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			for _, c := range containers {
+				images = append(images, c.(map[string]any)["image"].(string)) //nolint:forcetypeassert // so it is
+			}
+		}
+		if len(errs) > 0 || err != nil || len(images) != 1 || images[0] != tt.image {
+			t.Errorf("%+v: %v %v %q", tt.addon, errs, err, images)
+		}
+	}
+}
