@@ -15,6 +15,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/route"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 )
 
@@ -138,6 +139,10 @@ func run(ctx context.Context, c *aws.Client, spec Spec, generation string, rand 
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
+	if spec.RootVolumeGiB < img.MinimumGiB { // a larger volume than wanted could not shrink to it
+		return nil, &invalid.Field{Field: "root_volume_size", Problem: "Smaller than the image",
+			Err: fmt.Errorf("the root volume of %s has %d GiB, and that of AMI %s needs %d: set root_volume_size to %d or more", spec.Name, spec.RootVolumeGiB, img.ID, img.MinimumGiB, img.MinimumGiB)}
+	}
 	key, err := newHostKey(rand)
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
@@ -168,7 +173,7 @@ func run(ctx context.Context, c *aws.Client, spec Spec, generation string, rand 
 		IamInstanceProfile:    profileSpec(spec.InstanceProfile),
 		NetworkInterfaces:     []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
-			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
+			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(spec.RootVolumeGiB),
 			Iops: aws.NonZero(root.WantedIOPS()), Throughput: aws.NonZero(root.ThroughputMiB),
 			Encrypted: sdk.Bool(true), KmsKeyId: aws.NonZero(spec.RootVolumeKey), DeleteOnTermination: sdk.Bool(true),
 		}}},

@@ -18,7 +18,10 @@ type Image struct {
 	ARM     bool      // for arm64 processors
 	Owner   string    // its AWS account; empty for that in which Debian publishes
 	Created time.Time // zero for a moment in 2025
+	SizeGiB int       // of its root volume; zero for that of Debian's
 }
+
+func (i Image) size() int { return cmp.Or(i.SizeGiB, imageSizeGiB) }
 
 const (
 	// debianOwner is the AWS account in which Debian publishes its images
@@ -146,7 +149,7 @@ func (i Image) item() imageItem {
 		item.Location, item.Description = owner+"/"+i.Name, ""
 	}
 	d := imageDevice{Name: rootDevice}
-	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = snapshotID(i.ID), imageSizeGiB, defaultVolType, true
+	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = snapshotID(i.ID), i.size(), defaultVolType, true
 	item.BlockDevices = []imageDevice{d}
 	return item
 }

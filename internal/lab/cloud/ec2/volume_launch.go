@@ -40,13 +40,16 @@ func (t *tx) launchVolumes(mappings []blockDeviceMapping, image, zone string) ([
 		}
 		seen[m.DeviceName] = true
 	}
-	v := &volume{Snapshot: snapshotID(image)}
-	root.Ebs.VolumeSize = cmp.Or(root.Ebs.VolumeSize, imageSizeGiB)
+	v, least := &volume{Snapshot: snapshotID(image)}, imageSizeGiB
+	if i, err := t.c.findImage(image); err == nil {
+		least = i.size()
+	}
+	root.Ebs.VolumeSize = cmp.Or(root.Ebs.VolumeSize, least)
 	if err := t.launchVolume(v, root, zone); err != nil {
 		return nil, err
 	}
-	if v.SizeGiB < imageSizeGiB {
-		return nil, wire.Refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot of the image, expect size >= %dGB", v.SizeGiB, imageSizeGiB)
+	if v.SizeGiB < least {
+		return nil, wire.Refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot of the image, expect size >= %dGB", v.SizeGiB, least)
 	}
 	volumes := []*volume{v}
 	for _, m := range others {
