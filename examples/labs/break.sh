@@ -11,7 +11,7 @@ on() { printf '%s\n' "$2" | ssh "$1" sudo sh -es; }
 case "${1-}" in
 list) sed -n 's/^\([a-z-]*\)) on .*/\1/p' "$0" ;;
 etcd) on controller-2 'systemctl stop etcd' ;;
-kube-apiserver) on controller-1 'rm /etc/kubernetes/audit-policy.yaml; systemctl restart --no-block kube-apiserver' ;;
+kube-apiserver) on controller-1 'rm /etc/kubernetes/audit-policy.yaml' ;;
 kube-controller-manager) on controller-2 'cd /usr/local/bin; cp /bin/true new; mv new kube-controller-manager; systemctl restart kube-controller-manager' ;;
 kube-scheduler) on controller-2 'echo "nonsense: true" >>/etc/kubernetes/kube-scheduler.yaml; systemctl restart kube-scheduler' ;;
 kubelet) on worker-1 'sed -i s/6443/6444/ /etc/kubernetes/kubelet.kubeconfig; systemctl restart kubelet' ;;

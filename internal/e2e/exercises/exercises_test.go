@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,9 @@ import (
 )
 
 var suite *harness.Suite
+
+// measured are the lines in which pages print how long something took.
+var measured = regexp.MustCompile(`(?m)^.* after \d+ s$`)
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s })) }
 
@@ -54,11 +58,13 @@ func TestExercises(t *testing.T) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + here, "IMAGE=k8s-lab/toolbox:1", "TF_CLI_ARGS_plan=-no-color", "TF_CLI_ARGS_apply=-no-color",
 		"BASH_ENV=" + shell(t, c, here)}
 	step := harness.Steps(t)
+	var took []string
 	for i, page := range list {
 		step(strings.TrimSuffix(names[i], ".md"), func(t *testing.T) {
 			began := time.Now()
-			err := session.Play(t.Context(), page, here, env, harness.WithLong(), func(b exercise.Block, took time.Duration, printed string, err error) error {
-				t.Logf("%6.2f s  %s:%d %s\n%s", took.Seconds(), b.File, b.Line, b.Section, printed)
+			err := session.Play(t.Context(), page, here, env, harness.WithLong(), func(b exercise.Block, lasted time.Duration, printed string, err error) error {
+				took = append(took, measured.FindAllString(printed, -1)...)
+				t.Logf("%6.2f s  %s:%d %s\n%s", lasted.Seconds(), b.File, b.Line, b.Section, printed)
 				return err
 			})
 			if err != nil {
@@ -76,6 +82,7 @@ func TestExercises(t *testing.T) {
 		})
 		c.NoChanges(t)
 	})
+	t.Logf("figures: %s", strings.Join(took, "; "))
 }
 
 // objects returns the names of all objects that a page might leave, and the labels and taints of the nodes.
