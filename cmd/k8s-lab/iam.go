@@ -136,6 +136,7 @@ func (c *cli) iamControls() *cobra.Command {
 	var policies []string
 	cmd := &cobra.Command{
 		Use: "service-control", Short: "Give the account service control policies, or, without --policy, none", Args: noArguments,
+		Example: example("sudo k8s-lab iam service-control --policy regions.json"),
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 			documents, err := contents(policies)
 			if err != nil {

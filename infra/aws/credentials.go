@@ -157,7 +157,7 @@ func adviceOnCredentials(err error) string {
 		return fmt.Sprintf("Get a session in this shell first: run `eval \"$(aws configure export-credentials%s --format env)\"`, which asks for the code. "+
 			"Set no profile in the provider block: it takes the session from the environment then.", from.option())
 	case IsCode(err, deniedCodes...):
-		return "The role cannot be assumed. Its trust policy must name this caller, and external_id if it asks for one; and the caller's own policy must allow it. " +
+		return "The role cannot be assumed. Its trust policy must name this caller, and external_id if it asks for one, and allow sts:TagSession and sts:SetSourceIdentity for tags and source_identity; and the caller's own policy must allow all of it. " +
 			"`aws sts get-caller-identity` shows who the caller is. Check role_arn, also in the profile."
 	case from.has(sdk.CredentialSourceSSO, sdk.CredentialSourceSSOLegacy) && code == "ForbiddenException":
 		return fmt.Sprintf("The IAM Identity Center does not give you sso_role_name in sso_account_id of profile %s: `aws configure sso` shows what it gives you.", from.profile)

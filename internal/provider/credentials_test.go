@@ -14,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
@@ -121,4 +122,29 @@ func TestCredentialsRefused(t *testing.T) {
 	out := providertest.Answer[*sts.AssumeRoleOutput](t)(c.Client.STS.AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: sdk.String("arn:aws:iam::123456789012:role/short"), RoleSessionName: sdk.String("expires")}))
 	time.Sleep(1100 * time.Millisecond)
 	fails(providertest.Values{"access_key": *out.Credentials.AccessKeyId, "secret_key": *out.Credentials.SecretAccessKey, "token": *out.Credentials.SessionToken}, "The credentials have expired", "renew them")
+}
+
+// TestSessionOfAWorkspace: a workspace gets its cluster as a tag of its session, which the role's trust policy checks.
+func TestSessionOfAWorkspace(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	trust := `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":["sts:AssumeRole","sts:SetSourceIdentity","sts:TagSession"],"Principal":{"AWS":"123456789012"},` +
+		`"Condition":{"StringEquals":{"aws:RequestTag/k8s-cluster":"demo","sts:SourceIdentity":"run-7"}}}}`
+	member := iam.Entity{Policies: []string{providertest.ReadPolicy(t, "member.json").Without("")}}
+	if _, err := c.Account.Cloud.Identities().PutRole("workspace", member, trust); err != nil {
+		t.Fatal(err)
+	}
+	as := func(role providertest.Values) providertest.Cloud {
+		c.More = providertest.Values{"assume_role": providertest.With(providertest.Values{"role_arn": "arn:aws:iam::123456789012:role/workspace", "session_name": "run"}, role)}
+		return c.Process(t)
+	}
+	tags := func(cluster string) providertest.Values {
+		return providertest.Values{"tags": providertest.Values{"k8s-cluster": cluster}, "transitive_tag_keys": []any{"k8s-cluster"}, "source_identity": "run-7"}
+	}
+	network := as(tags("demo")).Instance("k8s_network")
+	network.Must(providertest.NetworkConfig())
+	providertest.Mention(t, as(tags("other")).Taken(network).Refreshed(), "no AWS credentials", "sts:TagSession")
+	providertest.Mention(t, as(providertest.Values{}).Taken(network).Refreshed(), "no AWS credentials", "The role cannot be assumed")
+	foreign := as(tags("demo")).Instance("k8s_network")
+	providertest.Mention(t, foreign.Attempt(providertest.With(providertest.NetworkConfig(), providertest.Values{"cluster": "other"})), "not authorized to perform")
 }

@@ -118,6 +118,33 @@ func TestS3(t *testing.T) {
 		_, err = s3(dev).DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/one")})
 		cloudtest.Refused(t, err, "AccessDenied")
 	})
+	t.Run("snapshots of two clusters", func(t *testing.T) {
+		bucket := aws.String("example-snapshots")
+		cloudtest.Must[*awss3.CreateBucketOutput](t)(s3(l).CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: bucket}))
+		document := func(name string) string {
+			return string(cloudtest.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "examples", "iam", name+".json"))))
+		}
+		boundary := cloudtest.Must[iam.Managed](t)(l.Account.Identities().PutPolicy("k8s-boundary", "", document("boundary")))
+		role := cloudtest.Must[iam.Role](t)(l.Account.Identities().PutRole("ada-controller", iam.Entity{
+			Path: "/k8s/ada/", Policies: []string{document("etcd-snapshots")}, Boundary: boundary.ARN, Tags: map[string]string{"k8s-cluster": "ada"},
+		}, ""))
+		c := cloudtest.Must[*awssts.AssumeRoleOutput](t)(l.STS.AssumeRole(t.Context(), &awssts.AssumeRoleInput{RoleArn: &role.ARN, RoleSessionName: aws.String("node")})).Credentials
+		machine := s3(l.With(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken))
+		for cluster, want := range map[string]string{"ada": "", "bob": "AccessDenied"} {
+			key, prefix := aws.String("k8s/"+cluster+"/etcd/one"), aws.String("k8s/"+cluster+"/etcd/")
+			_, err := machine.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: bucket, Key: key, Body: strings.NewReader("1")})
+			cloudtest.Refused(t, err, want)
+			_, err = machine.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: bucket, Prefix: prefix})
+			cloudtest.Refused(t, err, want)
+			_, err = machine.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: bucket, Key: key})
+			cloudtest.Refused(t, err, want)
+			_, err = machine.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: bucket, Key: key})
+			cloudtest.Refused(t, err, want)
+		}
+		_, err := machine.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: bucket})
+		cloudtest.Refused(t, err, "AccessDenied")
+		cloudtest.Must[*awss3.DeleteBucketOutput](t)(s3(l).DeleteBucket(t.Context(), &awss3.DeleteBucketInput{Bucket: bucket}))
+	})
 	t.Run("sessions", func(t *testing.T) {
 		creds := cloudtest.Must[*awssts.GetSessionTokenOutput](t)(l.STS.GetSessionToken(t.Context(), &awssts.GetSessionTokenInput{})).Credentials
 		session := l.With(*creds.AccessKeyId, *creds.SecretAccessKey, *creds.SessionToken)
