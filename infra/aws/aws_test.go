@@ -81,7 +81,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-func TestMadeByControllers(t *testing.T) {
+func TestInside(t *testing.T) {
 	for _, tt := range []struct {
 		tags map[string]string
 		want bool
@@ -99,7 +99,7 @@ func TestMadeByControllers(t *testing.T) {
 		{map[string]string{"ebs.csi.aws.com/cluster": "true"}, false}, // of which cluster it does not say
 		{nil, false},
 	} {
-		if got := MadeByControllers(tt.tags, "demo"); got != tt.want {
+		if got := Inside("demo").Made(tt.tags); got != tt.want {
 			t.Errorf("%v: %t, wanted %t", tt.tags, got, tt.want)
 		}
 	}

@@ -22,9 +22,6 @@ func IsCode(err error, codes ...string) bool {
 	return code != "" && slices.Contains(codes, code)
 }
 
-// TunnelQuota is the code of an EC2 Instance Connect Endpoint that has all the tunnels that it may have.
-const TunnelQuota = "ServiceQuotaExceededException"
-
 // Advice returns one sentence on what a person can do about err, empty if there is nothing to add
 // to its text. Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 func Advice(err error) string {
@@ -87,7 +84,7 @@ func Advice(err error) string {
 	case "RouteLimitExceeded":
 		return "A route table holds 500 routes by default, and every machine with pods needs one in each route table of the network: remove some, " +
 			"or ask for more in the AWS console: Service Quotas, Amazon VPC, Routes per route table (L-93826ACB)."
-	case TunnelQuota:
+	case "ServiceQuotaExceededException": // of an EC2 Instance Connect Endpoint that has all the tunnels that it may have
 		return "An EC2 Instance Connect Endpoint has at most 20 tunnels at once: others use them. Wait until they have ended, or end them, then run apply again."
 	case "VolumeInUse":
 		return "Another machine has the volume: stop what uses it there, unmount and detach it, then run apply again."

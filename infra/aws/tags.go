@@ -66,15 +66,19 @@ const (
 // ownedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources.
 func ownedTag(cluster string) string { return clusterPrefix + cluster }
 
-// OwnedFilter returns a filter for what has the tag of Kubernetes' cloud integrations, and ends with a cluster.
-func OwnedFilter(cluster string) types.Filter { return TagFilter(ownedTag(cluster), owned) }
+// Inside is the name of a cluster in which controllers run, such as the AWS Load Balancer Controller.
+type Inside string
 
-// ControllerTags returns the tag keys of which controllers in a cluster write one on what they make.
-func ControllerTags(cluster string) []string { return []string{ownedTag(cluster), balancedTag} }
+// Filter returns a filter for what has the tag of Kubernetes' cloud integrations, and ends with the cluster.
+func (i Inside) Filter() types.Filter { return TagFilter(ownedTag(string(i)), owned) }
 
-// MadeByControllers reports whether the tags say that a controller in a cluster has made something that ends with the cluster.
+// Tags returns the tag keys of which controllers in the cluster write one on what they make.
+func (i Inside) Tags() []string { return []string{ownedTag(string(i)), balancedTag} }
+
+// Made reports whether the tags say that a controller in the cluster has made something that ends with the cluster.
 // What has tags of this package, or of a second cluster, is none.
-func MadeByControllers(tags map[string]string, cluster string) bool {
+func (i Inside) Made(tags map[string]string) bool {
+	cluster := string(i)
 	for key := range tags {
 		if strings.HasPrefix(key, ownPrefix) || strings.HasPrefix(key, clusterPrefix) && key != ownedTag(cluster) {
 			return false

@@ -71,9 +71,9 @@ func findLeftovers(ctx context.Context, c *aws.Client, spec Spec, s snapshot) (l
 	if vpc == "" {
 		return l, nil
 	}
-	within, owned := aws.Filter("vpc-id", vpc), aws.OwnedFilter(spec.Cluster)
+	within, owned := aws.Filter("vpc-id", vpc), aws.Inside(spec.Cluster).Filter()
 	left := func(id *string, tags []types.Tag) bool {
-		return !s.mine(id, tags) && aws.MadeByControllers(aws.TagMap(tags), spec.Cluster)
+		return !s.mine(id, tags) && aws.Inside(spec.Cluster).Made(aws.TagMap(tags))
 	}
 	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error {
@@ -133,7 +133,7 @@ func (l *leftovers) findBalancers(ctx context.Context, c *aws.Client, vpc, clust
 		arns = append(arns, sdk.ToString(t.TargetGroupArn))
 	}
 	tags, err := c.TagsOfELB(ctx, arns)
-	other := func(arn *string) bool { return !aws.MadeByControllers(tags[sdk.ToString(arn)], cluster) }
+	other := func(arn *string) bool { return !aws.Inside(cluster).Made(tags[sdk.ToString(arn)]) }
 	l.balancers = slices.DeleteFunc(balancers, func(b elbtypes.LoadBalancer) bool { return other(b.LoadBalancerArn) })
 	l.targets = slices.DeleteFunc(targets, func(t elbtypes.TargetGroup) bool { return other(t.TargetGroupArn) })
 	return err

@@ -172,7 +172,7 @@ func refusal(resp *http.Response) error {
 }
 
 // busyCodes are those of an endpoint that may open a tunnel later.
-var busyCodes = []string{aws.TunnelQuota, "ServiceQuotaExceeded", "LimitExceededException", "ThrottlingException"}
+var busyCodes = []string{"ServiceQuotaExceededException", "ServiceQuotaExceeded", "LimitExceededException", "ThrottlingException"}
 
 // conn is the byte stream of a tunnel: the binary messages of a websocket.
 type conn struct {

@@ -114,7 +114,7 @@ func Advice(err error) string {
 		return "Nothing was deleted. Detach what is in use, then run destroy again."
 	case errors.As(err, &left):
 		return fmt.Sprintf("Nothing was deleted. Objects that are to stay must lose their tag, %s. To delete all others with the network, volumes with their data, set delete_leftovers = true of "+
-			"k8s_network, run apply with -target for its address, and then destroy again.", strings.Join(infraaws.ControllerTags(left.Cluster), " or "))
+			"k8s_network, run apply with -target for its address, and then destroy again.", strings.Join(infraaws.Inside(left.Cluster).Tags(), " or "))
 	case errors.As(err, &dial) && isPrivate(dial.Addr):
 		return fmt.Sprintf("%s is a private address. Run Terraform where it is reached, such as in the VPC or over a VPN, or set ssh.bastion or ssh.instance_connect of the provider; "+
 			"then run apply again: it continues where it stopped.", dial.Addr)
