@@ -13,6 +13,7 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
@@ -164,8 +165,8 @@ func TestLeftovers(t *testing.T) {
 func TestLeftoversUnseen(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
-	user, err := c.Account.Cloud.Identities().PutUser("terraform", []string{
-		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["ec2:*","sts:*"],"Resource":"*"}]}`})
+	user, err := c.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: []string{
+		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["ec2:*","sts:*"],"Resource":"*"}]}`}})
 	if err != nil {
 		t.Fatal(err)
 	}
