@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/signin"
 )
@@ -39,7 +40,7 @@ func signIn(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	r := signin.Request{Issuer: *issuer, ClientID: *client, Scopes: strings.Split(*scopes, ","), Device: *device, Listen: *listen,
-		Cache: file.AtHome(*cache, home), Browse: func(url string) error { return browse(context.WithoutCancel(ctx), url) },
+		Cache: file.AtHome(*cache, home), Browse: func(url string) { browse(context.WithoutCancel(ctx), url) },
 		Show: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	if *ca != "" {
 		if r.CA, err = os.ReadFile(file.AtHome(*ca, home)); err != nil {
@@ -55,7 +56,7 @@ func signIn(ctx context.Context, args []string, out io.Writer) error {
 	}
 	token, err := signin.Get(ctx, r)
 	if err != nil {
-		return err
+		return errors.New(foreign.Text(err.Error())) // it may quote the issuer
 	}
 	text, err := token.ExecCredential()
 	if err != nil {
@@ -65,16 +66,14 @@ func signIn(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// browse opens a URL in the person's browser, which outlives this program.
-func browse(ctx context.Context, url string) error {
+// browse opens a URL in the person's browser, which outlives this program. Where there is none, nothing happens.
+func browse(ctx context.Context, url string) {
+	command := []string{"xdg-open", url}
 	switch runtime.GOOS {
 	case "darwin":
-		return exec.CommandContext(ctx, "open", url).Start()
+		command = []string{"open", url}
 	case "windows":
-		return exec.CommandContext(ctx, "rundll32", "url.dll,FileProtocolHandler", url).Start()
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
 	}
-	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-		return errors.New("there is no screen")
-	}
-	return exec.CommandContext(ctx, "xdg-open", url).Start()
+	_ = exec.CommandContext(ctx, command[0], command[1:]...).Start()
 }

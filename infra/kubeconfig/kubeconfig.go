@@ -22,9 +22,11 @@ import (
 
 // Defaults of a Request.
 const (
-	DefaultUser  = "admin"
-	DefaultGroup = "system:masters"
-	DefaultTTL   = 8 * time.Hour
+	DefaultUser = "admin"
+	// DefaultPerson is the user's name in a kubeconfig of everybody who signs in.
+	DefaultPerson = "person"
+	DefaultGroup  = "system:masters"
+	DefaultTTL    = 8 * time.Hour
 	// MaxTTL bounds the validity of a credential, which cannot be revoked.
 	MaxTTL = 365 * 24 * time.Hour
 )
@@ -112,7 +114,7 @@ func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now tim
 // token says who the person is. It holds no secret, and no key is fetched for it.
 func SignIn(ref pki.Ref, r Request, exec Exec) Credential {
 	if r.User == "" {
-		r.User = "person"
+		r.User = DefaultPerson
 	}
 	return Credential{Endpoint: r.Endpoint, ProxyURL: r.ProxyURL, CA: []byte(ref.KubernetesCA), Exec: &exec, cluster: ref.Cluster, user: r.User}
 }

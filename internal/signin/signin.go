@@ -6,6 +6,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -55,8 +56,8 @@ type Request struct {
 	Cache  string // directory, made if it is missing
 	// Show tells the person what to do.
 	Show func(format string, args ...any)
-	// Browse opens a URL in a browser. An error only means that the person has to do it.
-	Browse func(url string) error
+	// Browse opens a URL in a browser, if it can. The person is shown the URL as well.
+	Browse func(url string)
 }
 
 // Token is an ID token, which the API server takes as bearer token, and until when it may be used.
@@ -98,18 +99,11 @@ func Get(ctx context.Context, r Request) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	token, err := s.renew(has.Refresh)
+	got, err := s.renew(ctx, has.Refresh)
 	if err != nil {
-		if token, err = s.ask(); err != nil {
+		if got, err = s.ask(ctx); err != nil {
 			return Token{}, err
 		}
-	}
-	got, err := s.verify(token)
-	if err != nil {
-		return Token{}, err
-	}
-	if got.Refresh == "" {
-		got.Refresh = has.Refresh
 	}
 	if err := file.WriteJSON(name, got, 0o600); err != nil {
 		return Token{}, err
@@ -126,7 +120,7 @@ func (r Request) key() string {
 // session is one conversation with an issuer.
 type session struct {
 	Request
-	ctx      context.Context // with the client that trusts the issuer's authority
+	client   *http.Client // trusts the issuer's authority
 	provider *oidc.Provider
 	config   oauth2.Config
 	nonce    string // of the token that is expected; empty for none
@@ -142,31 +136,40 @@ func (r Request) connect(ctx context.Context) (*session, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() // with the proxy of the environment
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	ctx = oidc.ClientContext(ctx, &http.Client{Transport: transport, Timeout: 30 * time.Second})
-	provider, err := oidc.NewProvider(ctx, r.Issuer)
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), r.Issuer)
 	if err != nil {
 		return nil, fmt.Errorf("asking the issuer what it offers: %w", err)
 	}
-	return &session{Request: r, ctx: ctx, provider: provider, config: oauth2.Config{
+	return &session{Request: r, client: client, provider: provider, config: oauth2.Config{
 		ClientID: r.ClientID, ClientSecret: r.ClientSecret, Endpoint: provider.Endpoint(), Scopes: r.Scopes,
 	}}, nil
 }
 
-// renew asks for a new token with a refresh token.
-func (s *session) renew(refresh string) (*oauth2.Token, error) {
+// with returns a context for calls of the issuer.
+func (s *session) with(ctx context.Context) context.Context { return oidc.ClientContext(ctx, s.client) }
+
+// renew asks for a new token with a refresh token. An issuer may answer without an ID token (OpenID Connect Core, 12.2).
+func (s *session) renew(ctx context.Context, refresh string) (kept, error) {
 	if refresh == "" {
-		return nil, errors.New("there is no refresh token")
+		return kept{}, errors.New("there is no refresh token")
 	}
-	return s.config.TokenSource(s.ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+	token, err := s.config.TokenSource(s.with(ctx), &oauth2.Token{RefreshToken: refresh}).Token()
+	if err != nil {
+		return kept{}, err
+	}
+	got, err := s.verify(ctx, token)
+	got.Refresh = cmp.Or(got.Refresh, refresh) // many issuers give no other one
+	return got, err
 }
 
 // verify checks an ID token as the API server does: issuer, audience, signature and expiry.
-func (s *session) verify(t *oauth2.Token) (kept, error) {
+func (s *session) verify(ctx context.Context, t *oauth2.Token) (kept, error) {
 	raw, _ := t.Extra("id_token").(string)
 	if raw == "" {
 		return kept{}, fmt.Errorf("%s gave no ID token: the scopes must include %s", s.Issuer, oidc.ScopeOpenID)
 	}
-	id, err := s.provider.Verifier(&oidc.Config{ClientID: s.ClientID}).Verify(s.ctx, raw)
+	id, err := s.provider.Verifier(&oidc.Config{ClientID: s.ClientID}).Verify(s.with(ctx), raw)
 	switch {
 	case err != nil:
 		return kept{}, fmt.Errorf("the token of %s: %w", s.Issuer, err)

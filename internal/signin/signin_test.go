@@ -32,12 +32,13 @@ type world struct {
 	browser *http.Client
 	request signin.Request
 	asked   atomic.Int32 // how often the person had to sign in
+	brief   atomic.Bool  // a refresh gives no ID token
 }
 
 func newWorld(t *testing.T, lifetime time.Duration) *world {
 	t.Helper()
 	w := &world{}
-	w.server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) }))
+	w.server = httptest.NewUnstartedServer(http.HandlerFunc(w.answer))
 	w.server.StartTLS()
 	t.Cleanup(w.server.Close)
 	w.Issuer = issuer.New(w.server.URL, issuer.People{"ada": {"developers"}}, lifetime)
@@ -55,9 +56,23 @@ func newWorld(t *testing.T, lifetime time.Duration) *world {
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	w.request = signin.Request{Issuer: w.server.URL, ClientID: issuer.ClientID, Scopes: append(signin.DefaultScopes(), "groups"), Listen: "localhost:" + port,
 		CA:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.server.Certificate().Raw}),
-		Cache: filepath.Join(t.TempDir(), "cache"), Browse: func(link string) error { go w.signIn(t, link); return nil },
-		Show: func(format string, args ...any) { t.Errorf(format, args...) }}
+		Cache: filepath.Join(t.TempDir(), "cache"), Browse: func(link string) { go w.signIn(t, link) }, Show: func(string, ...any) {}}
 	return w
+}
+
+// answer is the issuer's answer, or what another issuer would answer to a refresh: no ID token.
+func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
+	if !w.brief.Load() || r.PostFormValue("grant_type") != "refresh_token" {
+		w.ServeHTTP(rw, r)
+		return
+	}
+	whole := httptest.NewRecorder()
+	w.ServeHTTP(whole, r)
+	fields := map[string]any{}
+	_ = json.Unmarshal(whole.Body.Bytes(), &fields)
+	delete(fields, "id_token")
+	rw.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(rw).Encode(fields)
 }
 
 // signIn opens a link in the browser, enters name and password, and follows to the end.
@@ -178,9 +193,15 @@ func TestRenewal(t *testing.T) {
 	if second.ID == first.ID || w.asked.Load() != 1 || w.claims(t, second.ID)["sub"] != "ada" {
 		t.Errorf("asked %d times; the same: %v", w.asked.Load(), second.ID == first.ID)
 	}
+	w.brief.Store(true)
+	w.token(t)
+	w.brief.Store(false)
+	if w.asked.Load() != 2 {
+		t.Errorf("asked %d times by an issuer whose refresh has no ID token", w.asked.Load())
+	}
 	w.Issuer = issuer.New(w.server.URL, issuer.People{"ada": nil}, time.Hour) // it does not know the refresh token
 	w.token(t)
-	if w.asked.Load() != 2 {
+	if w.asked.Load() != 3 {
 		t.Errorf("asked %d times", w.asked.Load())
 	}
 }

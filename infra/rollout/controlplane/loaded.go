@@ -44,8 +44,9 @@ func (o *operation) toLoad() loaded {
 				one[f.Path] = hex.EncodeToString(sum[:])
 			}
 		}
-		if o.want.Spec.EncryptedUnder() != "" {
-			one[component.EncryptionConfigPath] = m.Record.Secrets[component.EncryptionConfigPath].SHA256
+		// After an import, nobody knows what the keys on the machines are.
+		if digest := m.Record.Secrets[component.EncryptionConfigPath].SHA256; digest != "" && o.want.Spec.EncryptedUnder() != "" {
+			one[component.EncryptionConfigPath] = digest
 		}
 		if i > 0 && !maps.Equal(one, out) {
 			return nil

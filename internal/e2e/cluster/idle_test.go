@@ -52,6 +52,7 @@ func (c *cluster) watches(t *testing.T, machine string) *watch {
 		t.Fatal(err)
 	}
 	answer := harness.Must[*http.Response](t)(http.ReadResponse(bufio.NewReader(w.conn), request))
+	t.Cleanup(func() { _ = answer.Body.Close() })
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("a watch: %s", answer.Status)
 	}

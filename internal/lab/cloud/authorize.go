@@ -20,7 +20,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return nil // and nothing is looked up
 	}
 	service := req.Protocol.Name
-	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.compute.Resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
+	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
 		Identities: a.identities, Caller: iam.UserName(p.ARN)}
 	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
 	for _, d := range demands {
@@ -126,3 +126,12 @@ func encodeDenied(d *iam.DeniedError) string {
 
 // Identities returns the account's users and roles.
 func (a *Account) Identities() *iam.Directory { return a.identities }
+
+// resources returns the resources of EC2 that a request's parameter names.
+func (a *Account) resources(parameter, value string) []iam.Resource {
+	var out []iam.Resource
+	for _, r := range a.compute.Resources(parameter, value) {
+		out = append(out, iam.Resource(r))
+	}
+	return out
+}

@@ -134,6 +134,8 @@ func (m *managedKubeconfigModel) id(ctx context.Context, diags *diag.Diagnostics
 	switch {
 	case cluster.IsUnknown() || m.User.IsUnknown():
 		return types.StringUnknown()
+	case user == "" && !m.Exec.IsNull():
+		user = kubeconfig.DefaultPerson
 	case user == "":
 		user = kubeconfig.DefaultUser
 	}

@@ -40,21 +40,21 @@ type kubeconfigModel struct {
 const (
 	kubeconfigEndpoint = "URL of the API server, such as the private endpoint: `k8s_control_plane.<name>.ref.private_endpoint`. Default: the public endpoint."
 	kubeconfigProxy    = "URL of a proxy on the way to `endpoint`, for the kubeconfig: `http://`, `https://` or `socks5://`. With a private endpoint, `socks5://localhost:1080` is what `ssh -D 1080` of a bastion serves. Default: none."
-	kubeconfigUser     = "User in the certificate. Default: `admin`."
+	kubeconfigUser     = "User in the certificate. With `exec` it is only a name in the kubeconfig. Default: `admin`, with `exec` `person`."
 	kubeconfigGroups   = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
 	kubeconfigTTL      = "How long the certificate is valid, as a duration such as `8h`. It cannot be revoked, so keep it short. Default: `8h`."
 	kubeconfigHost     = "URL of the API server, for the kubernetes provider's `host`."
 	kubeconfigCA       = "Certificates of the Kubernetes CA in PEM, for the kubernetes provider's `cluster_ca_certificate`."
-	kubeconfigCert     = "Client certificate in PEM, for the kubernetes provider's `client_certificate`."
-	kubeconfigKey      = "Private key in PEM, for the kubernetes provider's `client_key`."
+	kubeconfigCert     = "Client certificate in PEM, for the kubernetes provider's `client_certificate`. Null with `exec`."
+	kubeconfigKey      = "Private key in PEM, for the kubernetes provider's `client_key`. Null with `exec`."
 	kubeconfigRaw      = "The same credentials as a kubeconfig file."
-	kubeconfigExpires  = "Expiry of the certificate, in RFC 3339."
+	kubeconfigExpires  = "Expiry of the certificate, in RFC 3339. Null with `exec`."
 )
 
 // Descriptions of exec.
 const (
 	kubeconfigExec        = "Program that signs people in, in place of a certificate: a credential plugin of kubectl. The API servers must accept its tokens (`authentication` of `k8s_control_plane`). The kubeconfig then holds no secret, can be given to everybody, and no key is used for it."
-	kubeconfigExecCommand = "Path or name of the program. Default: `k8s-kubeconfig`, whose arguments begin with `sign-in`."
+	kubeconfigExecCommand = "Path or name of the program. Default: `k8s-kubeconfig`; `args` must then begin with `sign-in`."
 	kubeconfigExecArgs    = "Arguments of the program, such as `[\"sign-in\", \"-issuer\", \"https://login.example.com\", \"-client-id\", \"kubernetes\"]`."
 	kubeconfigExecEnv     = "Environment variables for the program, beside those of the person. Default: none."
 	kubeconfigExecHint    = "What kubectl says if the program is not there: how to install it. Default: none."

@@ -77,7 +77,7 @@ func New(url string, people People, lifetime time.Duration) *Issuer {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		token, err := i.Sign(claims)
+		token, err := i.Sign(r.Context(), claims)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -97,10 +97,10 @@ func (i *Issuer) Rotate() {
 }
 
 // Sign returns a token with claims over those of a token that is valid for an hour.
-func (i *Issuer) Sign(claims map[string]any) (string, error) {
+func (i *Issuer) Sign(ctx context.Context, claims map[string]any) (string, error) {
 	all := map[string]any{"iss": i.url, "aud": []string{ClientID}, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
 	maps.Copy(all, claims)
-	key, err := i.at.SigningKey(context.Background())
+	key, err := i.at.SigningKey(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 // Call is a request as authorization sees it.
@@ -19,11 +17,18 @@ type Call struct {
 	Body    []byte     // of SSM
 }
 
+// Resource is a resource of EC2.
+type Resource struct {
+	Type, Name string // as its ARN has them: "vpc" and "vpc-0123"
+	Tags       map[string]string
+	Keys       map[string]string // further condition keys
+}
+
 // Account is what authorization asks about the account.
 type Account struct {
 	ID, Region string
 	// Resources returns the EC2 resources that the value of a parameter names.
-	Resources func(parameter, value string) []ec2.Resource
+	Resources func(parameter, value string) []Resource
 	// Profile returns the ARNs of the instance profile with a name or an ARN, and of its role; empty if there is
 	// no such profile. A nil Profile stands for no profiles.
 	Profile func(nameOrARN string) (profile, role string)
@@ -357,7 +362,7 @@ func tagContext(tags map[string]string) map[string][]string {
 	return out
 }
 
-func resourceContext(r ec2.Resource) map[string][]string {
+func resourceContext(r Resource) map[string][]string {
 	out := resourceTags(r.Tags)
 	for k, v := range r.Keys {
 		out[k] = []string{v}

@@ -3,7 +3,6 @@ package iam_test
 import (
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iamapi"
@@ -19,7 +18,7 @@ func TestDemands(t *testing.T) {
 	}
 	a := iam.Account{
 		Identities: d,
-		ID:         "123456789012", Region: "us-east-1", Resources: func(_, id string) []ec2.Resource { return []ec2.Resource{{Type: "vpc", Name: id}} },
+		ID:         "123456789012", Region: "us-east-1", Resources: func(_, id string) []iam.Resource { return []iam.Resource{{Type: "vpc", Name: id}} },
 		ParameterTags: func(string) (map[string]string, bool) { return nil, false },
 	}
 	for service, actions := range map[string][]string{"ec2": ec2.Actions(), "ssm": ssm.Actions(), "sts": sts.Actions(), "elasticloadbalancing": elbv2.Actions(), "iam": iamapi.Actions()} {

@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,12 +82,14 @@ func TestLimits(t *testing.T) {
 			}
 			continue
 		}
-		if want := "User: " + user + " is not authorized to perform: ec2:DeleteVpc " + tc.why; err == nil || err.Error() != want || err.(*DeniedError).ByDefault() != tc.byDefault {
+		var denied *DeniedError
+		if want := "User: " + user + " is not authorized to perform: ec2:DeleteVpc " + tc.why; !errors.As(err, &denied) || err.Error() != want || denied.ByDefault() != tc.byDefault {
 			t.Errorf("%v, by default %t; want %s", err, !tc.byDefault, want)
 		}
 	}
 	p := Principal{ARN: role, Policies: []Policy{all}, Boundary: &none}
-	if err := p.Authorize([]Demand{{Action: "ec2:DeleteVpc", Resource: "*"}}).(*DeniedError); err.ByDefault() {
+	var denied *DeniedError
+	if err := p.Authorize([]Demand{{Action: "ec2:DeleteVpc", Resource: "*"}}); !errors.As(err, &denied) || denied.ByDefault() {
 		t.Error("a resource policy that names a role goes around the role's boundary")
 	}
 }
