@@ -3,8 +3,8 @@ package iam_test
 import (
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iamapi"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
