@@ -19,7 +19,8 @@ output "ssh_config" {
   ])
 }
 
-# Settings that some pages change. Null leaves them as they are.
+# Settings that some pages change. labs_override.tf replaces these arguments of the configuration: null means the default
+# of the provider, also if the configuration sets something else. So put settings of your own here, as defaults.
 variable "lab_coredns_version" {
   type        = string
   default     = null

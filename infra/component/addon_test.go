@@ -10,7 +10,7 @@ import (
 func TestAddon(t *testing.T) {
 	for _, tt := range []struct {
 		addon Addon
-		image string // of its pods
+		image string // of its pods; empty if there are no objects
 		wrong string // field of the error
 		says  string
 	}{
@@ -18,16 +18,19 @@ func TestAddon(t *testing.T) {
 		{Addon{Name: "coredns", Version: "1.14.6"}, "registry.k8s.io/coredns/coredns:v1.14.6", "", ""},
 		{Addon{Name: "coredns", Image: "registry.example.com/dns:1"}, "registry.example.com/dns:1", "", ""},
 		{Addon{Name: "metrics-server"}, "registry.k8s.io/metrics-server/metrics-server:v0.9.0", "", ""},
-		{Addon{Name: "metrics-server", Version: "1.14.6"}, "", "version", "Built in: 0.9.0."},
-		{Addon{Name: "coredns", Version: "v1.15.0"}, "", "version", "Built in: 1.15.0, 1.14.6. For another release set image, such as registry.k8s.io/coredns/coredns:v1.15.0."},
-		{Addon{Name: "coredns", Image: "a b"}, "", "image", "not the name of an image"},
+		{Addon{Name: "metrics-server", Version: "0.1.2"}, "registry.k8s.io/metrics-server/metrics-server:v0.1.2", "version", "Built in: 0.9.0."},
+		{Addon{Name: "coredns", Version: "v1.15.0"}, "registry.k8s.io/coredns/coredns:vv1.15.0", "version", "Built in: 1.15.0, 1.14.6. For another release set image, such as registry.k8s.io/coredns/coredns:v1.15.0."},
+		{Addon{Name: "coredns", Image: "a b"}, "a b", "image", "not the name of an image"},
 		{Addon{Name: "dns"}, "", "name", `"dns" is not built in (coredns and metrics-server are)`},
 	} {
 		errs := tt.addon.Check()
+		if tt.wrong == "" && len(errs) > 0 || tt.wrong != "" && (len(errs) != 1 || errs[0].Field != tt.wrong || !strings.Contains(errs[0].Error(), tt.says)) {
+			t.Errorf("%+v: %v", tt.addon, errs)
+		}
 		objects, err := tt.addon.Objects(testCluster())
-		if tt.wrong != "" {
-			if len(errs) != 1 || errs[0].Field != tt.wrong || !strings.Contains(errs[0].Error(), tt.says) || err == nil {
-				t.Errorf("%+v: %v, %v", tt.addon, errs, err)
+		if tt.image == "" {
+			if err == nil {
+				t.Errorf("%+v: it has objects", tt.addon)
 			}
 			continue
 		}
@@ -38,8 +41,8 @@ func TestAddon(t *testing.T) {
 				images = append(images, c.(map[string]any)["image"].(string)) //nolint:forcetypeassert // so it is
 			}
 		}
-		if len(errs) > 0 || err != nil || len(images) != 1 || images[0] != tt.image {
-			t.Errorf("%+v: %v %v %q", tt.addon, errs, err, images)
+		if err != nil || len(images) != 1 || images[0] != tt.image {
+			t.Errorf("%+v: %v %q", tt.addon, err, images)
 		}
 	}
 }

@@ -54,11 +54,10 @@ func (r releases) image(version string) string {
 
 // Check checks the fields that are set, without the cluster.
 func (a Addon) Check() (errs invalid.Fields) {
-	r, ok := builtInAddons[a.Name]
-	if !ok {
-		errs.Say("name", "Unknown addon", "%q is not built in (%s are): set manifests.", a.Name, strings.Join(slices.Sorted(maps.Keys(builtInAddons)), " and "))
+	if errs = a.checkName(); len(errs) > 0 {
 		return errs
 	}
+	r := builtInAddons[a.Name]
 	if a.Version != "" && !slices.Contains(r.versions, a.Version) {
 		errs.Say("version", "Unknown release", "Release %q of %s is not built in. Built in: %s. For another release set image, such as %s.",
 			a.Version, a.Name, strings.Join(r.versions, ", "), r.repository+":v"+strings.TrimPrefix(a.Version, "v"))
@@ -69,9 +68,17 @@ func (a Addon) Check() (errs invalid.Fields) {
 	return errs
 }
 
-// Objects returns the objects of the addon.
+func (a Addon) checkName() (errs invalid.Fields) {
+	if !BuiltIn(a.Name) {
+		errs.Say("name", "Unknown addon", "%q is not built in (%s are): set manifests.", a.Name, strings.Join(slices.Sorted(maps.Keys(builtInAddons)), " and "))
+	}
+	return errs
+}
+
+// Objects returns the objects of the addon, also for a release that is no longer built in: such an addon must be
+// compared, changed and deleted as well.
 func (a Addon) Objects(c Cluster) ([]*unstructured.Unstructured, error) {
-	if err := a.Check().Err(); err != nil {
+	if err := a.checkName().Err(); err != nil {
 		return nil, fmt.Errorf("addon %s: %w", a.Name, err)
 	}
 	image := cmp.Or(a.Image, builtInAddons[a.Name].image(a.Version))

@@ -11,8 +11,8 @@ func FuzzMetrics(f *testing.F) {
 	f.Add("etcd_disk_wal_fsync_duration_seconds 1\n")
 	f.Add("#TYPE a histogram\n{}") // the parser panics
 	f.Fuzz(func(t *testing.T, metrics string) {
-		if d, err := diskOf(t.Context(), strings.NewReader(metrics)); err == nil {
-			_ = d.Slow()
+		if m, err := metricsOf(t.Context(), strings.NewReader(metrics)); err == nil {
+			_ = m.Disk.Slow()
 		}
 	})
 }

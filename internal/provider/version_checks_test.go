@@ -166,3 +166,34 @@ func TestUnknownChecksum(t *testing.T) {
 		}
 	}
 }
+
+// TestReleaseOfAddonIsGone: an addon whose release is no longer built in is refreshed, gets another release and is
+// destroyed. A plan that keeps the release is an error. Nothing answers at the cluster's endpoint.
+func TestReleaseOfAddonIsGone(t *testing.T) {
+	t.Parallel()
+	r := providertest.NewRoles(t)
+	cp, _ := r.Pool["control_plane"].(providertest.Values)
+	config := providertest.Values{"name": "coredns", "version": "1.14.6", "control_plane": providertest.With(cp, providertest.Values{"endpoint": "https://127.0.0.1:1"})}
+	i := r.Applied("k8s_addon", config)
+	var attributes map[string]tftypes.Value
+	if err := i.State.As(&attributes); err != nil {
+		t.Fatal(err)
+	}
+	attributes["version"] = tftypes.NewValue(tftypes.String, "1.2.3")
+	i.State = tftypes.NewValue(i.Schema.ValueType(), attributes)
+
+	if seen := i.TryLook(); len(seen.Errors) > 0 || i.Get("version") != "1.2.3" {
+		t.Errorf("the refresh says %q", seen.Failure())
+	}
+	if said := i.Plan(providertest.With(config, providertest.Values{"version": "1.2.3"})).Failure(); !strings.Contains(said, `"version"): Unknown release`) {
+		t.Errorf("the release that is gone is planned: %q", said)
+	}
+	for _, version := range []any{"1.14.6", nil} {
+		if ch := i.Plan(providertest.With(config, providertest.Values{"version": version})); ch.Failure() != "" || len(ch.Replace) > 0 || i.Empty(ch) {
+			t.Errorf("release %v is planned as %q, replace %v", version, ch.Failure(), ch.Replace)
+		}
+	}
+	if gone := i.Dismiss(); len(gone.Errors) > 0 || !i.State.IsNull() {
+		t.Errorf("destroyed: %s", gone.Failure())
+	}
+}

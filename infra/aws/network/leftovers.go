@@ -45,7 +45,7 @@ func (e *LeftoversError) Error() string {
 	for _, l := range e.Found {
 		found = append(found, l.String())
 	}
-	what := "exists still"
+	what := "still exists"
 	if e.Busy {
 		what = "is still in use"
 	}

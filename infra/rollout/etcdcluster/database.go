@@ -40,7 +40,8 @@ func (o *operation) databases(ctx context.Context, r *rollout.Report) {
 		if d.status, err = c.Status(ctx); err != nil {
 			return err
 		}
-		d.disk, _ = c.Disk(ctx)
+		metrics, _ := c.Metrics(ctx)
+		d.disk = metrics.Disk
 		d.room, _ = host.ReadRoom(ctx, m.Remote, component.EtcdDatabase)
 		mu.Lock()
 		defer mu.Unlock()

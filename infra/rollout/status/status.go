@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -73,6 +74,8 @@ type EtcdMember struct {
 	DBQuota     int64 `json:"db_quota"` // 0: it does not report one
 	// Disk is how fast the disk of the member is; zero if its metrics could not be read.
 	Disk etcd.Disk `json:"disk"`
+	// RoundTrip is that of [etcd.Metrics], to the farthest of the members that the member knows; zero if that is not known.
+	RoundTrip time.Duration `json:"round_trip"`
 
 	alarms []etcd.Alarm // of all members, as it knows them
 }
@@ -228,7 +231,9 @@ func (b *builder) member(ctx context.Context, t fleet.Target) {
 			answer.ID, answer.Version, answer.alarms = status.ID.String(), status.Version, status.Alarms
 			answer.DBSize, answer.DBSizeInUse, answer.DBQuota = status.DBSize, status.DBSizeInUse, status.Quota
 			answer.Leader, answer.Learner = status.Leader == status.ID, status.Learner
-			answer.Disk, _ = c.Disk(ctx)
+			metrics, _ := c.Metrics(ctx)
+			members, _ := c.MembersKnown(ctx)
+			answer.Disk, answer.RoundTrip = metrics.Disk, metrics.RoundTrip(members)
 			err = c.Health(ctx)
 			answer.Healthy = err == nil
 			if alarm := (*etcd.AlarmError)(nil); errors.As(err, &alarm) {

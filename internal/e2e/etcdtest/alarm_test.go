@@ -152,8 +152,8 @@ func TestAlarm(t *testing.T) {
 		if err := c.Health(ctx); err != nil {
 			t.Error(err)
 		}
-		if d, err := c.Disk(ctx); err != nil || d.Commit <= 0 {
-			t.Errorf("disk: %+v, %v", d, err)
+		if m, err := c.Metrics(ctx); err != nil || m.Disk.Commit <= 0 {
+			t.Errorf("metrics: %+v, %v", m, err)
 		}
 	}
 	if _, err := kv.Put(ctx, "/fill/again", value); err != nil {

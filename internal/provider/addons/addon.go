@@ -93,7 +93,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			},
 			"image": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Image of a built-in addon, in place of the image of `version`: a release that is not built in, or a registry of your own. A change rolls the pods, and apply waits for them. " +
+				MarkdownDescription: "Image of a built-in addon, not with `version`: for a release that is not built in, or a registry of your own. A change rolls the pods, and apply waits for them. " +
 					"Default: the image of `version`.",
 				Validators: []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("manifests"), path.MatchRoot("sensitive_manifests"))},
 			},

@@ -182,8 +182,8 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			},
 			"etcd_round_trips": schema.MapAttribute{
 				Computed: true, ElementType: types.Float64Type,
-				MarkdownDescription: "Machine of an etcd member to milliseconds: of the messages to the member that is farthest from it, 99 of 100 were there and back within this time, since it started. A write to etcd " +
-					"takes at least one round trip. An output that has them shows up in some plans.",
+				MarkdownDescription: "Machine of an etcd member to milliseconds: the smoothed round trips of etcd's probes to the farthest member, an upper bound (0.1, 0.2, 0.4, ...) for 99 of 100 since the member " +
+					"started. 0 without another member, and on a learner. An output that has them shows up in some plans.",
 			},
 			"alarms": schema.ListAttribute{Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Active alarms of etcd (`NOSPACE`, `CORRUPT`), one sentence each: the machine, what the alarm means and what to do. The next apply of `k8s_etcd_cluster` ends `NOSPACE`."},
@@ -234,8 +234,8 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 
 // fill sets the attributes from what was observed. The values are stable as long as the cluster
 // does not change, so that an output that uses them does not show up in every plan. Only the sizes
-// of etcd's databases, the speed of disks and the age of the newest snapshot are not, so they are in
-// attributes of their own.
+// of etcd's databases, the speed of disks, the round trips and the age of the newest snapshot are not,
+// so they are in attributes of their own.
 func (m *clusterStatusModel) fill(ctx context.Context, st status.Cluster, now time.Time) {
 	m.Snapshot = reference.SnapshotValue(ctx, st.Snapshot, now)
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
@@ -258,7 +258,7 @@ func (m *clusterStatusModel) fill(ctx context.Context, st status.Cluster, now ti
 			space := etcd.Space{Size: e.DBSize, InUse: e.DBSizeInUse, Quota: e.DBQuota}
 			m.Databases[e.Machine] = etcdDatabase{space.Size, space.InUse, space.Quota, space.Fragmented()}
 			m.Disks[e.Machine] = etcdDisk{e.Disk.Sync.Milliseconds(), e.Disk.Commit.Milliseconds(), e.Disk.Slow()}
-			m.RoundTrips[e.Machine] = float64(e.Disk.RoundTrip.Microseconds()) / 1000
+			m.RoundTrips[e.Machine] = float64(e.RoundTrip.Microseconds()) / 1000
 		}
 	}
 	for _, a := range st.Alarms {

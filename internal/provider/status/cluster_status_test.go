@@ -52,7 +52,7 @@ func TestStatusAttributes(t *testing.T) {
 		{"an alarm, and a silent member",
 			status.Cluster{Alarms: []status.EtcdAlarm{alarm}, Etcd: []status.EtcdMember{
 				{Machine: "controller-0", ID: "a", DBSize: 2 << 30, DBSizeInUse: 1 << 30, DBQuota: 3 << 30,
-					Disk: etcd.Disk{Syncs: 5000, Sync: 1024 * time.Millisecond, Commit: 8 * time.Millisecond, RoundTrip: 1600 * time.Microsecond}},
+					Disk: etcd.Disk{Syncs: 5000, Sync: 1024 * time.Millisecond, Commit: 8 * time.Millisecond}, RoundTrip: 1600 * time.Microsecond},
 				{Machine: "controller-1", ID: "b", DBSize: 200, DBSizeInUse: 100},
 				{Machine: "controller-2"},
 			}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -16,16 +17,29 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
-// Disk is how fast a member's disk has been since the member started, and its network to other members, from etcd's own
-// histograms. The durations are bounds of their buckets, for the disk powers of two of a millisecond.
+// Metrics are figures of a member since it started, from etcd's own histograms. The durations are bounds of their buckets.
+type Metrics struct {
+	Disk Disk
+	// trips are the smoothed round trips of the member's probes, by the member that is probed: 99 of 100 figures were at
+	// most this. etcd takes a figure every 30 seconds. It probes by HTTP, beside the messages of Raft, and keeps the
+	// figures of members that have been removed.
+	trips map[ID]time.Duration
+}
+
+// Disk is how fast a member's disk has been, in powers of two of a millisecond.
 type Disk struct {
 	Syncs  uint64        // writes of the log that were synced
 	Sync   time.Duration // 99 of 100 took at most this long
 	Commit time.Duration // of commits to the database, 99 of 100 took at most this long
-	// RoundTrip is how long messages to another member and back take: to the member that is farthest away, 99 of
-	// 100 took at most this long. Its bounds are powers of two of a tenth of a millisecond. Zero if there is no other
-	// member.
-	RoundTrip time.Duration
+}
+
+// RoundTrip returns an upper bound of the round trips to the farthest of these members, in powers of two of a tenth of a
+// millisecond. It is zero if the member has probed none of them.
+func (m Metrics) RoundTrip(members []Member) (farthest time.Duration) {
+	for _, to := range members {
+		farthest = max(farthest, m.trips[to.ID])
+	}
+	return farthest
 }
 
 const (
@@ -52,55 +66,59 @@ const (
 	maxMetrics      = 8 << 20
 )
 
-// Disk reads the member's metrics. It needs no quorum.
-func (c *Client) Disk(ctx context.Context) (Disk, error) {
+// Metrics reads the member's metrics. It needs no quorum.
+func (c *Client) Metrics(ctx context.Context) (Metrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
-	d, err := c.disk(ctx)
+	m, err := c.metrics(ctx)
 	if err != nil {
-		return Disk{}, fmt.Errorf("asking etcd %s for its metrics: %w", c.endpoint, err)
+		return Metrics{}, fmt.Errorf("asking etcd %s for its metrics: %w", c.endpoint, err)
 	}
-	return d, nil
+	return m, nil
 }
 
-func (c *Client) disk(ctx context.Context) (Disk, error) {
+func (c *Client) metrics(ctx context.Context) (Metrics, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.endpoint+"/metrics", nil)
 	if err != nil {
-		return Disk{}, err
+		return Metrics{}, err
 	}
 	answer, err := c.web.Do(request)
 	if err != nil {
-		return Disk{}, err
+		return Metrics{}, err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return Disk{}, fmt.Errorf("answer %s", answer.Status)
+		return Metrics{}, fmt.Errorf("answer %s", answer.Status)
 	}
-	return diskOf(ctx, foreign.Reader(answer.Body, maxMetrics, "etcd "+c.endpoint))
+	return metricsOf(ctx, foreign.Reader(answer.Body, maxMetrics, "etcd "+c.endpoint))
 }
 
-// diskOf reads metrics in the text format of Prometheus. The library's parser panics on some texts.
-func diskOf(ctx context.Context, metrics io.Reader) (Disk, error) {
+// metricsOf reads metrics in the text format of Prometheus. The library's parser panics on some texts.
+func metricsOf(ctx context.Context, text io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	var families map[string]*dto.MetricFamily
 	err := parallel.Safely(ctx, "reading etcd's metrics", func() (err error) {
-		families, err = parser.TextToMetricFamilies(metrics)
+		families, err = parser.TextToMetricFamilies(text)
 		return err
 	})
 	if err != nil {
-		return Disk{}, err
+		return Metrics{}, err
 	}
-	var d Disk
-	for name, to := range map[string]*time.Duration{syncHistogram: &d.Sync, commitHistogram: &d.Commit, tripHistogram: &d.RoundTrip} {
-		for _, metric := range families[name].GetMetric() {
-			h := metric.GetHistogram()
-			*to = max(*to, percentile99(h))
-			if name == syncHistogram {
-				d.Syncs = h.GetSampleCount()
+	m := Metrics{trips: map[ID]time.Duration{}}
+	for _, metric := range families[syncHistogram].GetMetric() {
+		m.Disk.Syncs, m.Disk.Sync = metric.GetHistogram().GetSampleCount(), percentile99(metric.GetHistogram())
+	}
+	for _, metric := range families[commitHistogram].GetMetric() {
+		m.Disk.Commit = percentile99(metric.GetHistogram())
+	}
+	for _, metric := range families[tripHistogram].GetMetric() {
+		for _, label := range metric.GetLabel() {
+			if id, err := strconv.ParseUint(label.GetValue(), 16, 64); err == nil && label.GetName() == "To" {
+				m.trips[ID(id)] = percentile99(metric.GetHistogram())
 			}
 		}
 	}
-	return d, nil
+	return m, nil
 }
 
 // percentile99 returns the bound of the first bucket of a histogram below which 99 of 100 values are. Above the last bound it
