@@ -167,8 +167,8 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
 		}),
 		"authentication": newSetting(
-			freeform.Object("Who signs people in: `jwt` of AuthenticationConfiguration, a list of issuers of OpenID Connect with audiences, claim mappings and rules. What kube-apiserver "+
-				"would refuse is an error of the plan. The API servers load a change without a restart. Default: none; only certificates and tokens of service accounts are accepted."),
+			freeform.Object("Who signs people in: `jwt` of AuthenticationConfiguration, a list of OpenID Connect issuers. What kube-apiserver would refuse is an error of the plan. The API servers load a "+
+				"change without a restart. Default: none; only certificates and service accounts' tokens are accepted."),
 			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.Authentication, &s.Spec.APIServer.Authentication
 			}),
