@@ -300,6 +300,33 @@ func (c *class) evaluate(action, resource string, context map[string][]string) e
 	return nil
 }
 
+// ceiling are requests of somebody who has all rights below the boundary.
+func (c *class) ceiling() []request {
+	parameter := func(want, name string) request {
+		return request{name: "GetParameter " + name, want: want, do: func(t *testing.T, as *cloudtest.Lab, _ bool) error {
+			return said(as.SSM.GetParameter(t.Context(), &awsssm.GetParameterInput{Name: &name}))
+		}}
+	}
+	on := func(want, action, resource string) request {
+		return request{name: action + " " + resource, want: want, do: func(*testing.T, *cloudtest.Lab, bool) error {
+			return c.evaluate(action, resource, map[string][]string{"aws:RequestedRegion": {"us-east-1"}, "iam:PassedToService": {iam.EC2}})
+		}}
+	}
+	const account = "arn:aws:iam::123456789012:"
+	return []request{
+		parameter(bySSM, "/k8s/bob/pki/kubernetes-ca.key"), parameter(bySSM, "/passwords/billing"),
+		parameter("", "/k8s/ada/pki/kubernetes-ca.key"), parameter("", "/aws/service/debian/release/13/latest/amd64"),
+		on(byOthers, "ssm:AddTagsToResource", "arn:aws:ssm:us-east-1:123456789012:parameter/k8s/bob/pki/owner"),
+		on(byOthers, "iam:PassRole", account+"role/admin"), on(byOthers, "iam:PassRole", account+"role/k8s/bob/k8s-bob"), on("", "iam:PassRole", account+"role/k8s/ada/k8s-ada"),
+		on(byOthers, "s3:GetObject", "arn:aws:s3:::billing/report"), on(byOthers, "s3:GetObject", "arn:aws:s3:::example-copies/k8s/bob/kubernetes-ca.key"),
+		on(byOthers, "s3:PutObject", "arn:aws:s3:::example-snapshots/k8s/bob/etcd/one"),
+		on("", "s3:GetObject", "arn:aws:s3:::example-copies/k8s/ada/kubernetes-ca.key"), on("", "s3:PutObject", "arn:aws:s3:::example-snapshots/k8s/ada/etcd/one"),
+		on("", "s3:ListBucket", "arn:aws:s3:::example-copies"),
+		on(byOthers, "iam:CreateUser", account+"user/k8s/eve"), on(byOthers, "lambda:CreateFunction", "*"),
+		on("", "kms:Decrypt", "arn:aws:kms:us-east-1:123456789012:key/1"), // keys have no names that could say whose they are
+	}
+}
+
 // own are requests about Ada's own cluster, which are allowed.
 func (c *class) own() []request {
 	ada := c.ada

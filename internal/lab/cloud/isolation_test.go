@@ -187,6 +187,16 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
+// TestBoundary: under the boundary, a user with all rights gives machines roles of the own cluster only, and reaches parameters
+// and objects of it only.
+func TestBoundary(t *testing.T) {
+	c, p := newClass(t), readPolicies(t)
+	ada := c.as(t, c.tags(), p.without("boundary", -1), cloudtest.Everything)
+	for _, r := range c.ceiling() {
+		t.Run(r.name, func(t *testing.T) { cloudtest.Refused(t, r.do(t, ada, true), r.want) })
+	}
+}
+
 // TestEveryStatementCounts: without any one statement of the policies, some attack or some request of Ada's own ends
 // otherwise. Statements of the boundary are tried with a user who has all other rights.
 func TestEveryStatementCounts(t *testing.T) {
@@ -200,7 +210,7 @@ func TestEveryStatementCounts(t *testing.T) {
 		}
 		var out []byte
 		ada := c.as(t, c.tags(), boundary, given...)
-		for _, r := range append(c.attacks(), c.own()...) {
+		for _, r := range slices.Concat(c.attacks(), c.own(), c.ceiling()) {
 			if r.untagged {
 				ada = c.as(t, nil, boundary, given...)
 			}
