@@ -224,6 +224,11 @@ func (c *class) attacks() []request {
 		other("27 SetSubnets in Bob's subnet", byOthers, func(t *testing.T, as *cloudtest.Lab) error {
 			return said(as.ELB.SetSubnets(t.Context(), &awselb.SetSubnetsInput{LoadBalancerArn: &ada.balancer, Subnets: []string{ada.Subnet, bob.Subnet}}))
 		}),
+		other("27 CreateLoadBalancer without a subnet", byOthers, func(t *testing.T, as *cloudtest.Lab) error {
+			return said(as.ELB.CreateLoadBalancer(t.Context(), &awselb.CreateLoadBalancerInput{
+				Name: aws.String("kfs-ada-bait"), Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal, Tags: elbTags("ada"),
+			}))
+		}),
 		{name: "28 DeleteListener", want: byOthers, do: func(t *testing.T, as *cloudtest.Lab, dry bool) error {
 			if dry {
 				return said(as.ELB.ModifyListener(t.Context(), &awselb.ModifyListenerInput{ListenerArn: &bob.listener, Port: aws.Int32(6443)}))
