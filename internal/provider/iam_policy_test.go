@@ -1,6 +1,9 @@
 package provider_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -164,4 +167,39 @@ func TestMember(t *testing.T) {
 			t.Fatal(failure)
 		}
 	})
+}
+
+// TestBoundaryKeys: boundary.json names each tag key of package aws, and no pattern of them. A pattern lets a second spelling of the
+// cluster's key pass.
+func TestBoundaryKeys(t *testing.T) {
+	t.Parallel()
+	const prefix = "k8s-from-scratch/"
+	var allowed, written []string
+	for _, s := range providertest.ReadPolicy(t, "boundary.json").Statement {
+		if s["Sid"] == "OnlyTheseKeys" {
+			for _, key := range s["Condition"].(map[string]any)["ForAnyValue:StringNotLike"].(map[string]any)["aws:TagKeys"].([]any) {
+				if key := key.(string); strings.HasPrefix(key, prefix) {
+					allowed = append(allowed, key)
+				}
+				if strings.Contains(strings.ReplaceAll(key.(string), "${aws:PrincipalTag/k8s-cluster}", ""), "*") {
+					t.Errorf("%s is a pattern", key)
+				}
+			}
+		}
+	}
+	err := filepath.WalkDir(filepath.Join("..", "..", "infra", "aws"), func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(name)
+		for _, found := range regexp.MustCompile(`"(`+prefix+`[^"]+)"`).FindAllSubmatch(source, -1) {
+			written = append(written, string(found[1]))
+		}
+		return err
+	})
+	slices.Sort(allowed)
+	slices.Sort(written)
+	if written = slices.Compact(written); err != nil || len(written) < 13 || !slices.Equal(allowed, written) {
+		t.Errorf("%v\nallowed %q\nwritten %q", err, allowed, written)
+	}
 }

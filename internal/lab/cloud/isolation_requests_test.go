@@ -1,6 +1,7 @@
 package cloud_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -109,7 +110,34 @@ func (c *class) attacks() []request {
 	other := func(name, want string, do func(t *testing.T, as *cloudtest.Lab) error) request {
 		return request{name: name, want: want, do: func(t *testing.T, as *cloudtest.Lab, _ bool) error { return do(t, as) }}
 	}
-	return []request{
+	// Names of condition keys ignore case, and EC2's tag keys do not. With both spellings of one key AWS may compare either value.
+	var spelled []request
+	for _, key := range []string{"K8S-from-scratch/cluster", "k8s-from-scratch/CLUSTER", "k8s-from-scratch/cLuster"} {
+		for _, pairs := range [][]string{{clusterTag, "bob", key, "ada"}, {clusterTag, "ada", key, "bob"}, {clusterTag, "ada", key, "ada"}} {
+			of := " with " + strings.Join(pairs, " ")
+			spelled = append(spelled,
+				run("7 RunInstances"+of, ada, func(in *awsec2.RunInstancesInput) { tagLaunch(in, pairs...) }),
+				ec2("10 CreateTags"+of, func(t *testing.T, as *cloudtest.Lab, dry bool) error {
+					return said(as.CreateTags(t.Context(), &awsec2.CreateTagsInput{DryRun: &dry, Resources: []string{ada.instance}, Tags: tagged("", pairs...)[0].Tags}))
+				}),
+				ec2("38 CreateVpc"+of, func(t *testing.T, as *cloudtest.Lab, dry bool) error {
+					return said(as.CreateVpc(t.Context(), &awsec2.CreateVpcInput{DryRun: &dry, CidrBlock: aws.String("10.9.0.0/16"), TagSpecifications: tagged(types.ResourceTypeVpc, pairs...)}))
+				}),
+			)
+		}
+		spelled = append(spelled, run("6 RunInstances in her own subnet with "+key+" bob", ada, func(in *awsec2.RunInstancesInput) { tagLaunch(in, key, "bob") }),
+			tag("10 CreateTags with "+key, ada.instance, key, "ada"), untag("14 DeleteTags with "+key, ada.instance, []types.Tag{{Key: &key}}))
+	}
+	pair := []string{clusterTag, "bob", "k8s-from-scratch/CLUSTER", "ada"}
+	spelled = append(spelled,
+		ec2("38 CreateVolume with both spellings", func(t *testing.T, as *cloudtest.Lab, dry bool) error {
+			return said(as.CreateVolume(t.Context(), &awsec2.CreateVolumeInput{DryRun: &dry, AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(1), TagSpecifications: tagged(types.ResourceTypeVolume, pair...)}))
+		}),
+		ec2("38 AllocateAddress with both spellings", func(t *testing.T, as *cloudtest.Lab, dry bool) error {
+			return said(as.AllocateAddress(t.Context(), &awsec2.AllocateAddressInput{DryRun: &dry, TagSpecifications: tagged(types.ResourceTypeElasticIp, pair...)}))
+		}),
+	)
+	return append(spelled, []request{
 		ssm("1 GetParameter of Bob's CA key", func(t *testing.T, as *cloudtest.Lab) error {
 			return said(as.SSM.GetParameter(t.Context(), &awsssm.GetParameterInput{Name: aws.String("/k8s/bob/pki/kubernetes-ca.key"), WithDecryption: aws.Bool(true)}))
 		}),
@@ -129,9 +157,6 @@ func (c *class) attacks() []request {
 		}},
 		run("5 RunInstances with Bob's profile", ada, func(in *awsec2.RunInstancesInput) { in.IamInstanceProfile = cloudtest.ProfileNamed("k8s-bob") }),
 		run("6 RunInstances tagged Bob in her own subnet", ada, func(in *awsec2.RunInstancesInput) { tagLaunch(in, clusterTag, "bob") }),
-		run("7 the same with both spellings of the key", ada, func(in *awsec2.RunInstancesInput) {
-			tagLaunch(in, "K8S-from-scratch/cluster", "ada", clusterTag, "bob")
-		}),
 		run("8 in Bob's subnet", ada, func(in *awsec2.RunInstancesInput) {
 			in.NetworkInterfaces[0].SubnetId, in.NetworkInterfaces[0].Groups = &bob.Subnet, nil
 		}),
@@ -199,6 +224,11 @@ func (c *class) attacks() []request {
 		other("27 SetSubnets in Bob's subnet", byOthers, func(t *testing.T, as *cloudtest.Lab) error {
 			return said(as.ELB.SetSubnets(t.Context(), &awselb.SetSubnetsInput{LoadBalancerArn: &ada.balancer, Subnets: []string{ada.Subnet, bob.Subnet}}))
 		}),
+		other("27 CreateLoadBalancer without a subnet", byOthers, func(t *testing.T, as *cloudtest.Lab) error {
+			return said(as.ELB.CreateLoadBalancer(t.Context(), &awselb.CreateLoadBalancerInput{
+				Name: aws.String("kfs-ada-bait"), Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal, Tags: elbTags("ada"),
+			}))
+		}),
 		{name: "28 DeleteListener", want: byOthers, do: func(t *testing.T, as *cloudtest.Lab, dry bool) error {
 			if dry {
 				return said(as.ELB.ModifyListener(t.Context(), &awselb.ModifyListenerInput{ListenerArn: &bob.listener, Port: aws.Int32(6443)}))
@@ -264,7 +294,7 @@ func (c *class) attacks() []request {
 				"aws:RequestedRegion": {"ap-south-1"}, "aws:RequestTag/" + clusterTag: {"ada"}, "aws:TagKeys": {clusterTag},
 			})
 		}),
-	}
+	}...)
 }
 
 // evaluate asks Ada's policies about what the local account does not serve.
@@ -273,6 +303,33 @@ func (c *class) evaluate(action, resource string, context map[string][]string) e
 		return &smithy.GenericAPIError{Code: byOthers, Message: err.Error()}
 	}
 	return nil
+}
+
+// ceiling are requests of somebody who has all rights below the boundary.
+func (c *class) ceiling() []request {
+	parameter := func(want, name string) request {
+		return request{name: "GetParameter " + name, want: want, do: func(t *testing.T, as *cloudtest.Lab, _ bool) error {
+			return said(as.SSM.GetParameter(t.Context(), &awsssm.GetParameterInput{Name: &name}))
+		}}
+	}
+	on := func(want, action, resource string) request {
+		return request{name: action + " " + resource, want: want, do: func(*testing.T, *cloudtest.Lab, bool) error {
+			return c.evaluate(action, resource, map[string][]string{"aws:RequestedRegion": {"us-east-1"}, "iam:PassedToService": {iam.EC2}})
+		}}
+	}
+	const account = "arn:aws:iam::123456789012:"
+	return []request{
+		parameter(bySSM, "/k8s/bob/pki/kubernetes-ca.key"), parameter(bySSM, "/passwords/billing"),
+		parameter("", "/k8s/ada/pki/kubernetes-ca.key"), parameter("", "/aws/service/debian/release/13/latest/amd64"),
+		on(byOthers, "ssm:AddTagsToResource", "arn:aws:ssm:us-east-1:123456789012:parameter/k8s/bob/pki/owner"),
+		on(byOthers, "iam:PassRole", account+"role/admin"), on(byOthers, "iam:PassRole", account+"role/k8s/bob/k8s-bob"), on("", "iam:PassRole", account+"role/k8s/ada/k8s-ada"),
+		on(byOthers, "s3:GetObject", "arn:aws:s3:::billing/report"), on(byOthers, "s3:GetObject", "arn:aws:s3:::example-copies/k8s/bob/kubernetes-ca.key"),
+		on(byOthers, "s3:PutObject", "arn:aws:s3:::example-snapshots/k8s/bob/etcd/one"),
+		on("", "s3:GetObject", "arn:aws:s3:::example-copies/k8s/ada/kubernetes-ca.key"), on("", "s3:PutObject", "arn:aws:s3:::example-snapshots/k8s/ada/etcd/one"),
+		on("", "s3:ListBucket", "arn:aws:s3:::example-copies"),
+		on(byOthers, "iam:CreateUser", account+"user/k8s/eve"), on(byOthers, "lambda:CreateFunction", "*"),
+		on("", "kms:Decrypt", "arn:aws:kms:us-east-1:123456789012:key/1"), // keys have no names that could say whose they are
+	}
 }
 
 // own are requests about Ada's own cluster, which are allowed.

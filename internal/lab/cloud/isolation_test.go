@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ type policies map[string]map[string]any
 func readPolicies(t *testing.T) policies {
 	t.Helper()
 	out := policies{}
-	for _, name := range []string{"member", "boundary", "load-balancers"} {
+	for _, name := range []string{"member", "boundary", "load-balancers", "leftovers"} {
 		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "iam", name+".json"))
 		if err != nil {
 			t.Fatal(err)
@@ -187,6 +188,16 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
+// TestBoundary: under the boundary, a user with all rights gives machines roles of the own cluster only, and reaches parameters
+// and objects of it only.
+func TestBoundary(t *testing.T) {
+	c, p := newClass(t), readPolicies(t)
+	ada := c.as(t, c.tags(), p.without("boundary", -1), cloudtest.Everything)
+	for _, r := range c.ceiling() {
+		t.Run(r.name, func(t *testing.T) { cloudtest.Refused(t, r.do(t, ada, true), r.want) })
+	}
+}
+
 // TestEveryStatementCounts: without any one statement of the policies, some attack or some request of Ada's own ends
 // otherwise. Statements of the boundary are tried with a user who has all other rights.
 func TestEveryStatementCounts(t *testing.T) {
@@ -200,7 +211,7 @@ func TestEveryStatementCounts(t *testing.T) {
 		}
 		var out []byte
 		ada := c.as(t, c.tags(), boundary, given...)
-		for _, r := range append(c.attacks(), c.own()...) {
+		for _, r := range slices.Concat(c.attacks(), c.own(), c.ceiling()) {
 			if r.untagged {
 				ada = c.as(t, nil, boundary, given...)
 			}
@@ -228,10 +239,61 @@ func TestEveryStatementCounts(t *testing.T) {
 	}
 }
 
+// TestLeftoversPolicy: a member deletes what controllers in the own cluster have left, and nothing that is shared or that
+// controllers in another cluster have made. Each statement of leftovers.json is needed.
+func TestLeftoversPolicy(t *testing.T) {
+	c, p := newClass(t), readPolicies(t)
+	ctx := t.Context()
+	group := func(key, value string) string {
+		name := "k8s-" + value + "-" + strings.ReplaceAll(key, "/", "-")
+		return *cloudtest.Must[*awsec2.CreateSecurityGroupOutput](t)(c.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{
+			GroupName: &name, Description: &name, VpcId: &c.ada.VPC, TagSpecifications: tagged(types.ResourceTypeSecurityGroup, key, value),
+		})).GroupId
+	}
+	balancers := map[string]string{}
+	for _, name := range []string{"ada", "bob"} {
+		balancers[name] = *cloudtest.Must[*awselb.CreateLoadBalancerOutput](t)(c.ELB.CreateLoadBalancer(ctx, &awselb.CreateLoadBalancerInput{
+			Name: aws.String("k8s-" + name), Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal, Subnets: []string{c.ada.Subnet},
+			Tags: []elbtypes.Tag{{Key: aws.String("kubernetes.io/cluster/" + name), Value: aws.String("owned")}},
+		})).LoadBalancers[0].LoadBalancerArn
+	}
+	groups := []struct {
+		id      string
+		allowed bool
+	}{
+		{group("kubernetes.io/cluster/ada", "owned"), true}, {group("elbv2.k8s.aws/cluster", "ada"), true},
+		{group("kubernetes.io/cluster/ada", "shared"), false}, {group("kubernetes.io/cluster/bob", "owned"), false}, {group("elbv2.k8s.aws/cluster", "bob"), false},
+		{group("team", "a"), false}, {c.bob.Group, false},
+	}
+	results := func(index int) (out []bool) {
+		ada := c.as(t, c.tags(), p.without("boundary", -1), p.without("member", -1), strings.ReplaceAll(p.without("leftovers", index), "CLUSTER", "ada"))
+		for _, g := range groups {
+			out = append(out, !refused(said(ada.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{DryRun: aws.Bool(true), GroupId: &g.id}))))
+		}
+		return out
+	}
+	whole := results(-1)
+	for n, g := range groups {
+		if whole[n] != g.allowed {
+			t.Errorf("group %d: allowed %t", n, whole[n])
+		}
+	}
+	for n := range p.statements("leftovers") {
+		if slices.Equal(results(n), whole) {
+			t.Errorf("nothing notices that statement %d is missing", n)
+		}
+	}
+	ada := c.as(t, c.tags(), p.without("boundary", -1), p.without("member", -1), strings.ReplaceAll(p.without("leftovers", -1), "CLUSTER", "ada"))
+	for name, want := range map[string]string{"ada": "", "bob": byOthers} {
+		arn := balancers[name]
+		cloudtest.Refused(t, said(ada.ELB.DeleteLoadBalancer(ctx, &awselb.DeleteLoadBalancerInput{LoadBalancerArn: &arn})), want)
+	}
+}
+
 // TestPolicySizes: IAM counts no white space.
 func TestPolicySizes(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "examples", "iam", "*.json"))
-	if err != nil || len(files) < 8 {
+	if err != nil || len(files) < 9 {
 		t.Fatal(files, err)
 	}
 	for _, name := range files {

@@ -83,10 +83,20 @@ func parseConditions(in map[string]map[string]words, variables expander) ([]cond
 }
 
 // holds evaluates the condition in a request's context. A value with a variable that has no value matches nothing.
-func (c condition) holds(context map[string][]string) bool {
-	have, present := lookup(context, c.key)
+// Of tags whose keys differ in case only, AWS does not say which one counts. A permission needs the condition to hold with each
+// of them, and a denial with any of them.
+func (c condition) holds(context map[string][]string, deny bool) bool {
+	spelled := lookup(context, c.key)
+	if len(spelled) == 0 {
+		return c.compare(nil, context)
+	}
+	return slices.ContainsFunc(spelled, func(have []string) bool { return c.compare(have, context) == deny }) == deny
+}
+
+// compare evaluates the condition with the values of its key, nil if the request lacks it.
+func (c condition) compare(have []string, context map[string][]string) bool {
 	if c.operator.match == nil { // Null
-		return slices.ContainsFunc(c.values, func(v string) bool { return strings.EqualFold(v, strconv.FormatBool(!present)) })
+		return slices.ContainsFunc(c.values, func(v string) bool { return strings.EqualFold(v, strconv.FormatBool(have == nil)) })
 	}
 	one := func(value string) bool {
 		matches := slices.ContainsFunc(c.values, func(v string) bool {
@@ -96,7 +106,7 @@ func (c condition) holds(context map[string][]string) bool {
 		return matches != c.operator.negated
 	}
 	switch {
-	case !present:
+	case have == nil:
 		return c.ifExists || c.set == "ForAllValues" || c.set == "" && c.operator.negated
 	case c.set == "ForAllValues":
 		return !slices.ContainsFunc(have, func(v string) bool { return !one(v) })
@@ -104,18 +114,18 @@ func (c condition) holds(context map[string][]string) bool {
 	return slices.ContainsFunc(have, one)
 }
 
-// lookup returns the values of a condition key. Case is ignored in its name, and so in the key of a tag. Of tags whose
-// keys differ in case only, AWS does not say which one counts: here it is the first one, sorted.
-func lookup(context map[string][]string, key string) ([]string, bool) {
+// lookup returns the values of a condition key, for each spelling of it: case is ignored in its name, and so in the key of a tag.
+func lookup(context map[string][]string, key string) [][]string {
 	if v, ok := context[key]; ok && !strings.Contains(key, "/") {
-		return v, true
+		return [][]string{v}
 	}
+	var out [][]string
 	for _, k := range slices.Sorted(maps.Keys(context)) {
 		if strings.EqualFold(k, key) {
-			return context[k], true
+			out = append(out, context[k])
 		}
 	}
-	return nil, false
+	return out
 }
 
 // arnLike matches each of the six parts of an ARN by itself.

@@ -151,7 +151,7 @@ func (s Statement) applies(d Demand) bool {
 		return ok && wildcard(pattern, d.Resource)
 	}
 	return covers(s.Actions, s.NotActions, action) && covers(s.Resources, s.NotResource, resource) &&
-		!slices.ContainsFunc(s.Conditions, func(c condition) bool { return !c.holds(d.Context) })
+		!slices.ContainsFunc(s.Conditions, func(c condition) bool { return !c.holds(d.Context, s.Deny) })
 }
 
 func covers(in, notIn []string, match func(string) bool) bool {

@@ -42,7 +42,7 @@ func policy(t *testing.T, statements ...string) Policy {
 
 func TestAuthorize(t *testing.T) {
 	const vpc = "arn:aws:ec2:us-east-1:123456789012:vpc/vpc-1"
-	tagged := map[string][]string{"aws:ResourceTag/team/cluster": {"demo"}, "aws:TagKeys": {"Name", "team/cluster"}, "ec2:VolumeSize": {"20"}}
+	tagged := map[string][]string{"aws:ResourceTag/team/cluster": {"demo"}, "aws:TagKeys": {"Name", "team/cluster"}, "ec2:VolumeSize": {"20"}, "aws:RequestTag/Key": {"a"}, "aws:RequestTag/key": {"b"}}
 	allow := func(action, resource, condition string) string {
 		return `{"Effect":"Allow","Action":"` + action + `","Resource":"` + resource + `","Condition":{` + condition + `}}`
 	}
@@ -75,6 +75,12 @@ func TestAuthorize(t *testing.T) {
 		{"number", allow("ec2:*", "*", `"NumericLessThanEquals":{"ec2:VolumeSize":20}`), true},
 		{"larger number", allow("ec2:*", "*", `"NumericLessThan":{"ec2:VolumeSize":"20"}`), false},
 		{"two conditions", allow("ec2:*", "*", `"NumericEquals":{"ec2:VolumeSize":20},"StringEquals":{"aws:ResourceTag/team/cluster":"prod"}`), false},
+		{"one of two spellings", allow("ec2:*", "*", `"StringEquals":{"aws:RequestTag/key":"a"}`), false},
+		{"the other spelling", allow("ec2:*", "*", `"StringEquals":{"aws:RequestTag/key":"b"}`), false},
+		{"both spellings", allow("ec2:*", "*", `"StringEquals":{"aws:RequestTag/key":["a","b"]}`), true},
+		{"one of two spellings is denied", allow("ec2:*", "*", "") + `,{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:RequestTag/key":"a"}}}`, false},
+		{"the other spelling is denied", allow("ec2:*", "*", "") + `,{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"StringNotEquals":{"aws:RequestTag/key":"a"}}}`, false},
+		{"neither spelling is denied", allow("ec2:*", "*", "") + `,{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:RequestTag/key":"c"}}}`, true},
 		{"denied", allow("ec2:*", "*", "") + `,{"Effect":"Deny","Action":"ec2:DeleteVpc","Resource":"*"}`, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

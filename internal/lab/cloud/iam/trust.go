@@ -102,7 +102,7 @@ func parseTrustStatement(raw []byte, variables expander) (trustStatement, error)
 func (t Trust) Allows(a Assumption) (allowed, named bool) {
 	for _, s := range t.statements {
 		matches := func(pattern string) bool { return wildcard(strings.ToLower(pattern), strings.ToLower(a.Action)) }
-		if !slices.ContainsFunc(s.actions, matches) || slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.holds(a.Context) }) {
+		if !slices.ContainsFunc(s.actions, matches) || slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.holds(a.Context, s.deny) }) {
 			continue
 		}
 		is, itself := s.principal(a)

@@ -1,6 +1,9 @@
 package iam
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // literal stands before a * or ? of a pattern that is not a wildcard. IAM takes no such character in a policy.
 const literal = '\x00'
@@ -34,7 +37,7 @@ func expand(text string, context map[string][]string) (string, bool) {
 			continue
 		}
 		name, other, hasOther := strings.Cut(name, ",")
-		values, _ := lookup(context, strings.TrimSpace(name))
+		values := slices.Concat(lookup(context, strings.TrimSpace(name))...)
 		switch {
 		case len(values) == 1:
 			out.WriteString(literally(values[0]))

@@ -133,6 +133,8 @@ func TestTeacher(t *testing.T) {
 		{"iam:CreateServiceLinkedRole", account + "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot", map[string][]string{"iam:AWSServiceName": {"spot.amazonaws.com"}}, true},
 		{"ec2:TerminateInstances", "arn:aws:ec2:us-east-1:123456789012:instance/i-1", tag, true},
 		{"ec2:TerminateInstances", "arn:aws:ec2:us-east-1:123456789012:instance/i-1", nil, false},
+		{"ec2:RevokeSecurityGroupIngress", "arn:aws:ec2:us-east-1:123456789012:security-group/sg-1", tag, true},
+		{"ec2:DeleteTags", "arn:aws:ec2:us-east-1:123456789012:instance/i-1", tag, false},
 		{"ssm:DeleteParameters", "arn:aws:ssm:us-east-1:123456789012:parameter/k8s/bob/ca", nil, true},
 		{"ssm:GetParameter", "arn:aws:ssm:us-east-1:123456789012:parameter/k8s/bob/ca", nil, false},
 	}

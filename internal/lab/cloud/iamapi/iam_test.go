@@ -2,6 +2,8 @@ package iamapi_test
 
 import (
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
+	entity "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 const (
@@ -264,3 +267,22 @@ func TestTeacher(t *testing.T) {
 }
 
 func second(_ any, err error) error { return err }
+
+// TestTeacherMakesProfiles: with teacher.json, a teacher puts roles below the path into instance profiles, and no other roles.
+func TestTeacherMakesProfiles(t *testing.T) {
+	l := cloudtest.New(t)
+	owner, ctx := iam.NewFromConfig(l.AWS), t.Context()
+	boundary := done[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("k8s-boundary"), PolicyDocument: aws.String(everything)})).Policy.Arn
+	done[*iam.CreateRoleOutput](t)(owner.CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("admin"), AssumeRolePolicyDocument: aws.String(trust)}))
+	document := string(done[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "..", "examples", "iam", "teacher.json"))))
+	u := done[entity.User](t)(l.Account.Identities().PutUser("teacher", entity.Entity{Policies: []string{document}}))
+	c := iam.NewFromConfig(l.With(u.AccessKeyID, u.SecretAccessKey, "").AWS)
+	node, path := aws.String("ada-node"), aws.String("/k8s/ada/")
+	done[*iam.CreateRoleOutput](t)(c.CreateRole(ctx, &iam.CreateRoleInput{
+		RoleName: node, Path: path, PermissionsBoundary: boundary, AssumeRolePolicyDocument: aws.String(trust), Tags: tags("k8s-cluster", "ada"),
+	}))
+	done[*iam.CreateInstanceProfileOutput](t)(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node, Path: path}))
+	_, err := c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: aws.String("admin")})
+	cloudtest.Refused(t, err, "AccessDenied")
+	done[*iam.AddRoleToInstanceProfileOutput](t)(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+}
