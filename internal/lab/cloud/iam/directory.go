@@ -17,6 +17,7 @@ import (
 type Config struct {
 	File      string // where users and roles are kept, mode 0600; empty keeps them in memory
 	AccountID string
+	Region    string
 	Rand      io.Reader // for keys
 }
 
@@ -140,7 +141,7 @@ func (d *Directory) PutUser(name string, e Entity) (User, error) {
 // DefaultTrust.
 func (d *Directory) PutRole(name string, e Entity, trust string) (Role, error) {
 	if trust == "" {
-		trust = DefaultTrust(d.cfg.AccountID)
+		trust = DefaultTrust(d.cfg.Region, d.cfg.AccountID)
 	}
 	if _, err := ParseTrust([]byte(trust)); err != nil {
 		return Role{}, err
