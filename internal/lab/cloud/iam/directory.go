@@ -87,7 +87,11 @@ func Open(cfg Config) (*Directory, error) {
 
 var entityName = regexp.MustCompile(`^[\w+=,.@-]{1,64}$`)
 
-// check completes an entity. The caller holds mu.
+// maxTags is how many tags a user or role may have.
+const maxTags = 50
+
+// check completes an entity. Policies without names stand for managed policies, which may be larger than inline ones. The
+// caller holds mu.
 func (d *Directory) check(name string, e *Entity) error {
 	if !entityName.MatchString(name) {
 		return fmt.Errorf("%q is not a name for a user or role", name)
@@ -96,8 +100,8 @@ func (d *Directory) check(name string, e *Entity) error {
 	if e.Path, err = checkPath(e.Path); err != nil {
 		return err
 	}
-	if len(e.Tags) > 50 {
-		return fmt.Errorf("%s has %d tags: IAM takes 50", name, len(e.Tags))
+	if len(e.Tags) > maxTags {
+		return LimitError(fmt.Sprintf("The number of tags has reached the maximum limit of %d for %s.", maxTags, name))
 	}
 	folded := map[string]string{}
 	for key := range e.Tags {
@@ -109,6 +113,11 @@ func (d *Directory) check(name string, e *Entity) error {
 	}
 	for _, p := range slices.Concat(e.Policies, slices.Collect(maps.Values(e.Inline))) {
 		if _, err := Parse([]byte(p)); err != nil {
+			return err
+		}
+	}
+	for _, p := range e.Policies {
+		if err := CheckSize(MaxManaged, name, p); err != nil {
 			return err
 		}
 	}
@@ -144,6 +153,9 @@ func (d *Directory) PutRole(name string, e Entity, trust string) (Role, error) {
 		trust = DefaultTrust(d.cfg.Region, d.cfg.AccountID)
 	}
 	if _, err := ParseTrust([]byte(trust)); err != nil {
+		return Role{}, err
+	}
+	if err := CheckSize(MaxTrust, "the trust policy", trust); err != nil {
 		return Role{}, err
 	}
 	d.mu.Lock()

@@ -31,6 +31,9 @@ func (d *Directory) PutPolicy(name, path, document string) (Managed, error) {
 	if _, err := Parse([]byte(document)); err != nil {
 		return Managed{}, err
 	}
+	if err := CheckSize(MaxManaged, "policy "+name, document); err != nil {
+		return Managed{}, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := Managed{Name: name, Path: path, ARN: d.arn("policy", path, name), Document: document}
@@ -79,6 +82,9 @@ func (d *Directory) Document(arn string) (document string, ok bool) {
 func (d *Directory) PutControls(documents []string) error {
 	for _, doc := range documents {
 		if _, err := Parse([]byte(doc)); err != nil {
+			return err
+		}
+		if err := CheckSize(MaxManaged, "a service control policy", doc); err != nil {
 			return err
 		}
 	}
