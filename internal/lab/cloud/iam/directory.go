@@ -129,7 +129,8 @@ func (d *Directory) check(name string, e *Entity) error {
 	return nil
 }
 
-// PutUser makes a user, or changes the one that exists, who keeps the access key and the path.
+// PutUser makes a user, or changes the one that exists, who keeps the access keys and the path, and loses what e does not
+// have. A user without an access key gets one.
 func (d *Directory) PutUser(name string, e Entity) (User, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,16 +139,19 @@ func (d *Directory) PutUser(name string, e Entity) (User, error) {
 	}
 	u, ok := d.saved.Users[name]
 	if !ok {
-		u = User{Name: name, ARN: d.arn("user", e.Path, name), Key: d.newKey()}
+		u = User{Name: name, ARN: d.arn("user", e.Path, name)}
 	} else {
 		e.Path = u.Path
+	}
+	if u.AccessKeyID == "" {
+		u.Key = d.newKey()
 	}
 	u.Entity = e
 	return u, put(d, d.saved.Users, name, u)
 }
 
-// PutRole makes a role, or changes the one that exists, which keeps the path. An empty trust policy stands for
-// DefaultTrust.
+// PutRole makes a role, or changes the one that exists, which keeps the path and loses what e does not have. An empty
+// trust policy stands for DefaultTrust.
 func (d *Directory) PutRole(name string, e Entity, trust string) (Role, error) {
 	if trust == "" {
 		trust = DefaultTrust(d.cfg.Region, d.cfg.AccountID)
@@ -163,10 +167,11 @@ func (d *Directory) PutRole(name string, e Entity, trust string) (Role, error) {
 	if err := d.check(name, &e); err != nil {
 		return Role{}, err
 	}
-	if r, ok := d.saved.Roles[name]; ok {
+	r, ok := d.saved.Roles[name]
+	if ok {
 		e.Path = r.Path
 	}
-	r := Role{Name: name, ARN: d.arn("role", e.Path, name), Entity: e, Trust: trust}
+	r = Role{Name: name, ARN: d.arn("role", e.Path, name), Created: r.Created, Entity: e, Trust: trust}
 	return r, put(d, d.saved.Roles, name, r)
 }
 
