@@ -38,6 +38,9 @@ func (c *cli) iamUser() *cobra.Command {
 	var flags entityFlags
 	cmd := &cobra.Command{
 		Use: "user NAME", Short: "Make a user, or give it other policies; print its key as shell exports", Args: named,
+		Long: `user makes a user, or changes one that exists. What is not given is taken away:
+policies, also those that IAM's API gave or attached, tags and the permissions
+boundary. The path and the access keys stay. A user without an access key gets one.`,
 		Example: example(`eval "$(sudo k8s-lab iam user terraform --policy examples/iam/everyday.json)"`),
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
 			e, err := flags.entity()
@@ -61,6 +64,9 @@ func (c *cli) iamRole() *cobra.Command {
 	var trust string
 	cmd := &cobra.Command{
 		Use: "role NAME", Short: "Make a role, or give it other policies; print its ARN", Args: named,
+		Long: `role makes a role, or changes one that exists. What is not given is taken away:
+policies, also those that IAM's API gave or attached, tags and the permissions
+boundary. Without --trust the role trusts the account and EC2 again. The path stays.`,
 		Example: example("sudo k8s-lab iam role deploy --policy everyday.json --trust trust.json"),
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
 			e, err := flags.entity()

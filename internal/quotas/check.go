@@ -23,6 +23,8 @@ import (
 type Line struct {
 	need.Quota
 	Needed, Used, Limit float64
+	NeedUnknown         bool     // vCPUs that the account does not tell: the plan is not compared
+	UseUnknown          bool     // what the account uses is assumed to be nothing
 	Assumed             bool     // whether the limit is AWS's default because the account's could not be asked
 	Notes               []string // what could not be asked, and what is assumed instead
 }
@@ -39,13 +41,27 @@ func (l Line) Title() string {
 }
 
 func (l Line) String() string {
-	return strings.Join(append([]string{fmt.Sprintf("%s: %s needed, %s used, limit %s", l.Title(), number(l.Needed), number(l.Used), number(l.Limit))}, l.Notes...), "; ")
+	needed, used, limit := l.numbers()
+	return strings.Join(append([]string{fmt.Sprintf("%s: %s needed, %s used, limit %s", l.Title(), needed, used, limit)}, l.Notes...), "; ")
+}
+
+// numbers returns the numbers as text: a question mark stands for an unknown number.
+func (l Line) numbers() (needed, used, limit string) {
+	needed, used, limit = number(l.Needed), number(l.Used), number(l.Limit)
+	if l.NeedUnknown {
+		needed = "?"
+	}
+	if l.UseUnknown {
+		used = "?"
+	}
+	return needed, used, limit
 }
 
 // Shortage says what is missing, and how to get more.
 func (l Line) Shortage() string {
 	wanted := math.Ceil(l.Needed + l.Used)
-	text := fmt.Sprintf("%s: %s needed and %s used, and the limit is %s. Ask for at least %.0f", l.Title(), number(l.Needed), number(l.Used), number(l.Limit), wanted)
+	needed, used, limit := l.numbers()
+	text := fmt.Sprintf("%s: %s needed and %s used, and the limit is %s. Ask for at least %.0f", l.Title(), needed, used, limit, wanted)
 	if l.Code == "" {
 		return text + " in a support case: AWS publishes no code for this quota"
 	}
@@ -61,7 +77,7 @@ type check struct {
 }
 
 // Check returns a line for each quota that the plan needs, and what it could not ask at all. It needs no permission:
-// where AWS refuses to answer, the lines say what is assumed. The error is what else has failed.
+// where AWS refuses to answer, the lines say what is assumed or not known. The error is what else has failed.
 func Check(ctx context.Context, client *infraaws.Client, plan need.Plan) (lines []Line, notes []string, err error) {
 	plan.Counts = maps.Clone(plan.Counts)
 	c := &check{client, plan}
@@ -74,18 +90,17 @@ func Check(ctx context.Context, client *infraaws.Client, plan need.Plan) (lines 
 	}
 	types := plan.Types()
 	each, err := c.vcpus(ctx, types)
+	uncompared := "" // why vCPUs are not
 	if err != nil {
-		note, err := refused(err, "vCPUs of the machines are not known, and not counted")
-		if err != nil {
+		if uncompared, err = refused(err, "vCPUs could not be compared"); err != nil {
 			return nil, nil, err
 		}
-		notes = append(notes, note)
 	}
 	for _, name := range types {
 		switch {
 		case !need.Standard(name):
 			notes = append(notes, fmt.Sprintf("%s is no Standard instance: its family has a quota of its own, which is not compared", name))
-		case err == nil && each[name] == 0:
+		case uncompared == "" && each[name] == 0:
 			notes = append(notes, fmt.Sprintf("%s is not known in %s: its vCPUs are not counted", name, client.Region))
 		}
 	}
@@ -104,14 +119,17 @@ func Check(ctx context.Context, client *infraaws.Client, plan need.Plan) (lines 
 			}
 		default:
 			needed = c.plan.Counts[kind]
-			if kind == need.VCPUs || kind == need.SpotVCPUs {
-				needed = plan.VCPUs(kind == need.SpotVCPUs, each)
+			if spot := kind == need.SpotVCPUs; spot || kind == need.VCPUs {
+				needed = plan.VCPUs(spot, each)
+				if uncompared != "" && plan.Running(spot) > 0 {
+					l.NeedUnknown, l.Notes = true, append(l.Notes, uncompared)
+				}
 			}
-			if needed > 0 {
+			if needed > 0 || l.NeedUnknown {
 				used, err = c.used(ctx, kind)
 			}
 		}
-		if needed <= 0 && err == nil {
+		if needed <= 0 && err == nil && !l.NeedUnknown {
 			continue
 		}
 		if err != nil {
@@ -119,7 +137,7 @@ func Check(ctx context.Context, client *infraaws.Client, plan need.Plan) (lines 
 			if err != nil {
 				return lines, notes, err
 			}
-			l.Notes = append(l.Notes, note)
+			l.UseUnknown, l.Notes = true, append(l.Notes, note)
 		}
 		l.Needed, l.Used = float64(needed), float64(used)
 		if need.Kind(i) == need.GP3 {

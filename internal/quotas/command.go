@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,7 +21,8 @@ const usage = `Usage: terraform-provider-k8s quotas [flags] PLAN.json
 Says whether the account has room for what a plan makes. PLAN.json is the output
 of "terraform show -json PLANFILE"; "-" reads it from the standard input. It adds
 up the resources of this provider, and no others. Credentials are found as by
-the AWS CLI. The exit status is 1 if a quota is too small.
+the AWS CLI, and not as by the provider of the plan. The exit status is 1 if a
+quota is too small, and if the vCPUs of planned machines could not be compared.
 
 `
 
@@ -54,15 +56,31 @@ func Command(ctx context.Context, args []string, in io.Reader, out, help io.Writ
 	if err != nil {
 		return err
 	}
-	lines, notes, err := Check(ctx, client, plan)
+	account, _, err := client.Caller(ctx)
+	var lines []Line
+	var notes []string
+	if err == nil {
+		lines, notes, err = Check(ctx, client, plan)
+	}
 	if advice := infraaws.Advice(err); advice != "" {
 		return fmt.Errorf("%w\n%s", err, advice)
 	}
 	if err != nil {
 		return err
 	}
+	if len(plan.Own) > 0 {
+		notes = append(notes, fmt.Sprintf("the provider of the plan has %s: it may use another account than the credentials of this command", strings.Join(plan.Own, ", ")))
+	}
+	if _, err := fmt.Fprintf(out, "Account %s, region %s\n", account, client.Region); err != nil {
+		return err
+	}
 	if err := write(out, lines, notes); err != nil {
 		return err
+	}
+	for _, l := range lines {
+		if l.NeedUnknown {
+			return errors.New(l.Notes[0])
+		}
 	}
 	if n := len(Shortages(lines)); n > 0 {
 		return fmt.Errorf("the plan does not fit into the account: %d of its quotas too small", n)
@@ -99,7 +117,8 @@ func write(out io.Writer, lines []Line, notes []string) error {
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		_, _ = fmt.Fprintln(table, "QUOTA\tCODE\tNEEDED\tUSED\tLIMIT") // its error is Flush's
 		for _, l := range lines {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.Name, cmp.Or(l.Code, "-"), number(l.Needed), number(l.Used), number(l.Limit))
+			needed, used, limit := l.numbers()
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.Name, cmp.Or(l.Code, "-"), needed, used, limit)
 			for _, note := range l.Notes {
 				notes = append(notes, l.Title()+": "+note)
 			}

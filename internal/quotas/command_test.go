@@ -109,8 +109,26 @@ func TestNewAccount(t *testing.T) {
 	}
 	want := "SHORTAGE: vCPUs of running On-Demand Standard instances (L-1216C47A): 12 needed and 0 used, and the limit is 5. Ask for at least 12: " +
 		"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-1216C47A --desired-value 12\n"
-	if !strings.HasSuffix(rest, want) || strings.Count(rest, "SHORTAGE") != 1 {
+	if !strings.HasPrefix(rest, "Account 123456789012, region us-east-1\n") || !strings.HasSuffix(rest, want) || strings.Count(rest, "SHORTAGE") != 1 {
 		t.Errorf("%s", rest)
+	}
+}
+
+// TestOtherCredentials: the command says when the provider of the plan has credentials of its own.
+func TestOtherCredentials(t *testing.T) {
+	open(t, ec2lab.Quotas{})
+	name := filepath.Join(t.TempDir(), "plan.json")
+	for _, tc := range []struct{ arguments, want string }{
+		{`"region":{"constant_value":"us-east-1"}`, ""},
+		{`"profile":{"constant_value":"admin"},"assume_role":{"references":["var.role"]}`, "note: the provider of the plan has assume_role, profile: it may use another account than the credentials of this command\n"},
+	} {
+		plan := `{"format_version":"1.2","planned_values":{},"variables":{"role":{"value":{"role_arn":"arn"}}},"configuration":{"provider_config":{"k8s":{"name":"k8s","expressions":{` + tc.arguments + `}}}}}`
+		must(t, nil, os.WriteFile(name, []byte(plan), 0o600))
+		_, rest, err := run(t, name)
+		must(t, nil, err)
+		if want := "Account 123456789012, region us-east-1\nThe plan makes nothing that these quotas limit.\n" + tc.want; rest != want {
+			t.Errorf("%s: %q, want %q", tc.arguments, rest, want)
+		}
 	}
 }
 
@@ -247,7 +265,7 @@ func TestDenied(t *testing.T) {
 		t.Errorf("%v\n%s", err, rest)
 	}
 	wants(t, table, map[string][]string{
-		"vCPUs of running On-Demand Standard instances": {"L-1216C47A", "12", "0", "64"}, "security groups": {"L-E79EC296", "6", "0", "2500"},
+		"vCPUs of running On-Demand Standard instances": {"L-1216C47A", "12", "0", "64"}, "security groups": {"L-E79EC296", "6", "?", "2500"},
 	})
 	for _, want := range []string{"note: VPCs (L-F678F1CE): what the account uses is not known: no permission for ec2:DescribeVpcs\n",
 		"note: VPCs (L-F678F1CE): the limit is the default of AWS: no permission for servicequotas:GetAWSDefaultServiceQuota\n"} {
@@ -257,10 +275,11 @@ func TestDenied(t *testing.T) {
 	}
 
 	as(`{"Effect":"Allow","Action":"servicequotas:*","Resource":"*"}`)
-	if table, rest, err = run(t, "-region", "us-east-1", private); err != nil || table["vCPUs of running On-Demand Standard instances"] != nil ||
-		!strings.Contains(rest, "note: vCPUs of the machines are not known, and not counted: no permission for ec2:DescribeInstanceTypes\n") {
-		t.Errorf("%v, %q\n%s", err, table, rest)
+	table, rest, err = run(t, "-region", "us-east-1", private)
+	if err == nil || err.Error() != "vCPUs could not be compared: no permission for ec2:DescribeInstanceTypes" {
+		t.Errorf("%v\n%s", err, rest)
 	}
+	wants(t, table, map[string][]string{"vCPUs of running On-Demand Standard instances": {"L-1216C47A", "?", "?", "64"}, "VPCs": {"L-F678F1CE", "1", "?", "5"}})
 }
 
 // TestBadInput: what is no plan, and an account that cannot be asked, are errors before anything is printed.
@@ -277,7 +296,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"-nothing"}, "flag provided but not defined"},
 		{[]string{"-"}, "-: this is not the output of `terraform show -json PLANFILE`"},
 		{[]string{binary}, "plan.tfplan: this is the plan file itself"},
-		{[]string{private}, "AuthFailure"}, // the plan's region is eu-central-1, and this account is elsewhere
+		{[]string{private}, "not eu-central-1"}, // the plan's region is eu-central-1, and this account is elsewhere
 	} {
 		if table, rest, err := run(t, c.args...); err == nil || !strings.Contains(err.Error()+rest, c.want) || len(table) > 0 {
 			t.Errorf("%q: %v, want %q; %s", c.args, err, c.want, rest)

@@ -143,11 +143,11 @@ func (b *Buckets) answer(r *http.Request, body []byte, name, key string) (Object
 	case found.region != cred.Region:
 		return Object{}, wire.RefuseWith(http.StatusMovedPermanently, "PermanentRedirect", "The bucket you are attempting to access must be addressed using the specified endpoint.")
 	}
-	action := "s3:GetObject"
+	action, arn := "s3:GetObject", "arn:"+wire.Partition(found.region)+":s3:::"+name
 	if r.Method == http.MethodPut {
 		action = "s3:PutObject"
 	}
-	if err := caller.Authorize([]iam.Demand{{Action: action, Resource: "arn:aws:s3:::" + name + "/" + key}}); err != nil {
+	if err := caller.Authorize([]iam.Demand{{Action: action, Resource: arn + "/" + key}}); err != nil {
 		return Object{}, wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", err)
 	}
 	if r.Method == http.MethodPut {
@@ -162,7 +162,7 @@ func (b *Buckets) answer(r *http.Request, body []byte, name, key string) (Object
 	o, ok := found.objects[key]
 	if !ok {
 		// https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, Permissions
-		if err := caller.Authorize([]iam.Demand{{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + name}}); err != nil {
+		if err := caller.Authorize([]iam.Demand{{Action: "s3:ListBucket", Resource: arn}}); err != nil {
 			return Object{}, wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", err)
 		}
 		return Object{}, wire.RefuseWith(http.StatusNotFound, "NoSuchKey", "The specified key does not exist.")

@@ -128,7 +128,7 @@ func Open(cfg Config) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.identities, err = iam.Open(iam.Config{File: cfg.IdentitiesFile, AccountID: cfg.AccountID, Rand: cfg.Rand})
+	a.identities, err = iam.Open(iam.Config{File: cfg.IdentitiesFile, AccountID: cfg.AccountID, Region: cfg.Region, Rand: cfg.Rand})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -119,6 +120,7 @@ func (a *Account) evaluatePolicy(q policyQuestion) (any, *questionError) {
 	maps.Copy(context, a.delivered(q.AccessKeyID))
 	decisions := make([][]string, len(q.Resources))
 	for n, resource := range q.Resources {
+		resource = strings.Replace(resource, "arn:aws:", "arn:"+wire.Partition(a.cfg.Region)+":", 1) // the object store knows one partition
 		for _, action := range q.Actions {
 			decisions[n] = append(decisions[n], decision(p, iam.Demand{Action: action, Resource: resource, Context: context}))
 		}

@@ -44,7 +44,7 @@ func (i instances) Role(of metadata.Instance) (metadata.Role, error) {
 		return metadata.Role{}, nil
 	}
 	r := metadata.Role{Name: p.Role}
-	r.Trusted, _ = i.account.identities.Trusts(i.account.identities.RoleIn(of.Profile.ARN), iam.Assumption{Action: "sts:AssumeRole", Caller: iam.EC2})
+	r.Trusted, _ = i.account.identities.Trusts(i.account.identities.RoleIn(of.Profile.ARN), iam.Assumption{Action: "sts:AssumeRole", Caller: iam.EC2(i.account.cfg.Region)})
 	if !r.Trusted {
 		return r, nil
 	}

@@ -91,7 +91,7 @@ func TestInstanceRole(t *testing.T) {
 	_, err = api.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{})
 	cloudtest.Refused(t, err, "RequestExpired")
 
-	if _, err := l.Account.Identities().PutRole("node", iam.Entity{}, strings.Replace(iam.DefaultTrust("123456789012"), "ec2.", "lambda.", 1)); err != nil {
+	if _, err := l.Account.Identities().PutRole("node", iam.Entity{}, strings.Replace(iam.DefaultTrust("us-east-1", "123456789012"), "ec2.", "lambda.", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if r := roleOf(ids[0]); r.Name != "node" || r.Trusted || r.AccessKeyID != "" {

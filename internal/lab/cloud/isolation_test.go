@@ -301,7 +301,10 @@ func TestPolicySizes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := iam.Parse(raw); err != nil { // which refuses more than 6144 characters
+		if _, err := iam.Parse(raw); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := iam.CheckSize(iam.MaxManaged, "it", string(raw)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

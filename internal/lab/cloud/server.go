@@ -82,7 +82,7 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 		return nil, "", bad
 	case a.tokens.Expired(cred.AccessKeyID):
 		return nil, "", req.Protocol.Expired
-	case cred.Region != a.cfg.Region && (req.Protocol != wire.IAM || cred.Region != iam.Region):
+	case cred.Region != a.cfg.Region && (req.Protocol != wire.IAM || cred.Region != wire.GlobalRegion(a.cfg.Region)):
 		return nil, "", wire.RefuseWith(bad.HTTPStatus(), bad.Code, "Credential should be scoped to a valid region: %s, not %s.", a.cfg.Region, cred.Region)
 	}
 	if err := a.admit(req); err != nil {

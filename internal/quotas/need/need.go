@@ -22,6 +22,7 @@ type VPC struct{ ID, Cluster string }
 // Plan is what a plan makes, less what it deletes. A number below zero says that it deletes more.
 type Plan struct {
 	Region   string          // that the configuration of the provider names; empty if it names none
+	Own      []string        // arguments of the provider that choose its credentials, sorted
 	Machines map[Machine]int // that run
 	Counts   map[Kind]int    // of all kinds but those of the fields
 	NAT      map[string]int  // NAT gateways by availability zone. Those in "" may be in any: at most one of each network is in the same zone
@@ -44,6 +45,16 @@ func (p Plan) VCPUs(spot bool, each map[string]int) (n int) {
 	for m, count := range p.Machines {
 		if m.Spot == spot && Standard(m.Type) {
 			n += count * each[m.Type]
+		}
+	}
+	return n
+}
+
+// Running returns how many more machines with a quota of Standard instances run.
+func (p Plan) Running(spot bool) (n int) {
+	for m, count := range p.Machines {
+		if m.Spot == spot && Standard(m.Type) {
+			n += count
 		}
 	}
 	return n

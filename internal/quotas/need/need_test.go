@@ -226,6 +226,28 @@ func TestOther(t *testing.T) {
 	p.wants(map[Kind]int{Addresses: 1, GP3: 100})
 }
 
+// TestProvider finds the region and the arguments that choose credentials in the provider's configuration.
+func TestProvider(t *testing.T) {
+	for arguments, want := range map[string]string{
+		`"region":{"constant_value":"eu-west-1"}`:                                                                  "eu-west-1 []",
+		`"region":{"references":["var.set"]}`:                                                                      "value []",
+		`"region":{"references":["local.a"]}`:                                                                      " []",
+		`"profile":{"references":["var.null"]},"access_key":{},"token":{"constant_value":null}`:                    " []",
+		`"profile":{"references":["var.set"]}`:                                                                     " [profile]",
+		`"access_key":{"constant_value":"a"},"secret_key":{"references":["var.a.b","var.a"]}`:                      " [access_key secret_key]",
+		`"assume_role":{"references":["local.a"]}`:                                                                 " [assume_role]",
+		`"assume_role":{"role_arn":{"constant_value":"a"}}`:                                                        " [assume_role]",
+		`"assume_role_with_web_identity":[{}]`:                                                                     " [assume_role_with_web_identity]",
+		`"profile":{"constant_value":"a"}},"alias":"other","x":{`:                                                  " []",
+		`"shared_config_files":{"constant_value":["a"]},"shared_credentials_files":{"references":["path.module"]}`: " [shared_config_files shared_credentials_files]",
+	} {
+		p, err := Read([]byte(`{"format_version":"1.2","planned_values":{},"variables":{"set":{"value":"value"},"null":{"value":null}},"configuration":{"provider_config":{"k8s":{"name":"k8s","expressions":{` + arguments + `}}}}}`))
+		if got := fmt.Sprintf("%s %v", p.Region, p.Own); err != nil || got != want {
+			t.Errorf("%s: %q, want %q, %v", arguments, got, want, err)
+		}
+	}
+}
+
 // TestNoPlan: every other input gets an error that says what to give.
 func TestNoPlan(t *testing.T) {
 	for text, want := range map[string]string{

@@ -30,7 +30,7 @@ func Read(text []byte) (Plan, error) {
 	case doc.Errored:
 		return p, errors.New("this plan has failed, and is not complete")
 	}
-	p.Region = doc.region()
+	p.Region, p.Own = doc.provider()
 	for _, c := range doc.Changes {
 		if c.Mode != "managed" || !strings.HasPrefix(c.Type, "k8s_") {
 			continue
@@ -55,15 +55,10 @@ type document struct {
 	} `json:"variables"`
 	Configuration struct {
 		Providers map[string]struct {
-			Name        string `json:"name"`
-			Alias       string `json:"alias"`
-			Module      string `json:"module_address"`
-			Expressions struct {
-				Region struct {
-					Constant   string   `json:"constant_value"`
-					References []string `json:"references"`
-				} `json:"region"`
-			} `json:"expressions"`
+			Name        string                     `json:"name"`
+			Alias       string                     `json:"alias"`
+			Module      string                     `json:"module_address"`
+			Expressions map[string]json.RawMessage `json:"expressions"`
 		} `json:"provider_config"`
 	} `json:"configuration"`
 }
@@ -80,20 +75,52 @@ type change struct {
 	} `json:"change"`
 }
 
-// region returns the region of the provider without an alias in the root module, if it is a constant or a variable.
-func (d document) region() string {
+// credentials are the arguments of the provider that choose its credentials.
+var credentials = []string{"access_key", "assume_role", "assume_role_with_web_identity", "profile", "secret_key", "shared_config_files", "shared_credentials_files", "token"}
+
+// provider returns the region of the provider without an alias in the root module, if it is a constant or a variable, and
+// the arguments that choose its credentials.
+func (d document) provider() (region string, own []string) {
 	for _, p := range d.Configuration.Providers {
 		if p.Name != "k8s" || p.Alias != "" || p.Module != "" {
 			continue
 		}
-		region := p.Expressions.Region
-		if len(region.References) == 1 {
-			text, _ := d.Variables[strings.TrimPrefix(region.References[0], "var.")].Value.(string)
-			return text
+		value, _ := d.value(p.Expressions["region"])
+		region, _ = value.(string)
+		for _, name := range credentials {
+			if value, known := d.value(p.Expressions[name]); value != nil || !known {
+				own = append(own, name)
+			}
 		}
-		return region.Constant
+		return region, own
 	}
-	return ""
+	return "", nil
+}
+
+// value returns the value of an argument, nil if it has none. known is false for an expression that is neither a constant
+// nor a variable.
+func (d document) value(raw json.RawMessage) (value any, known bool) {
+	var e struct {
+		Constant   any      `json:"constant_value"`
+		References []string `json:"references"`
+	}
+	if len(raw) == 0 {
+		return nil, true
+	}
+	if err := json.Unmarshal(raw, &e); err != nil { // such as that of an argument with others in it
+		return nil, false
+	}
+	switch len(e.References) {
+	case 0:
+		var other map[string]any
+		_ = json.Unmarshal(raw, &other) // an object, as above
+		delete(other, "constant_value")
+		return e.Constant, e.Constant != nil || len(other) == 0
+	case 1:
+		v, ok := d.Variables[strings.TrimPrefix(e.References[0], "var.")]
+		return v.Value, ok
+	}
+	return nil, false
 }
 
 // add adds what a change makes, and takes away what it deletes before that.

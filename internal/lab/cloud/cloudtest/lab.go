@@ -6,6 +6,7 @@ package cloudtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -69,6 +70,7 @@ type Lab struct {
 	Packets   *network.Manager // instead of Network, if it is not nil; see WithPackets
 	Machines  *Machines
 	Dir       string // of the account's files
+	Region    string // default us-east-1
 	Quotas    ec2.Quotas
 	Throttled bool // whether calls are throttled: the clock stands still
 	Calls     *slog.Logger
@@ -106,7 +108,7 @@ func (l *Lab) Open(t *testing.T) {
 	}
 	l.Quotas.Unthrottled = !l.Throttled
 	account, err := cloud.Open(cloud.Config{
-		Objects:     l.Objects,
+		Region: l.Region, Objects: l.Objects,
 		Credentials: aws.Credentials{AccessKeyID: AccessKeyID, SecretAccessKey: SecretAccessKey}, Images: []ec2.Image{
 			{ID: Image, Name: "debian-13-amd64-lab", Release: "13"}, {ID: OlderImage, Name: "debian-12-amd64-lab", Release: "12"},
 		},
@@ -132,7 +134,7 @@ func (l *Lab) Open(t *testing.T) {
 		account.Close()
 	})
 	t.Setenv("AWS_ENDPOINT_URL", srv.URL)
-	t.Setenv("AWS_REGION", "us-east-1")
+	t.Setenv("AWS_REGION", cmp.Or(l.Region, "us-east-1"))
 	t.Setenv("AWS_ACCESS_KEY_ID", AccessKeyID)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", SecretAccessKey)
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")

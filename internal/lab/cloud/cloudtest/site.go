@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Site is a VPC ready for instances: 10.240.0.0/16 with the subnet 10.240.0.0/24 in us-east-1a, a route to an internet
+// Site is a VPC ready for instances: 10.240.0.0/16 with the subnet 10.240.0.0/24 in the first zone, a route to an internet
 // gateway, and a security group without rules for what comes in. The fields are ids.
 type Site struct {
 	VPC, Subnet, Gateway, Table, Group string
@@ -20,7 +20,7 @@ func (l *Lab) NewSite(t *testing.T) Site {
 	ctx := t.Context()
 	v := Must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")}))
 	s := Site{VPC: *v.Vpc.VpcId}
-	sub := Must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.VPC, CidrBlock: aws.String("10.240.0.0/24"), AvailabilityZone: aws.String("us-east-1a")}))
+	sub := Must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.VPC, CidrBlock: aws.String("10.240.0.0/24"), AvailabilityZone: aws.String(l.AWS.Region + "a")}))
 	s.Subnet = *sub.Subnet.SubnetId
 	g := Must[*awsec2.CreateInternetGatewayOutput](t)(l.CreateInternetGateway(ctx, &awsec2.CreateInternetGatewayInput{}))
 	s.Gateway = *g.InternetGateway.InternetGatewayId

@@ -121,7 +121,7 @@ func (c *Compute) resource(id string) Resource {
 func (c *Compute) keys(id string) map[string]string {
 	out := map[string]string{}
 	in := func(vpc string) {
-		out["ec2:Vpc"] = "arn:aws:ec2:" + c.cfg.Region + ":" + c.cfg.AccountID + ":vpc/" + vpc
+		out["ec2:Vpc"] = c.arn("vpc/" + vpc)
 	}
 	if s := c.st.Subnets[id]; s != nil {
 		in(s.VPC)
@@ -135,7 +135,7 @@ func (c *Compute) keys(id string) map[string]string {
 	}
 	if e := c.st.Interfaces[id]; e != nil {
 		in(e.VPC)
-		out["ec2:Subnet"] = "arn:aws:ec2:" + c.cfg.Region + ":" + c.cfg.AccountID + ":subnet/" + e.Subnet
+		out["ec2:Subnet"] = c.arn("subnet/" + e.Subnet)
 	}
 	if i := c.st.Instances[id]; i != nil {
 		out["ec2:InstanceType"], out["ec2:AvailabilityZone"] = i.Type, i.Zone

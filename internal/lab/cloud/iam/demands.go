@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Call is a request as authorization sees it.
@@ -43,8 +45,10 @@ type Account struct {
 	Caller     string
 }
 
-// Region is the region of IAM's endpoint.
-const Region = "us-east-1"
+// arn returns an ARN in the account's partition. An empty region is that of a global service.
+func (a Account) arn(service, region, owner, resource string) string {
+	return "arn:" + wire.Partition(a.Region) + ":" + service + ":" + region + ":" + owner + ":" + resource
+}
 
 // UserName returns the name of the user that an ARN names, empty if it names none.
 func UserName(arn string) string {
@@ -64,7 +68,7 @@ func (a Account) Demands(c Call) (demands []Demand, ok bool) {
 		demands, ok = a.sts(c)
 	case "iam":
 		demands, ok = a.iam(c)
-		a.Region = Region
+		a.Region = wire.GlobalRegion(a.Region)
 	case "elasticloadbalancing":
 		demands, ok = a.elb(c)
 	case "ec2-instance-connect":
@@ -285,7 +289,7 @@ func (a Account) passed(form url.Values) []Demand {
 	if role == "" {
 		return nil
 	}
-	return []Demand{{Action: "iam:PassRole", Resource: role, Context: map[string][]string{"iam:PassedToService": {EC2}}}}
+	return []Demand{{Action: "iam:PassRole", Resource: role, Context: map[string][]string{"iam:PassedToService": {EC2(a.Region)}}}}
 }
 
 // SpotRole returns what a call for Spot instances demands as long as the account lacks EC2's service-linked role for them.
@@ -295,7 +299,7 @@ func (a Account) SpotRole(c Call) (Demand, bool) {
 	}
 	return Demand{
 		Action:   "iam:CreateServiceLinkedRole",
-		Resource: "arn:aws:iam::" + a.ID + ":role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+		Resource: a.arn("iam", "", a.ID, "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"),
 		Context:  map[string][]string{"iam:AWSServiceName": {"spot.amazonaws.com"}, "aws:RequestedRegion": {a.Region}},
 	}, true
 }
@@ -305,7 +309,7 @@ func (a Account) ec2ARN(typ, name string) string {
 	if typ == "image" || typ == "snapshot" {
 		owner = "" // they may be anybody's
 	}
-	return "arn:aws:ec2:" + a.Region + ":" + owner + ":" + typ + "/" + name
+	return a.arn("ec2", a.Region, owner, typ+"/"+name)
 }
 
 // parameter is a parameter that names a resource.
@@ -394,7 +398,7 @@ func (a Account) ssm(c Call) ([]Demand, bool) {
 	}
 	action := "ssm:" + c.Action
 	if field == "" {
-		return []Demand{{Action: action, Resource: "arn:aws:ssm:" + a.Region + ":" + a.ID + ":*"}}, true
+		return []Demand{{Action: action, Resource: a.arn("ssm", a.Region, a.ID, "*")}}, true
 	}
 	var in map[string]any
 	_ = json.Unmarshal(c.Body, &in) // the action itself refuses what cannot be read
@@ -423,7 +427,7 @@ func (a Account) ssm(c Call) ([]Demand, bool) {
 			owner = ""
 		}
 		name, _, _ = strings.Cut(name, ":") // a version
-		arn := "arn:aws:ssm:" + a.Region + ":" + owner + ":parameter/" + strings.TrimPrefix(name, "/")
+		arn := a.arn("ssm", a.Region, owner, "parameter/"+strings.TrimPrefix(name, "/"))
 		demand := Demand{Action: action, Resource: arn, Context: map[string][]string{}}
 		if c.Action != "PutParameter" { // AWS evaluates no tags of the parameter then
 			demand.Context = resourceTags(tags)
@@ -435,7 +439,7 @@ func (a Account) ssm(c Call) ([]Demand, bool) {
 		}
 	}
 	if len(out) == 0 { // the request names nothing
-		out = []Demand{{Action: action, Resource: "arn:aws:ssm:" + a.Region + ":" + a.ID + ":parameter/"}}
+		out = []Demand{{Action: action, Resource: a.arn("ssm", a.Region, a.ID, "parameter/")}}
 	}
 	return out, true
 }
@@ -461,7 +465,7 @@ func (a Account) sts(c Call) ([]Demand, bool) {
 	case "AssumeRole":
 		return a.session(c, c.Form.Get("RoleArn")), true
 	case "GetFederationToken":
-		return a.session(c, "arn:aws:sts::"+a.ID+":federated-user/"+c.Form.Get("Name")), true
+		return a.session(c, a.arn("sts", "", a.ID, "federated-user/"+c.Form.Get("Name"))), true
 	case "DecodeAuthorizationMessage":
 		return []Demand{{Action: "sts:DecodeAuthorizationMessage", Resource: "*"}}, true
 	case "GetCallerIdentity", "GetSessionToken", "AssumeRoleWithWebIdentity":

@@ -26,7 +26,7 @@ func (a Account) connect(c Call) ([]Demand, bool) {
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/permissions-for-ec2-instance-connect-endpoint.html
 func (a Account) connecting(form url.Values) []Demand {
 	out := []Demand{{Action: "iam:CreateServiceLinkedRole", Context: map[string][]string{"iam:AWSServiceName": {"ec2-instance-connect.amazonaws.com"}},
-		Resource: "arn:aws:iam::" + a.ID + ":role/aws-service-role/ec2-instance-connect.amazonaws.com/AWSServiceRoleForEC2InstanceConnect"}}
+		Resource: a.arn("iam", "", a.ID, "role/aws-service-role/ec2-instance-connect.amazonaws.com/AWSServiceRoleForEC2InstanceConnect")}}
 	for _, p := range named(form, []string{"SubnetId", "SecurityGroupId"}) {
 		for _, r := range a.Resources(p.parameter, p.value) {
 			out = append(out, Demand{Action: "ec2:CreateNetworkInterface", Resource: a.ec2ARN(r.Type, r.Name), Context: resourceContext(r)})

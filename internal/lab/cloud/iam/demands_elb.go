@@ -94,10 +94,10 @@ func (a Account) elb(c Call) ([]Demand, bool) {
 		add(c.Action, arn, context)
 	}
 	for _, made := range d.makes {
-		arn := "arn:aws:elasticloadbalancing:" + a.Region + ":" + a.ID + ":" + made + "/" + c.Form.Get("Name") + "/*"
+		arn := a.arn("elasticloadbalancing", a.Region, a.ID, made+"/"+c.Form.Get("Name")+"/*")
 		if made == "listener/net" { // its permission is asked for on the load balancer
 			_, path, _ := strings.Cut(c.Form.Get("LoadBalancerArn"), ":loadbalancer/net/")
-			arn = "arn:aws:elasticloadbalancing:" + a.Region + ":" + a.ID + ":" + made + "/" + path + "/*"
+			arn = a.arn("elasticloadbalancing", a.Region, a.ID, made+"/"+path+"/*")
 		} else {
 			add(c.Action, arn)
 		}
@@ -106,7 +106,7 @@ func (a Account) elb(c Call) ([]Demand, bool) {
 		}
 	}
 	if len(out) == 0 { // the request names nothing
-		add(c.Action, "arn:aws:elasticloadbalancing:"+a.Region+":"+a.ID+":*")
+		add(c.Action, a.arn("elasticloadbalancing", a.Region, a.ID, "*"))
 	}
 	return out, true
 }

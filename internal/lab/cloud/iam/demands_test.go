@@ -13,7 +13,7 @@ import (
 
 // TestDemands: every action served is described.
 func TestDemands(t *testing.T) {
-	d, err := iam.Open(iam.Config{AccountID: "123456789012"})
+	d, err := iam.Open(iam.Config{AccountID: "123456789012", Region: "us-east-1"})
 	if err != nil {
 		t.Fatal(err)
 	}

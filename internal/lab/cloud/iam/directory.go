@@ -17,6 +17,7 @@ import (
 type Config struct {
 	File      string // where users and roles are kept, mode 0600; empty keeps them in memory
 	AccountID string
+	Region    string
 	Rand      io.Reader // for keys
 }
 
@@ -86,7 +87,11 @@ func Open(cfg Config) (*Directory, error) {
 
 var entityName = regexp.MustCompile(`^[\w+=,.@-]{1,64}$`)
 
-// check completes an entity. The caller holds mu.
+// maxTags is how many tags a user or role may have.
+const maxTags = 50
+
+// check completes an entity. Policies without names stand for managed policies, which may be larger than inline ones. The
+// caller holds mu.
 func (d *Directory) check(name string, e *Entity) error {
 	if !entityName.MatchString(name) {
 		return fmt.Errorf("%q is not a name for a user or role", name)
@@ -95,8 +100,8 @@ func (d *Directory) check(name string, e *Entity) error {
 	if e.Path, err = checkPath(e.Path); err != nil {
 		return err
 	}
-	if len(e.Tags) > 50 {
-		return fmt.Errorf("%s has %d tags: IAM takes 50", name, len(e.Tags))
+	if len(e.Tags) > maxTags {
+		return LimitError(fmt.Sprintf("The number of tags has reached the maximum limit of %d for %s.", maxTags, name))
 	}
 	folded := map[string]string{}
 	for key := range e.Tags {
@@ -111,6 +116,11 @@ func (d *Directory) check(name string, e *Entity) error {
 			return err
 		}
 	}
+	for _, p := range e.Policies {
+		if err := CheckSize(MaxManaged, name, p); err != nil {
+			return err
+		}
+	}
 	for _, arn := range slices.Concat(e.Attached, []string{e.Boundary}) {
 		if _, ok := d.saved.Managed[arn]; !ok && arn != "" {
 			return fmt.Errorf("there is no policy %s", arn)
@@ -119,7 +129,8 @@ func (d *Directory) check(name string, e *Entity) error {
 	return nil
 }
 
-// PutUser makes a user, or changes the one that exists, who keeps the access key and the path.
+// PutUser makes a user, or changes the one that exists, who keeps the access keys and the path, and loses what e does not
+// have. A user without an access key gets one.
 func (d *Directory) PutUser(name string, e Entity) (User, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,21 +139,27 @@ func (d *Directory) PutUser(name string, e Entity) (User, error) {
 	}
 	u, ok := d.saved.Users[name]
 	if !ok {
-		u = User{Name: name, ARN: d.arn("user", e.Path, name), Key: d.newKey()}
+		u = User{Name: name, ARN: d.arn("user", e.Path, name)}
 	} else {
 		e.Path = u.Path
+	}
+	if u.AccessKeyID == "" {
+		u.Key = d.newKey()
 	}
 	u.Entity = e
 	return u, put(d, d.saved.Users, name, u)
 }
 
-// PutRole makes a role, or changes the one that exists, which keeps the path. An empty trust policy stands for
-// DefaultTrust.
+// PutRole makes a role, or changes the one that exists, which keeps the path and loses what e does not have. An empty
+// trust policy stands for DefaultTrust.
 func (d *Directory) PutRole(name string, e Entity, trust string) (Role, error) {
 	if trust == "" {
-		trust = DefaultTrust(d.cfg.AccountID)
+		trust = DefaultTrust(d.cfg.Region, d.cfg.AccountID)
 	}
 	if _, err := ParseTrust([]byte(trust)); err != nil {
+		return Role{}, err
+	}
+	if err := CheckSize(MaxTrust, "the trust policy", trust); err != nil {
 		return Role{}, err
 	}
 	d.mu.Lock()
@@ -150,10 +167,11 @@ func (d *Directory) PutRole(name string, e Entity, trust string) (Role, error) {
 	if err := d.check(name, &e); err != nil {
 		return Role{}, err
 	}
-	if r, ok := d.saved.Roles[name]; ok {
+	r, ok := d.saved.Roles[name]
+	if ok {
 		e.Path = r.Path
 	}
-	r := Role{Name: name, ARN: d.arn("role", e.Path, name), Entity: e, Trust: trust}
+	r = Role{Name: name, ARN: d.arn("role", e.Path, name), Created: r.Created, Entity: e, Trust: trust}
 	return r, put(d, d.saved.Roles, name, r)
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Managed is a managed policy of the account. It can be attached to users and roles, and be their permissions
@@ -27,6 +29,9 @@ func (d *Directory) PutPolicy(name, path, document string) (Managed, error) {
 		return Managed{}, err
 	}
 	if _, err := Parse([]byte(document)); err != nil {
+		return Managed{}, err
+	}
+	if err := CheckSize(MaxManaged, "policy "+name, document); err != nil {
 		return Managed{}, err
 	}
 	d.mu.Lock()
@@ -79,6 +84,9 @@ func (d *Directory) PutControls(documents []string) error {
 		if _, err := Parse([]byte(doc)); err != nil {
 			return err
 		}
+		if err := CheckSize(MaxManaged, "a service control policy", doc); err != nil {
+			return err
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +115,7 @@ func checkPath(path string) (string, error) {
 }
 
 func (d *Directory) arn(kind, path, name string) string {
-	return "arn:aws:iam::" + d.cfg.AccountID + ":" + kind + path + name
+	return "arn:" + wire.Partition(d.cfg.Region) + ":iam::" + d.cfg.AccountID + ":" + kind + path + name
 }
 
 // PrincipalOf returns the user or role that an ARN names, with all its policies: the ARN of a user, or of a session of a

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Policy is an identity policy.
@@ -76,9 +77,36 @@ func (w *words) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// maxPolicy is how many characters a managed policy may have, white space not counted.
+// How many characters policies may have, white space not counted: a managed policy, the inline policies of a user and of a
+// role together, and a trust policy.
 // https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-const maxPolicy = 6144
+const (
+	MaxManaged    = 6144
+	MaxUserInline = 2048
+	MaxRoleInline = 10240
+	MaxTrust      = 2048
+)
+
+// LimitError says that something exceeds a quota of IAM.
+type LimitError string
+
+func (e LimitError) Error() string { return string(e) }
+
+// CheckSize refuses policies that have more characters together.
+func CheckSize(most int, what string, documents ...string) error {
+	n := 0
+	for _, document := range documents {
+		for _, r := range document {
+			if !unicode.IsSpace(r) {
+				n++
+			}
+		}
+	}
+	if n > most {
+		return LimitError(fmt.Sprintf("Maximum policy size of %d bytes exceeded for %s", most, what))
+	}
+	return nil
+}
 
 // Parse reads a policy. What IAM would refuse is an error, and so is what is not evaluated here.
 func Parse(raw []byte) (Policy, error) {
@@ -110,9 +138,6 @@ func statements(raw []byte) ([]json.RawMessage, expander, error) {
 	}
 	if bytes.ContainsRune(raw, literal) || bytes.Contains(raw, []byte(`\u0000`)) {
 		return nil, nil, errors.New("the policy has a character that IAM does not take")
-	}
-	if n := len(bytes.Join(bytes.Fields(raw), nil)); n > maxPolicy {
-		return nil, nil, fmt.Errorf("the policy has %d characters: IAM takes %d, white space not counted", n, maxPolicy)
 	}
 	variables := map[string]expander{"2012-10-17": expand, "2008-10-17": asWritten}[doc.Version]
 	if variables == nil {

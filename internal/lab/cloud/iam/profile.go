@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Profile is an instance profile: what carries a role to an instance. Its name may differ from the
@@ -19,8 +21,9 @@ type Profile struct {
 	Role string `json:"role"` // name
 }
 
-// EC2 is the service that assumes the roles of instances, as trust policies and conditions name it.
-const EC2 = "ec2.amazonaws.com"
+// EC2 returns the name of the service that assumes the roles of instances, as trust policies and conditions have it in
+// a region.
+func EC2(region string) string { return "ec2." + wire.Domain(region) }
 
 var profileName = regexp.MustCompile(`^[\w+=,.@-]{1,128}$`)
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // Trust is the trust policy of a role: who may assume it.
@@ -25,7 +27,7 @@ type trustStatement struct {
 type Assumption struct {
 	Action string // "sts:AssumeRole", "sts:AssumeRoleWithWebIdentity", "sts:TagSession" or "sts:SetSourceIdentity"
 	// Caller is the ARN of the user or session that asks. With a web identity it is that of the
-	// identity provider. A service of AWS has its name, such as EC2.
+	// identity provider. A service of AWS has its name, such as what EC2 returns.
 	Caller  string
 	Role    string              // ARN of the role of the caller, if it is a session of one
 	Context map[string][]string // condition keys
@@ -33,8 +35,8 @@ type Assumption struct {
 
 // DefaultTrust trusts the account, in which whoever has the permission may assume the role, and EC2,
 // for instances with a profile.
-func DefaultTrust(account string) string {
-	return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + account + `:root","Service":"` + EC2 + `"},"Action":"sts:AssumeRole"}]}`
+func DefaultTrust(region, account string) string {
+	return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:` + wire.Partition(region) + `:iam::` + account + `:root","Service":"` + EC2(region) + `"},"Action":"sts:AssumeRole"}]}`
 }
 
 // ParseTrust reads a trust policy. What IAM would refuse is an error, and so is what is not
@@ -125,11 +127,12 @@ func (s trustStatement) principal(a Assumption) (is, itself bool) {
 		is = slices.Contains(s.services, a.Caller)
 		return is, is
 	}
-	account := strings.Split(a.Caller+"::::", ":")[4]
+	parts := strings.Split(a.Caller+"::::", ":")
+	partition, account := parts[1], parts[4]
 	is = s.anybody
 	for _, p := range s.aws {
 		switch p {
-		case "*", account, "arn:aws:iam::" + account + ":root":
+		case "*", account, "arn:" + partition + ":iam::" + account + ":root":
 			is = true
 		case a.Caller, cmp.Or(a.Role, a.Caller):
 			is, itself = true, true

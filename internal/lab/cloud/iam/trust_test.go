@@ -33,10 +33,10 @@ func TestTrust(t *testing.T) {
 		{"the session's role", allow(`{"AWS":"arn:aws:iam::123456789012:role/ci"}`, ""), session, true, true},
 		{"the session", allow(`{"AWS":"`+session+`"}`, ""), session, true, true},
 		{"a service", allow(`{"Service":"ec2.amazonaws.com"}`, ""), user, false, false},
-		{"EC2", allow(`{"Service":["ec2.amazonaws.com"]}`, ""), EC2, true, true},
-		{"EC2, but another service is trusted", allow(`{"Service":"lambda.amazonaws.com"}`, ""), EC2, false, false},
-		{"EC2, but only the account is trusted", allow(`{"AWS":"123456789012"}`, ""), EC2, false, false},
-		{"EC2, but anybody is trusted", allow(`"*"`, ""), EC2, false, false},
+		{"EC2", allow(`{"Service":["ec2.amazonaws.com"]}`, ""), EC2("us-east-1"), true, true},
+		{"EC2, but another service is trusted", allow(`{"Service":"lambda.amazonaws.com"}`, ""), EC2("us-east-1"), false, false},
+		{"EC2, but only the account is trusted", allow(`{"AWS":"123456789012"}`, ""), EC2("us-east-1"), false, false},
+		{"EC2, but anybody is trusted", allow(`"*"`, ""), EC2("us-east-1"), false, false},
 		{"the external id", allow(`{"AWS":"`+user+`"}`, `"StringEquals":{"sts:ExternalId":"x-1"}`), user, true, true},
 		{"another external id", allow(`{"AWS":"`+user+`"}`, `"StringEquals":{"sts:ExternalId":"x-2"}`), user, false, false},
 		{"denied", allow(`"*"`, "") + "," + statement("Deny", `{"AWS":"`+user+`"}`, "sts:*", ""), user, false, false},
@@ -62,7 +62,7 @@ func TestTrust(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ParseTrust([]byte(DefaultTrust("123456789012"))); err != nil {
+	if _, err := ParseTrust([]byte(DefaultTrust("us-east-1", "123456789012"))); err != nil {
 		t.Error(err)
 	}
 	for policy, want := range map[string]string{

@@ -23,7 +23,7 @@ type kind struct {
 
 var (
 	ofUser = kind{
-		"User", 2048, func(in *entityRequest) string { return in.UserName },
+		"User", iam.MaxUserInline, func(in *entityRequest) string { return in.UserName },
 		func(d *iam.Directory, name string) (iam.Entity, bool) {
 			u, ok := d.UserNamed(name)
 			return u.Entity, ok
@@ -33,7 +33,7 @@ var (
 		},
 	}
 	ofRole = kind{
-		"Role", 10240, func(in *entityRequest) string { return in.RoleName },
+		"Role", iam.MaxRoleInline, func(in *entityRequest) string { return in.RoleName },
 		func(d *iam.Directory, name string) (iam.Entity, bool) {
 			r, ok := d.RoleNamed(name)
 			return r.Entity, ok
@@ -44,11 +44,8 @@ var (
 	}
 )
 
-// maxAttached and maxTags are how many managed policies and tags an entity may have.
-const (
-	maxAttached = 10
-	maxTags     = 50
-)
+// maxAttached is how many managed policies an entity may have.
+const maxAttached = 10
 
 type entityRequest struct {
 	pages
@@ -106,7 +103,7 @@ func entityActions(k kind) map[string]action {
 				return wire.Refuse("ValidationError", "The policy needs a name.")
 			}
 			e.Inline[in.PolicyName] = in.PolicyDocument
-			return checkSize(strings.Join(slices.Collect(maps.Values(e.Inline)), ""), k.inline, what)
+			return iam.CheckSize(k.inline, what, slices.Collect(maps.Values(e.Inline))...)
 		}),
 		"Delete" + k.name + "Policy": changes(func(in *entityRequest, e *iam.Entity, _ bool) error {
 			if _, ok := e.Inline[in.PolicyName]; !ok {
@@ -180,7 +177,7 @@ func entityActions(k kind) map[string]action {
 				maps.DeleteFunc(e.Tags, func(other, _ string) bool { return strings.EqualFold(other, key) }) // IAM ignores case in keys
 				e.Tags[key] = value
 			}
-			return checkTags(e.Tags, k.name)
+			return nil
 		}),
 		"Untag" + k.name: changes(func(in *entityRequest, e *iam.Entity, _ bool) error {
 			for _, key := range in.TagKeys.Members {
@@ -206,19 +203,9 @@ func noBoundary(arn string) error {
 	return noSuch("Scope ARN: %s does not exist or is not attachable.", arn)
 }
 
-func checkTags(tags map[string]string, kind string) error {
-	if len(tags) > maxTags {
-		return limitExceeded("The number of tags has reached the maximum limit of %d for a %s.", maxTags, strings.ToLower(kind))
-	}
-	return nil
-}
-
 // made returns the entity that a request makes.
-func (s *Service) made(kind, path, boundary string, given tags) (iam.Entity, error) {
+func (s *Service) made(path, boundary string, given tags) (iam.Entity, error) {
 	e := iam.Entity{Path: path, Boundary: boundary, Tags: given.byKey()}
-	if err := checkTags(e.Tags, kind); err != nil {
-		return e, err
-	}
 	if _, ok := s.Directory.Document(boundary); boundary != "" && !ok {
 		return e, noBoundary(boundary)
 	}

@@ -286,3 +286,45 @@ func TestTeacherMakesProfiles(t *testing.T) {
 	cloudtest.Refused(t, err, "AccessDenied")
 	done[*iam.AddRoleToInstanceProfileOutput](t)(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
 }
+
+// TestLimits: every kind of policy has a size of its own, and a user and a role have 50 tags from the beginning.
+func TestLimits(t *testing.T) {
+	l := cloudtest.New(t)
+	c, ctx, name := iam.NewFromConfig(l.AWS), t.Context(), aws.String("one")
+	sized := func(document string, n int) *string {
+		return aws.String(strings.Replace(document, "ec2:Describe*", "ec2:"+strings.Repeat("x", n), 1))
+	}
+	var many []string
+	for n := range 51 {
+		many = append(many, strings.Repeat("k", n+1), "")
+	}
+	calls := map[string]error{}
+	call := func(what string, _ any, err error) { calls[what] = err }
+	policy := func(what string, n int) {
+		out, err := c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: &what, PolicyDocument: sized(look, n)})
+		call(what, out, err)
+	}
+	inline := func(what string, n int) {
+		out, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: name, PolicyName: name, PolicyDocument: sized(look, n)})
+		call(what, out, err)
+	}
+	out, err := c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(trust), Tags: tags(many...)})
+	call("tags", out, err)
+	out, err = c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(strings.Replace(trust, "ec2.", strings.Repeat("x", 2048), 1))})
+	call("trust", out, err)
+	out, err = c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(trust), Tags: tags(many[2:]...)})
+	call("a role", out, err)
+	policy("managed", 6144)
+	policy("small", 6000)
+	inline("inline", 10240)
+	inline("more than managed", 10000)
+	for what, err := range calls {
+		want := "LimitExceeded"
+		if slices.Contains([]string{"a role", "small", "more than managed"}, what) {
+			want = ""
+		}
+		if got := cloudtest.Code(err); got != want {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+}

@@ -20,9 +20,6 @@ var policyActions = map[string]action{
 // version is the only version of every policy.
 const version = "v1"
 
-// maxManaged is how many characters a managed policy may have, white space not counted.
-const maxManaged = 6144
-
 type policyItem struct {
 	PolicyName       string
 	PolicyID         string `xml:"PolicyId"`
@@ -66,8 +63,8 @@ func (s *Service) policy(arn string) (iam.Managed, error) {
 }
 
 func createPolicy(s *Service, in *struct{ PolicyName, Path, PolicyDocument, Description string }) (any, error) {
-	if err := checkDocument(in.PolicyDocument, maxManaged, "policy "+in.PolicyName); err != nil {
-		return nil, err
+	if err := checkDocument(in.PolicyDocument, iam.MaxManaged, "policy "+in.PolicyName); err != nil {
+		return nil, refusal(err, "Policy", in.PolicyName)
 	}
 	for _, m := range s.Directory.ManagedPolicies() {
 		if m.Name == in.PolicyName { // whatever its path

@@ -43,7 +43,7 @@ func createRole(s *Service, in *createRoleRequest) (any, error) {
 	if err := checkTrust(in.AssumeRolePolicyDocument); err != nil {
 		return nil, err
 	}
-	e, err := s.made("Role", in.Path, in.PermissionsBoundary, in.tags)
+	e, err := s.made(in.Path, in.PermissionsBoundary, in.tags)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func checkTrust(document string) error {
 	if _, err := iam.ParseTrust([]byte(document)); err != nil {
 		return wire.Refuse("MalformedPolicyDocument", "%v", err)
 	}
-	return checkSize(document, 2048, "the trust policy")
+	return refusal(iam.CheckSize(iam.MaxTrust, "the trust policy", document), "Role", "")
 }
 
 func getRole(s *Service, in *struct{ RoleName string }) (any, error) {

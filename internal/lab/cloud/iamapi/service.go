@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
@@ -87,9 +86,12 @@ func limitExceeded(format string, args ...any) error {
 // refusal turns an error of the directory into IAM's.
 func refusal(err error, kind, name string) error {
 	var refused *wire.Error
+	var limit iam.LimitError
 	switch {
 	case err == nil || errors.As(err, &refused):
 		return err
+	case errors.As(err, &limit):
+		return limitExceeded("%v", limit)
 	case errors.Is(err, iam.ErrNone):
 		return noSuch("The %s with name %s cannot be found.", strings.ToLower(kind), name)
 	case errors.Is(err, iam.ErrExists):
@@ -99,25 +101,11 @@ func refusal(err error, kind, name string) error {
 }
 
 // checkDocument refuses a policy that is not valid, or larger than most characters without white space.
-// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 func checkDocument(document string, most int, what string) error {
 	if _, err := iam.Parse([]byte(document)); err != nil {
 		return wire.Refuse("MalformedPolicyDocument", "%v", err)
 	}
-	return checkSize(document, most, what)
-}
-
-func checkSize(documents string, most int, what string) error {
-	n := 0
-	for _, r := range documents {
-		if !unicode.IsSpace(r) {
-			n++
-		}
-	}
-	if n > most {
-		return limitExceeded("Maximum policy size of %d bytes exceeded for %s", most, what)
-	}
-	return nil
+	return iam.CheckSize(most, what, document)
 }
 
 // encoded returns a document as IAM's answers have it: percent-encoded (RFC 3986), in which a plus is no space.

@@ -56,7 +56,7 @@ type createUserRequest struct {
 }
 
 func createUser(s *Service, in *createUserRequest) (any, error) {
-	e, err := s.made("User", in.Path, in.PermissionsBoundary, in.tags)
+	e, err := s.made(in.Path, in.PermissionsBoundary, in.tags)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package sts
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -14,7 +13,7 @@ const instanceLifetime = 6 * time.Hour
 // InstanceSession returns the credentials that an instance has of a role, and when they were issued.
 // They belong to this instance only, and are replaced before they expire.
 func (s *Service) InstanceSession(role, instance string) (creds aws.Credentials, issued time.Time, err error) {
-	arn := fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", s.cfg.AccountID, role, instance)
+	arn := s.assumed(role, instance)
 	if key, is, ok := s.youngest(arn, instance); ok {
 		return aws.Credentials{AccessKeyID: key, SecretAccessKey: is.Secret, SessionToken: is.Token, Expires: is.Expires}, is.Issued, nil
 	}

@@ -1,7 +1,6 @@
 package sts
 
 import (
-	"fmt"
 	"maps"
 	"net/url"
 	"regexp"
@@ -56,7 +55,7 @@ const (
 )
 
 var (
-	roleARN     = regexp.MustCompile(`^arn:aws:iam::(\d{12}):role/(?:.+/)?([\w+=,.@-]{1,64})$`)
+	roleARN     = regexp.MustCompile(`^arn:aws(?:-cn|-us-gov)?:iam::(\d{12}):role/(?:.+/)?([\w+=,.@-]{1,64})$`)
 	sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 )
 
@@ -130,11 +129,16 @@ func (s *Service) roleSession(who Assumption, actions []string, denied func(acti
 	}
 	is.Transitive = slices.Concat(from.Transitive, in.TransitiveTagKeys.Members)
 	out.User.ID = "AROALABLABLABLABLABLA:" + in.RoleSessionName
-	out.User.ARN = fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", s.cfg.AccountID, role[2], in.RoleSessionName)
+	out.User.ARN = s.assumed(role[2], in.RoleSessionName)
 	out.Source = in.SourceIdentity
 	is.ARN, is.UserID = out.User.ARN, out.User.ID
 	out.Credentials, err = s.newSession(is, in.DurationSeconds, time.Hour)
 	return out, err
+}
+
+// assumed returns the ARN of a session of a role.
+func (s *Service) assumed(role, name string) string {
+	return "arn:" + s.cfg.Partition + ":sts::" + s.cfg.AccountID + ":assumed-role/" + role + "/" + name
 }
 
 // transitive returns the tags that a session made with this one has.
@@ -218,7 +222,7 @@ func (s *Service) federationToken(form url.Values, accessKeyID string) (any, err
 	}
 	is.Limited = true
 	var out federationResult
-	out.User.ID, out.User.ARN = s.cfg.AccountID+":"+in.Name, "arn:aws:sts::"+s.cfg.AccountID+":federated-user/"+in.Name
+	out.User.ID, out.User.ARN = s.cfg.AccountID+":"+in.Name, "arn:"+s.cfg.Partition+":sts::"+s.cfg.AccountID+":federated-user/"+in.Name
 	is.ARN, is.UserID = out.User.ARN, out.User.ID
 	var err error
 	out.Credentials, err = s.newSession(is, in.DurationSeconds, 12*time.Hour)

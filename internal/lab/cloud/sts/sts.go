@@ -27,7 +27,7 @@ import (
 type Config struct {
 	File      string // where sessions are kept, mode 0600; empty keeps them in memory
 	AccountID string
-	Partition string          // of the owner's ARN
+	Partition string          // of ARNs
 	Owner     aws.Credentials // who may do everything
 	// User returns the secret key and the ARN of the user with an access key id.
 	User func(accessKeyID string) (secret, arn string, ok bool)

@@ -52,7 +52,7 @@ func (s *Service) assumeRoleWithWebIdentity(form url.Values) (any, error) {
 		return nil, wire.Refuse("ExpiredTokenException", "Token expired: current date/time %d must be before the expiration date/time %d", s.cfg.Now().Unix(), c.Expires)
 	}
 	issuer := strings.TrimPrefix(c.Issuer, "https://")
-	who := Assumption{"arn:aws:iam::" + s.cfg.AccountID + ":oidc-provider/" + issuer, map[string][]string{
+	who := Assumption{"arn:" + s.cfg.Partition + ":iam::" + s.cfg.AccountID + ":oidc-provider/" + issuer, map[string][]string{
 		issuer + ":aud": {c.audience()}, issuer + ":sub": {c.Subject},
 	}}
 	actions := []string{WithWebIdentity}

@@ -21,3 +21,9 @@ func Domain(region string) string {
 	}
 	return "amazonaws.com"
 }
+
+// GlobalRegion returns the region that requests to a partition's IAM are signed for.
+// https://docs.aws.amazon.com/general/latest/gr/iam-service.html
+func GlobalRegion(region string) string {
+	return map[string]string{"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}[Partition(region)]
+}
