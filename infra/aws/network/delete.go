@@ -49,6 +49,10 @@ func Delete(ctx context.Context, c *aws.Client, spec Spec) error {
 		if err = deleteEndpoints(ctx, c, s.endpoints); err == nil { // it uses a group and a subnet
 			err = deleteGroups(ctx, c, append(slices.Collect(maps.Values(s.groups)), left.groups...))
 		}
+		if err == nil {
+			err = left.removeVolumes(ctx, c)
+			left.volumes = nil // the next round is about duplicates of the network
+		}
 		if spec.adopts() || err != nil {
 			break
 		}

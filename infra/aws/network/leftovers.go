@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,6 +61,10 @@ type leftovers struct {
 	groups     []types.SecurityGroup
 	volumes    []types.Volume
 	interfaces []types.NetworkInterface
+	// classic are the names of Classic Load Balancers that keep groups or subnets in use. Nothing here deletes them.
+	classic []string
+	// uses says what keeps a group in use, by its id.
+	uses map[string]string
 	// unseen is why load balancers and target groups could not be looked for.
 	unseen error
 }
@@ -75,6 +80,10 @@ func findLeftovers(ctx context.Context, c *aws.Client, spec Spec, s snapshot) (l
 	left := func(id *string, tags []types.Tag) bool {
 		return !s.mine(id, tags) && aws.Inside(spec.Cluster).Made(aws.TagMap(tags))
 	}
+	var groups []types.SecurityGroup
+	var interfaces []types.NetworkInterface
+	var volumes []types.Volume
+	in := map[string]types.Instance{} // the instances in the VPC, by id
 	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error {
 		var denied *aws.DeniedError
@@ -84,31 +93,107 @@ func findLeftovers(ctx context.Context, c *aws.Client, spec Spec, s snapshot) (l
 		}
 		return err
 	})
-	g.Go(func() error {
-		all, err := listGroups(gctx, c, within)
-		l.groups = slices.DeleteFunc(all, func(g types.SecurityGroup) bool { return !left(g.GroupId, g.Tags) })
+	g.Go(func() (err error) {
+		groups, err = listGroups(gctx, c, within)
+		return err
+	})
+	g.Go(func() (err error) {
+		volumes, err = listVolumes(gctx, c, owned)
+		return err
+	})
+	g.Go(func() (err error) {
+		interfaces, err = listInterfaces(gctx, c, within)
 		return err
 	})
 	g.Go(func() error {
-		all, err := listVolumes(gctx, c, owned)
-		l.volumes = slices.DeleteFunc(all, func(v types.Volume) bool {
-			return !left(v.VolumeId, v.Tags) || !slices.ContainsFunc(s.subnets, func(n types.Subnet) bool {
-				return sdk.ToString(n.AvailabilityZone) == sdk.ToString(v.AvailabilityZone)
-			})
-		})
-		return err
-	})
-	g.Go(func() error {
-		all, err := listInterfaces(gctx, c, within, owned)
-		l.interfaces = slices.DeleteFunc(all, func(i types.NetworkInterface) bool {
-			return sdk.ToBool(i.RequesterManaged) || !left(i.NetworkInterfaceId, i.TagSet)
-		})
-		return err
+		return c.EachInstance(gctx, func(i types.Instance) { in[sdk.ToString(i.InstanceId)] = i }, within)
 	})
 	if err := g.Wait(); err != nil {
 		return l, fmt.Errorf("look for what controllers in cluster %s have left: %w", spec.Cluster, err)
 	}
+	for _, group := range groups {
+		if left(group.GroupId, group.Tags) {
+			l.groups = append(l.groups, group)
+		}
+	}
+	for _, i := range interfaces {
+		if !sdk.ToBool(i.RequesterManaged) && left(i.NetworkInterfaceId, i.TagSet) {
+			l.interfaces = append(l.interfaces, i)
+		}
+	}
+	for _, v := range volumes {
+		if left(v.VolumeId, v.Tags) && ours(v, s, in) {
+			l.volumes = append(l.volumes, v)
+		}
+	}
+	l.findUses(s, groups, interfaces, in)
 	return l, nil
+}
+
+// ours reports whether a volume with the cluster's name may be of the network's cluster: it is in one of the zones, and
+// attached to no instance outside the VPC.
+func ours(v types.Volume, s snapshot, in map[string]types.Instance) bool {
+	for _, a := range v.Attachments {
+		if _, ok := in[sdk.ToString(a.InstanceId)]; !ok {
+			return false
+		}
+	}
+	return slices.ContainsFunc(s.subnets, func(n types.Subnet) bool {
+		return sdk.ToString(n.AvailabilityZone) == sdk.ToString(v.AvailabilityZone)
+	})
+}
+
+// balanced begins the description of an interface of a load balancer. What follows is the name of a Classic Load Balancer, and
+// the end of the ARN of any other, such as net/web/0a1b2c3d4e5f6071.
+const balanced = "ELB "
+
+// findUses finds what keeps the groups of the leftovers in use although the leftovers are deleted, and Classic Load Balancers
+// that do so or are in a VPC that is to be deleted.
+func (l *leftovers) findUses(s snapshot, groups []types.SecurityGroup, interfaces []types.NetworkInterface, in map[string]types.Instance) {
+	l.uses = map[string]string{}
+	gone, known := map[string]bool{}, map[string]bool{}
+	for _, i := range l.interfaces {
+		gone[sdk.ToString(i.NetworkInterfaceId)] = true
+	}
+	for _, b := range l.balancers {
+		if _, name, ok := strings.Cut(sdk.ToString(b.LoadBalancerArn), ":loadbalancer/"); ok {
+			gone[balanced+name] = true
+		}
+	}
+	for _, group := range slices.Concat(l.groups, slices.Collect(maps.Values(s.groups))) {
+		known[sdk.ToString(group.GroupId)] = true
+	}
+	for _, i := range interfaces {
+		id, about := sdk.ToString(i.NetworkInterfaceId), sdk.ToString(i.Description)
+		who, classic, uses := "network interface "+id, "", false
+		if a := i.Attachment; a != nil && sdk.ToString(a.InstanceId) != "" {
+			if aws.IsGone(in[*a.InstanceId]) {
+				continue // it ends with the instance
+			}
+			who += " of instance " + *a.InstanceId
+		} else if about != "" {
+			who += " (" + about + ")"
+		}
+		if managed := sdk.ToBool(i.RequesterManaged); managed && gone[about] || gone[id] {
+			continue
+		} else if name, ok := strings.CutPrefix(about, balanced); managed && ok && !strings.Contains(name, "/") {
+			classic = name
+		}
+		for _, g := range i.Groups {
+			l.uses[sdk.ToString(g.GroupId)] = "used by " + who
+			uses = uses || known[sdk.ToString(g.GroupId)]
+		}
+		if classic != "" && (uses || !s.adopted) && !slices.Contains(l.classic, classic) {
+			l.classic = append(l.classic, classic)
+		}
+	}
+	for _, group := range groups {
+		if id := sdk.ToString(group.GroupId); !known[id] {
+			for _, r := range slices.Concat(rulesOf(group.IpPermissions), rulesOf(group.IpPermissionsEgress)) {
+				l.uses[r.source] = "a rule of security group " + id + " refers to it"
+			}
+		}
+	}
 }
 
 // findBalancers finds load balancers and target groups. Elastic Load Balancing does not filter by VPCs or tags.
@@ -148,7 +233,10 @@ func (l leftovers) all() (out []Leftover) {
 		out = append(out, Leftover{Kind: "target group", ID: sdk.ToString(t.TargetGroupArn)})
 	}
 	for _, g := range l.groups {
-		out = append(out, Leftover{Kind: "security group", ID: sdk.ToString(g.GroupId)})
+		out = append(out, Leftover{Kind: "security group", ID: sdk.ToString(g.GroupId), Use: l.uses[sdk.ToString(g.GroupId)]})
+	}
+	for _, name := range l.classic {
+		out = append(out, Leftover{Kind: "Classic Load Balancer", ID: name, Use: "delete it first"})
 	}
 	for _, v := range l.volumes {
 		found := Leftover{Kind: "volume", ID: sdk.ToString(v.VolumeId)}
@@ -182,8 +270,8 @@ func (l leftovers) check(spec Spec) error {
 	return &LeftoversError{Cluster: spec.Cluster, Found: found, Busy: spec.DeleteLeftovers}
 }
 
-// remove deletes the leftovers but for the security groups, which are deleted with the network's own: rules of both refer to
-// each other.
+// remove deletes the leftovers but for the security groups, which are deleted with the network's own since rules of both refer
+// to each other, and the volumes. Nothing can bring back a volume, so removeVolumes deletes them when the groups are gone.
 func (l leftovers) remove(ctx context.Context, c *aws.Client) error {
 	g, gctx := parallel.WithContext(ctx)
 	for _, b := range l.balancers {
@@ -202,16 +290,21 @@ func (l leftovers) remove(ctx context.Context, c *aws.Client) error {
 			return aboutLeftover("target group", t.TargetGroupArn, aws.Ignore(err, "TargetGroupNotFound"))
 		})
 	}
-	for _, v := range l.volumes {
-		g.Go(func() error {
-			_, err := c.EC2.DeleteVolume(gctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
-			return aboutLeftover("volume", v.VolumeId, aws.Ignore(err, "InvalidVolume.NotFound"))
-		})
-	}
 	for _, i := range l.interfaces {
 		g.Go(func() error {
 			_, err := c.EC2.DeleteNetworkInterface(gctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: i.NetworkInterfaceId})
 			return aboutLeftover("network interface", i.NetworkInterfaceId, aws.Ignore(err, "InvalidNetworkInterfaceID.NotFound"))
+		})
+	}
+	return g.Wait()
+}
+
+func (l leftovers) removeVolumes(ctx context.Context, c *aws.Client) error {
+	g, gctx := parallel.WithContext(ctx)
+	for _, v := range l.volumes {
+		g.Go(func() error {
+			_, err := c.EC2.DeleteVolume(gctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
+			return aboutLeftover("volume", v.VolumeId, aws.Ignore(err, "InvalidVolume.NotFound"))
 		})
 	}
 	return g.Wait()

@@ -69,6 +69,17 @@ func (k controllers) lets(into, from string) {
 	}))
 }
 
+// instance launches an instance of somebody else in the network, in a security group.
+func (k controllers) instance(group string) string {
+	k.t.Helper()
+	api, ctx := k.c.Client.EC2, k.t.Context()
+	images := providertest.Answer[*ec2.DescribeImagesOutput](k.t)(api.DescribeImages(ctx, &ec2.DescribeImagesInput{}))
+	return *providertest.Answer[*ec2.RunInstancesOutput](k.t)(api.RunInstances(ctx, &ec2.RunInstancesInput{
+		ImageId: images.Images[0].ImageId, InstanceType: types.InstanceTypeT3Medium, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1),
+		SubnetId: sdk.String(k.network.Get("subnet_id").(string)), SecurityGroupIds: []string{group},
+	})).Instances[0].InstanceId
+}
+
 // nic leaves the network interface of an instance that has ended.
 func (k controllers) nic(tags map[string]string) string {
 	k.t.Helper()
@@ -150,11 +161,30 @@ func TestLeftovers(t *testing.T) {
 	}
 
 	worker.Dismiss()
+	foreign := k.instance(group)
+	providertest.Mention(t, refused(), group, "used by network interface", "of instance "+foreign, "Nothing was deleted")
+	providertest.Answer[*ec2.TerminateInstancesOutput](t)(c.Client.EC2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{foreign}}))
+	others = others[1:]
+	k.lets(shared, group)
+	providertest.Mention(t, refused(), group, "a rule of security group "+shared+" refers to it")
+
 	providertest.Answer[*ec2.DeleteSecurityGroupOutput](t)(c.Client.EC2.DeleteSecurityGroup(t.Context(), &ec2.DeleteSecurityGroupInput{GroupId: &shared}))
 	if got := network.Dismiss().Failure(); got != "" {
 		t.Error(got)
 	}
-	for _, id := range others[1:] {
+	calls := c.Calls()
+	last := func(action string) int {
+		for n := len(calls) - 1; n >= 0; n-- {
+			if strings.Contains(calls[n], action) {
+				return n
+			}
+		}
+		return -1
+	}
+	if group, volume := last("DeleteSecurityGroup"), last("DeleteVolume"); group < 0 || volume < group {
+		t.Errorf("a volume was deleted before the groups: the calls %d and %d", volume, group)
+	}
+	for _, id := range others {
 		providertest.Answer[*ec2.DeleteVolumeOutput](t)(c.Client.EC2.DeleteVolume(t.Context(), &ec2.DeleteVolumeInput{VolumeId: &id}))
 	}
 	c.Account.Empty()

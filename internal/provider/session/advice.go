@@ -111,7 +111,7 @@ func Advice(err error) string {
 		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
 			"Remove what it waits for, then run apply again.", failed.Machine)
 	case errors.As(err, &left) && left.Busy:
-		return "Nothing was deleted. Detach what is in use, then run destroy again."
+		return "Nothing was deleted. Detach or delete what keeps it in use, then run destroy again."
 	case errors.As(err, &left):
 		return fmt.Sprintf("Nothing was deleted. Objects that are to stay must lose their tag, %s. To delete all others with the network, volumes with their data, set delete_leftovers = true of "+
 			"k8s_network, run apply with -target for its address, and then destroy again.", strings.Join(infraaws.Inside(left.Cluster).Tags(), " or "))
