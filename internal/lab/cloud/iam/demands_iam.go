@@ -81,7 +81,7 @@ func (a Account) iam(c Call) ([]Demand, bool) {
 	}
 	if c.Action == "AddRoleToInstanceProfile" {
 		role, _ := a.Identities.resource("role", c.Form.Get("RoleName"), "")
-		out = append(out, Demand{Action: "iam:PassRole", Resource: role, Context: map[string][]string{"iam:PassedToService": {EC2}}})
+		out = append(out, Demand{Action: "iam:PassRole", Resource: role, Context: map[string][]string{"iam:PassedToService": {EC2(a.Region)}}})
 	}
 	return out, true
 }
