@@ -31,7 +31,7 @@ the first time on a machine with two cores.`,
 		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --quota vcpus=16 --region eu-central-1", "sudo k8s-lab --state-dir /var/lib/k8s-lab/vms up --machines vm --quota vcpus=32"),
 	}
 	releaseFlags(cmd, &opts.Versions)
-	cmd.Flags().StringToIntVar(&opts.Quotas, "quota", nil, "raise a quota, as AWS's support does: "+quotas()+" (in a new lab those of a new account of AWS, such as five vCPUs)")
+	cmd.Flags().StringToIntVar(&opts.Quotas, "quota", nil, "raise a quota, as AWS's support does: "+strings.Join(ec2.QuotaNames(), ", ")+" (in a new lab those of a new account of AWS, such as five vCPUs)")
 	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
 	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 1 GB the first time")
@@ -59,18 +59,6 @@ the first time on a machine with two cores.`,
 		return e.Write(c.stdout)
 	})
 	return cmd
-}
-
-// quotas names those that can be raised.
-func quotas() string {
-	var names []string
-	for _, q := range ec2.NamedQuotas {
-		if q.Name == "" {
-			continue
-		}
-		names = append(names, q.Name)
-	}
-	return strings.Join(names, ", ")
 }
 
 // again returns the command line of this program with another command for the same lab.

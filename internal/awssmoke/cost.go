@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,15 +13,10 @@ import (
 
 // planned is what AWS would bill for a plan, and the versions in the plan.
 type planned struct {
-	instances        map[string]int // by type
-	gib              int            // of gp3 volumes
-	addresses        int            // public IPv4
+	needs            need.Plan // machines, volumes, and the account's quotas
+	addresses        int       // public IPv4
 	kubernetes, etcd string
-	needs            need.Plan // of the account's quotas
 }
-
-// defaultVolume is the size of a machine's root volume in GiB, if the plan does not say it.
-const defaultVolume = 20
 
 // readPlan reads the machines of a plan, as `terraform show -json` prints it.
 func readPlan(text []byte) (planned, error) {
@@ -30,26 +26,20 @@ func readPlan(text []byte) (planned, error) {
 				Resources []struct {
 					Type   string `json:"type"`
 					Values struct {
-						InstanceType string `json:"instance_type"`
-						Volume       int    `json:"root_volume_size"`
-						Associate    *bool  `json:"associate_public_ip_address"`
-						Version      string `json:"version"`
+						Associate *bool  `json:"associate_public_ip_address"`
+						Version   string `json:"version"`
 					} `json:"values"`
 				} `json:"resources"`
 			} `json:"root_module"`
 		} `json:"planned_values"`
 	}
-	p := planned{instances: map[string]int{}}
+	var p planned
 	if err := json.Unmarshal(text, &plan); err != nil {
 		return p, fmt.Errorf("reading the plan: %w", err)
 	}
 	for _, r := range plan.Values.Root.Resources {
 		switch r.Type {
 		case "k8s_machine":
-			p.instances[r.Values.InstanceType]++
-			if p.gib += r.Values.Volume; r.Values.Volume == 0 {
-				p.gib += defaultVolume
-			}
 			if r.Values.Associate == nil || *r.Values.Associate {
 				p.addresses++ // the load balancer's address is replaced by its Elastic IP
 			}
@@ -59,13 +49,24 @@ func readPlan(text []byte) (planned, error) {
 			p.etcd = r.Values.Version
 		}
 	}
-	if len(p.instances) == 0 {
-		return p, fmt.Errorf("the plan makes no machine")
-	}
 	var err error
-	p.needs, err = need.Read(text)
+	if p.needs, err = need.Read(text); err == nil && len(p.needs.Machines) == 0 {
+		err = errors.New("the plan makes no machine")
+	}
 	return p, err
 }
+
+// instances returns the number of machines by type.
+func (p planned) instances() map[string]int {
+	out := map[string]int{}
+	for m, n := range p.needs.Machines {
+		out[m.Type] += n
+	}
+	return out
+}
+
+// gib returns the size of the gp3 volumes.
+func (p planned) gib() int { return p.needs.Counts[need.GP3] }
 
 // hourly returns what AWS bills for an hour in a region, in US dollars. ok is false if the table
 // does not have the region or one of the types.
@@ -74,23 +75,24 @@ func (p planned) hourly(region string) (usd float64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	for typ, n := range p.instances {
+	for typ, n := range p.instances() {
 		each, known := price.instance[typ]
 		if !known {
 			return 0, false
 		}
 		usd += float64(n) * each
 	}
-	return usd + float64(p.gib)*price.gp3/hoursInMonth + float64(p.addresses)*publicIPv4, true
+	return usd + float64(p.gib())*price.gp3/hoursInMonth + float64(p.addresses)*publicIPv4, true
 }
 
 // costLine says what the cluster costs while it exists.
 func costLine(p planned, region string) string {
 	var parts []string
-	for _, typ := range slices.Sorted(maps.Keys(p.instances)) {
-		parts = append(parts, fmt.Sprintf("%d %s", p.instances[typ], typ))
+	instances := p.instances()
+	for _, typ := range slices.Sorted(maps.Keys(instances)) {
+		parts = append(parts, fmt.Sprintf("%d %s", instances[typ], typ))
 	}
-	parts = append(parts, fmt.Sprintf("%d GiB of gp3", p.gib), fmt.Sprintf("%d public IPv4 addresses", p.addresses))
+	parts = append(parts, fmt.Sprintf("%d GiB of gp3", p.gib()), fmt.Sprintf("%d public IPv4 addresses", p.addresses))
 	what := strings.Join(parts, ", ")
 	usd, ok := p.hourly(region)
 	if !ok {

@@ -10,17 +10,17 @@ import (
 
 const planText = `{"format_version": "1.2", "planned_values": {"root_module": {"resources": [
 	{"type": "k8s_network", "values": {}},
-	{"type": "k8s_machine", "values": {"instance_type": "t3.medium", "root_volume_size": 20, "associate_public_ip_address": true}},
-	{"type": "k8s_machine", "values": {"instance_type": "t3.medium", "root_volume_size": 30, "associate_public_ip_address": false}},
-	{"type": "k8s_machine", "values": {"instance_type": "t3.medium"}},
+	{"type": "k8s_machine", "values": {"associate_public_ip_address": true}},
+	{"type": "k8s_machine", "values": {"associate_public_ip_address": false}},
+	{"type": "k8s_machine", "values": {}},
 	{"type": "k8s_lb", "values": {"public": true}},
 	{"type": "k8s_etcd_cluster", "values": {"version": "3.6.16"}},
 	{"type": "k8s_control_plane", "values": {"version": "1.36.4"}}
 ]}}, "resource_changes": [
 	{"type": "k8s_network", "mode": "managed", "change": {"actions": ["create"], "after": {"cluster": "a", "vpc_cidr": "10.240.0.0/16"}, "after_unknown": {"vpc_id": true}}},
-	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running"}}},
-	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running"}}},
-	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running"}}},
+	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running", "root_volume_type": "gp3", "root_volume_size": 20}}},
+	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running", "root_volume_type": "gp3", "root_volume_size": 30}}},
+	{"type": "k8s_machine", "mode": "managed", "change": {"actions": ["create"], "after": {"instance_type": "t3.medium", "power_state": "running", "root_volume_type": "gp3"}}},
 	{"type": "k8s_lb", "mode": "managed", "change": {"actions": ["create"], "after": {"public": true}, "after_unknown": {"allocation_id": true}}}
 ]}`
 
@@ -29,7 +29,7 @@ func TestCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.instances["t3.medium"] != 3 || p.gib != 70 || p.addresses != 2 || p.needs.Counts[need.Addresses] != 1 || p.needs.Counts[need.VPCs] != 1 || p.kubernetes != "1.36.4" || p.etcd != "3.6.16" {
+	if p.instances()["t3.medium"] != 3 || p.gib() != 70 || p.addresses != 2 || p.needs.Counts[need.Addresses] != 1 || p.needs.Counts[need.VPCs] != 1 || p.kubernetes != "1.36.4" || p.etcd != "3.6.16" {
 		t.Errorf("%+v", p)
 	}
 	usd, ok := p.hourly("eu-central-1")
@@ -43,7 +43,7 @@ func TestCost(t *testing.T) {
 	}{
 		{"eu-central-1", p, []string{"about $0.16 an hour in eu-central-1", "3 t3.medium, 70 GiB of gp3, 2 public IPv4 addresses", pricesNoted, priceList}},
 		{"mars-north-1", p, []string{"unknown in mars-north-1", "3 t3.medium", priceList}},
-		{"us-east-1", planned{instances: map[string]int{"x9.huge": 1}}, []string{"unknown in us-east-1", "1 x9.huge"}},
+		{"us-east-1", planned{needs: need.Plan{Machines: map[need.Machine]int{{Type: "x9.huge"}: 1}}}, []string{"unknown in us-east-1", "1 x9.huge"}},
 	} {
 		line := costLine(tt.p, tt.region)
 		for _, want := range tt.want {

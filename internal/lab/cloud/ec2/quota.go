@@ -68,7 +68,7 @@ func QuotasOf(values map[string]int) (Quotas, error) {
 		i := slices.IndexFunc(NamedQuotas, func(named NamedQuota) bool { return name != "" && named.Name == name })
 		switch {
 		case i < 0:
-			return q, fmt.Errorf("there is no quota %q: want one of %s", name, strings.Join(quotaNames(), ", "))
+			return q, fmt.Errorf("there is no quota %q: want one of %s", name, strings.Join(QuotaNames(), ", "))
 		case n <= 0:
 			return q, fmt.Errorf("%s=%d: a quota is a positive number", name, n)
 		}
@@ -77,7 +77,8 @@ func QuotasOf(values map[string]int) (Quotas, error) {
 	return q, nil
 }
 
-func quotaNames() (out []string) {
+// QuotaNames returns the names of the quotas that can be raised.
+func QuotaNames() (out []string) {
 	for _, q := range NamedQuotas {
 		if q.Name != "" {
 			out = append(out, q.Name)
