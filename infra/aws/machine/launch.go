@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,10 @@ import (
 // new one with a first host key made from rand. It returns as soon as EC2 has accepted the launch;
 // see Bring. The error is a ClaimedError if it belongs to another owner.
 func Launch(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader) (*Launching, error) {
-	// Another round is needed only if the client token was used for an instance that does not exist
-	// any more, and that EC2 no longer shows.
+	// The client token of the first round is the same in every run, so that a run after an interruption finds what was
+	// launched. It may be spent: on a predecessor that EC2 no longer shows, or by somebody else in the account, who can compute
+	// it. Nobody else knows the tokens of the further rounds.
+	secret := ""
 	for round := range launchRounds {
 		all, err := instancesOf(ctx, c, spec.Cluster, spec.Name)
 		if err != nil {
@@ -37,20 +40,28 @@ func Launch(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader) (*Lau
 		if live != nil {
 			return resume(ctx, c, spec, *live)
 		}
-		l, err := run(ctx, c, spec, generation(all, round), rand)
+		token := aws.ClientToken(spec.Cluster, aws.KindMachine, spec.Name, spec.SubnetID, generation(all, round), secret)
+		l, err := run(ctx, c, spec, token, rand)
 		if !errors.Is(err, errSpentToken) {
 			return l, err
 		}
+		unknown := make([]byte, secretBytes)
+		if _, err := io.ReadFull(rand, unknown); err != nil {
+			return nil, fmt.Errorf("machine %s: make a client token: %w", spec.Name, err)
+		}
+		secret = hex.EncodeToString(unknown)
 	}
 	return nil, fmt.Errorf("machine %s: launch: %w", spec.Name, errSpentToken)
 }
 
-// launchRounds is how many client tokens are tried. Each of them may be spent on a predecessor in
-// the same subnet that EC2 no longer shows, but still remembers.
-const launchRounds = 20
+// launchRounds is how many client tokens are tried. The secret ones are spent only if EC2 ends each instance at once.
+const launchRounds = 4
 
-// errSpentToken says that the client token belongs to an earlier launch.
-var errSpentToken = errors.New("earlier launches of the same machine are still remembered by EC2; run apply again in a minute")
+// secretBytes is the length of the random part of a client token.
+const secretBytes = 16
+
+// errSpentToken says that the client token belongs to another launch, or to an instance that has ended.
+var errSpentToken = errors.New("EC2 has ended each instance at once; run apply again in a minute")
 
 // generation distinguishes this launch from earlier ones of the same machine.
 func generation(all []types.Instance, round int) string {
@@ -133,8 +144,8 @@ func confirm(ctx context.Context, c *aws.Client, spec Spec, id string) error {
 	return aws.Raced(aws.ReadBack(ctx, func(ctx context.Context) error { return CheckClaim(ctx, c, id, spec) }))
 }
 
-// run launches one instance.
-func run(ctx context.Context, c *aws.Client, spec Spec, generation string, rand io.Reader) (*Launching, error) {
+// run launches one instance with a client token.
+func run(ctx context.Context, c *aws.Client, spec Spec, token string, rand io.Reader) (*Launching, error) {
 	img, err := findImage(ctx, c, spec.Image, spec.ImageFilter, spec.InstanceType)
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
@@ -151,7 +162,6 @@ func run(ctx context.Context, c *aws.Client, spec Spec, generation string, rand 
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
-	token := aws.ClientToken(spec.Cluster, aws.KindMachine, spec.Name, spec.SubnetID, generation)
 	tags := tagsOf(c, spec)
 	nic := types.InstanceNetworkInterfaceSpecification{
 		DeviceIndex: sdk.Int32(0), SubnetId: &spec.SubnetID, Groups: spec.groups(),

@@ -122,7 +122,7 @@ func findLeftovers(ctx context.Context, c *aws.Client, spec Spec, s snapshot) (l
 		}
 	}
 	for _, v := range volumes {
-		if left(v.VolumeId, v.Tags) && ours(v, s, in) {
+		if left(v.VolumeId, v.Tags) && ours(v, spec, s, in) {
 			l.volumes = append(l.volumes, v)
 		}
 	}
@@ -130,13 +130,16 @@ func findLeftovers(ctx context.Context, c *aws.Client, spec Spec, s snapshot) (l
 	return l, nil
 }
 
-// ours reports whether a volume with the cluster's name may be of the network's cluster: it is in one of the zones, and
-// attached to no instance outside the VPC.
-func ours(v types.Volume, s snapshot, in map[string]types.Instance) bool {
+// ours reports whether a volume with the cluster's name may be of the network's cluster, and not of another tool's cluster with
+// the same name: it is in one of the zones, no older than the network's claim, and attached to no instance outside the VPC.
+func ours(v types.Volume, spec Spec, s snapshot, in map[string]types.Instance) bool {
 	for _, a := range v.Attachments {
 		if _, ok := in[sdk.ToString(a.InstanceId)]; !ok {
 			return false
 		}
+	}
+	if sdk.ToTime(v.CreateTime).Before(spec.Claim.At) {
+		return false
 	}
 	return slices.ContainsFunc(s.subnets, func(n types.Subnet) bool {
 		return sdk.ToString(n.AvailabilityZone) == sdk.ToString(v.AvailabilityZone)

@@ -2,6 +2,7 @@ package network
 
 import (
 	"testing"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -50,6 +51,35 @@ func TestFindUses(t *testing.T) {
 		}
 		if got != tt.wanted {
 			t.Errorf("%s: found %q, wanted %q", tt.name, got, tt.wanted)
+		}
+	}
+}
+
+// TestOurs: a volume with the cluster's name is of another tool's cluster if it is older than the network, or attached elsewhere.
+func TestOurs(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	volume := func(zone string, made time.Time, instances ...string) (out types.Volume) {
+		out = types.Volume{AvailabilityZone: &zone, CreateTime: &made}
+		for _, i := range instances {
+			out.Attachments = append(out.Attachments, types.VolumeAttachment{InstanceId: &i})
+		}
+		return out
+	}
+	s := snapshot{subnets: []types.Subnet{{AvailabilityZone: sdk.String("us-east-1a")}}}
+	for name, tt := range map[string]struct {
+		volume types.Volume
+		wanted bool
+	}{
+		"detached":                      {volume("us-east-1a", at), true},
+		"attached to an instance of it": {volume("us-east-1a", at.Add(time.Hour), "i-in"), true},
+		"attached outside the VPC":      {volume("us-east-1a", at.Add(time.Hour), "i-out"), false},
+		"attached to both":              {volume("us-east-1a", at.Add(time.Hour), "i-in", "i-out"), false},
+		"older than the network":        {volume("us-east-1a", at.Add(-time.Second)), false},
+		"in another zone":               {volume("us-east-1b", at), false},
+	} {
+		if got := ours(tt.volume, Spec{Claim: aws.Claim{At: at}}, s, map[string]types.Instance{"i-in": {}}); got != tt.wanted {
+			t.Errorf("%s: ours is %t", name, got)
 		}
 	}
 }

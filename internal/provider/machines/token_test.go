@@ -1,6 +1,8 @@
 package machines_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -12,8 +14,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
-// TestGuessedToken: somebody else in the account has launched an instance of their own with the client token that the
-// machine's launch will have. The machine gets another instance, and theirs is left alone.
+// TestGuessedToken: somebody else in the account has launched instances of their own with every client token that can be
+// computed from the machine. The machine gets another instance, and theirs are left alone.
 func TestGuessedToken(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
@@ -21,17 +23,24 @@ func TestGuessedToken(t *testing.T) {
 	network.Must(providertest.NetworkConfig())
 	config := providertest.WorkerConfig(network)
 	name, subnet := config["name"].(string), network.Get("ref").(providertest.Values)["subnets"].([]any)[0].(providertest.Values)["id"].(string)
-	bait := providertest.Answer[*ec2.RunInstancesOutput](t)(c.Client.EC2.RunInstances(t.Context(), &ec2.RunInstancesInput{
-		ClientToken: sdk.String(infraaws.ClientToken("demo", infraaws.KindMachine, name, subnet, "/0")),
-		ImageId:     sdk.String(account.ImageID), InstanceType: types.InstanceTypeT3Small, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1), SubnetId: &subnet,
-		TagSpecifications: []types.TagSpecification{infraaws.TagSpecification(types.ResourceTypeInstance, map[string]string{infraaws.TagCluster: "ada", infraaws.TagResource: name})},
-	})).Instances[0]
+	var baits []string
+	for round := range 20 {
+		bait := providertest.Answer[*ec2.RunInstancesOutput](t)(c.Client.EC2.RunInstances(t.Context(), &ec2.RunInstancesInput{
+			ClientToken: sdk.String(infraaws.ClientToken("demo", infraaws.KindMachine, name, subnet, fmt.Sprintf("/%d", round), "")),
+			ImageId:     sdk.String(account.ImageID), InstanceType: types.InstanceTypeT3Small, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1), SubnetId: &subnet,
+			PrivateIpAddress:  sdk.String(fmt.Sprintf("10.240.0.%d", 100+round)), // the machine's own is not taken
+			TagSpecifications: []types.TagSpecification{infraaws.TagSpecification(types.ResourceTypeInstance, map[string]string{infraaws.TagCluster: "ada", infraaws.TagResource: name})},
+		})).Instances[0]
+		baits = append(baits, *bait.InstanceId)
+	}
 	worker.Must(config)
-	if id := worker.Get("id"); id == *bait.InstanceId {
+	if id := worker.Get("id").(string); slices.Contains(baits, id) {
 		t.Fatalf("the machine is the instance of somebody else, %s", id)
 	}
-	found := providertest.Answer[*ec2.DescribeInstancesOutput](t)(c.Client.EC2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{*bait.InstanceId}}))
-	if tags := infraaws.TagMap(found.Reservations[0].Instances[0].Tags); tags[infraaws.TagClaim] != "" {
-		t.Errorf("the instance of somebody else was claimed: %v", tags)
+	found := providertest.Answer[*ec2.DescribeInstancesOutput](t)(c.Client.EC2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: baits}))
+	for _, r := range found.Reservations {
+		if tags := infraaws.TagMap(r.Instances[0].Tags); tags[infraaws.TagClaim] != "" {
+			t.Errorf("the instance %s of somebody else was claimed: %v", *r.Instances[0].InstanceId, tags)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -35,7 +36,11 @@ func (k controllers) group(name string, tags map[string]string) string {
 
 func (k controllers) volume(tags map[string]string) string {
 	k.t.Helper()
-	zone := k.network.Get("availability_zones").([]any)[0].(string)
+	return k.volumeIn(k.network.Get("availability_zones").([]any)[0].(string), tags)
+}
+
+func (k controllers) volumeIn(zone string, tags map[string]string) string {
+	k.t.Helper()
 	out := providertest.Answer[*ec2.CreateVolumeOutput](k.t)(k.c.Client.EC2.CreateVolume(k.t.Context(), &ec2.CreateVolumeInput{
 		AvailabilityZone: &zone, Size: sdk.Int32(1), TagSpecifications: []types.TagSpecification{infraaws.TagSpecification(types.ResourceTypeVolume, tags)},
 	}))
@@ -110,9 +115,14 @@ func TestLeftovers(t *testing.T) {
 	c := providertest.NewCloud(t)
 	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
 	config := providertest.NetworkConfig()
-	network.Must(config)
 	k := controllers{c, t, network}
 	owned, balanced := map[string]string{"kubernetes.io/cluster/demo": "owned"}, map[string]string{"elbv2.k8s.aws/cluster": "demo"}
+	var older []string // another tool's cluster of the same name has them
+	for _, zone := range providertest.Answer[*ec2.DescribeAvailabilityZonesOutput](t)(c.Client.EC2.DescribeAvailabilityZones(t.Context(), &ec2.DescribeAvailabilityZonesInput{})).AvailabilityZones {
+		older = append(older, k.volumeIn(*zone.ZoneName, owned))
+	}
+	time.Sleep(time.Second) // a claim has full seconds
+	network.Must(config)
 	workers := network.Get("security_group_ids").(providertest.Values)["worker"].(string)
 	group := k.group("k8s-traffic-demo", balanced)
 	k.lets(workers, group)
@@ -120,13 +130,13 @@ func TestLeftovers(t *testing.T) {
 	data := k.volume(map[string]string{"kubernetes.io/cluster/demo": "owned", "ebs.csi.aws.com/cluster": "true"})
 	left := append(k.balancer(group, owned), group, data, k.nic(owned))
 	shared := k.group("shared", map[string]string{"kubernetes.io/cluster/demo": "shared", "elbv2.k8s.aws/cluster": "demo"})
-	others := []string{
+	others := append([]string{
 		shared,
 		k.volume(map[string]string{"kubernetes.io/cluster/demo": "shared", "ebs.csi.aws.com/cluster": "true"}),
 		k.volume(map[string]string{"kubernetes.io/cluster/demo": "owned", "kubernetes.io/cluster/other": "shared"}),
 		k.volume(map[string]string{"kubernetes.io/cluster/demo": "owned", infraaws.TagCluster: "other", infraaws.TagKind: infraaws.KindVolume}),
 		k.volume(map[string]string{"elbv2.k8s.aws/cluster": "other", "ebs.csi.aws.com/cluster": "true"}),
-	}
+	}, older...)
 
 	// refused destroys the network, which must fail before it changes anything, and returns the error.
 	refused := func() string {

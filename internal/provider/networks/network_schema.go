@@ -143,8 +143,8 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"ignore_rules": ignoreRulesAttribute(),
 			"delete_leftovers": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Whether a destroy also deletes what controllers in the cluster have made and left: load balancers, security groups, volumes with their data. `false`: the destroy names " +
-					"these objects, and deletes nothing. Must be applied before the destroy; otherwise without effect. Default: `false`.",
+				MarkdownDescription: "Whether a destroy also deletes what controllers in the cluster have made: load balancers, security groups, volumes with their data. `false`: it names " +
+					"them, and deletes nothing. Must be applied before the destroy. The cluster's name must be unique among all tools in the account. Default: `false`.",
 			},
 			"paused": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
