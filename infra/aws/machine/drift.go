@@ -70,7 +70,7 @@ func repairsOf(c *aws.Client, spec Spec, o observation) []aws.Repair {
 	}
 	if o.volume != nil {
 		kinds := volume.Kinds{Size: finding.RootVolume, Type: finding.RootVolumeType, IOPS: finding.RootVolumeIOPS, Throughput: finding.RootVolumeThroughput}
-		if differs, change := kinds.Compare(m.VolumeID, m.RootVolumeGiB, m.RootVolume, spec.RootVolumeGiB, spec.rootVolume()); len(differs) > 0 {
+		if differs, change := kinds.Compare(m.VolumeID, m.RootVolumeGiB, m.RootVolume, spec.rootGiB(), spec.rootVolume()); len(differs) > 0 {
 			out = append(out, aws.Repair{Findings: finding.About(spec.Name, differs), Fix: func(ctx context.Context) error { return volume.Apply(ctx, c, change) }})
 		}
 	}

@@ -150,9 +150,9 @@ func run(ctx context.Context, c *aws.Client, spec Spec, token string, rand io.Re
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
-	if spec.RootVolumeGiB < img.MinimumGiB { // a larger volume than wanted could not shrink to it
+	if spec.rootGiB() < img.MinimumGiB { // a larger volume than wanted could not shrink to it
 		return nil, &invalid.Field{Field: "root_volume_size", Problem: "Smaller than the image",
-			Err: fmt.Errorf("the root volume of %s has %d GiB, and that of AMI %s needs %d: set root_volume_size to %d or more", spec.Name, spec.RootVolumeGiB, img.ID, img.MinimumGiB, img.MinimumGiB)}
+			Err: fmt.Errorf("the root volume of %s has %d GiB, and that of AMI %s needs %d: set root_volume_size to %d or more", spec.Name, spec.rootGiB(), img.ID, img.MinimumGiB, img.MinimumGiB)}
 	}
 	key, err := newHostKey(rand)
 	if err != nil {
@@ -183,7 +183,7 @@ func run(ctx context.Context, c *aws.Client, spec Spec, token string, rand io.Re
 		IamInstanceProfile:    profileSpec(spec.InstanceProfile),
 		NetworkInterfaces:     []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
-			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(spec.RootVolumeGiB),
+			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(spec.rootGiB()),
 			Iops: aws.NonZero(root.WantedIOPS()), Throughput: aws.NonZero(root.ThroughputMiB),
 			Encrypted: sdk.Bool(true), KmsKeyId: aws.NonZero(spec.RootVolumeKey), DeleteOnTermination: sdk.Bool(true),
 		}}},

@@ -68,7 +68,7 @@ type Spec struct {
 	// finds one instead. They are used only at launch.
 	Image         string
 	ImageFilter   *ImageFilter
-	RootVolumeGiB int32
+	RootVolumeGiB int32              // zero means DefaultRootVolumeGiB
 	RootVolume    volume.Performance // volume.DefaultType if no type is given
 	// RootVolumeKey is the id, ARN or alias of the KMS key that encrypts the root volume; empty means
 	// the account's for EBS. It is used only at launch.
@@ -198,6 +198,8 @@ func machineOf(i types.Instance) Machine {
 func (s Spec) groups() []string {
 	return slices.Compact(slices.Sorted(slices.Values(append([]string{s.SecurityGroupID}, s.SecurityGroupIDs...))))
 }
+
+func (s Spec) rootGiB() int32 { return cmp.Or(s.RootVolumeGiB, DefaultRootVolumeGiB) }
 
 // rootVolume returns the wanted performance of the root volume.
 func (s Spec) rootVolume() volume.Performance {
