@@ -314,7 +314,7 @@ func (c *class) ceiling() []request {
 	}
 	on := func(want, action, resource string) request {
 		return request{name: action + " " + resource, want: want, do: func(*testing.T, *cloudtest.Lab, bool) error {
-			return c.evaluate(action, resource, map[string][]string{"aws:RequestedRegion": {"us-east-1"}, "iam:PassedToService": {iam.EC2}})
+			return c.evaluate(action, resource, map[string][]string{"aws:RequestedRegion": {"us-east-1"}, "iam:PassedToService": {iam.EC2("us-east-1")}})
 		}}
 	}
 	const account = "arn:aws:iam::123456789012:"
