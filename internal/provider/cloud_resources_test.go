@@ -272,7 +272,7 @@ func TestFailedCreation(t *testing.T) {
 	p.Shell = func(h remote.Host) awsmachine.Shell { return providertest.Refusing{Name: h.Name} }
 	c := providertest.NewCore(t, p, providertest.Values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
-		"endpoints": providertest.Values{"ec2": a.URL, "ssm": a.URL, "sts": a.URL}, "ssh": providertest.Values{"private_key": providertest.SSHKey(t)},
+		"endpoints": providertest.Values{"ec2": a.URL, "elbv2": a.URL, "ssm": a.URL, "sts": a.URL}, "ssh": providertest.Values{"private_key": providertest.SSHKey(t)},
 	})
 	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
 	network.Must(providertest.NetworkConfig())

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,9 +85,8 @@ func findLeftovers(ctx context.Context, c *aws.Client, spec Spec, s snapshot) (l
 	in := map[string]types.Instance{} // the instances in the VPC, by id
 	g, gctx := parallel.WithContext(ctx)
 	g.Go(func() error {
-		var denied *aws.DeniedError
 		err := l.findBalancers(gctx, c, vpc, spec.Cluster)
-		if errors.As(err, &denied) && !spec.DeleteLeftovers { // the network's own parts do not need the permission
+		if err != nil && gctx.Err() == nil && !spec.DeleteLeftovers { // the network's own parts need neither permission nor endpoint
 			l.unseen, err = err, nil
 		}
 		return err

@@ -151,6 +151,7 @@ provider "k8s" {
   endpoints = {
     ec2 = "` + a.URL + `"
     s3  = "` + a.URL + `"
+    elbv2 = "` + a.URL + `"
     ssm = "` + a.URL + `"
     sts = "` + a.URL + `"
   }
