@@ -51,8 +51,7 @@ func (c *cluster) watches(t *testing.T, machine string) *watch {
 	if err := request.Write(w.conn); err != nil {
 		t.Fatal(err)
 	}
-	answer := harness.Must[*http.Response](t)(http.ReadResponse(bufio.NewReader(w.conn), request))
-	t.Cleanup(func() { _ = answer.Body.Close() })
+	answer := harness.Must[*http.Response](t)(http.ReadResponse(bufio.NewReader(w.conn), request)) //nolint:bodyclose // it ends with the connection
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("a watch: %s", answer.Status)
 	}
