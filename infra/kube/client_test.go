@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -61,10 +62,13 @@ func TestUnanswered(t *testing.T) {
 
 // TestLostAnswers: writes are repeated when their connection is lost, but objects are not made twice.
 func TestLostAnswers(t *testing.T) {
+	var mu sync.Mutex
 	lost := 0
 	var bodies []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		bodies = append(bodies, string(body))
 		if len(bodies) > lost {
 			return
@@ -85,7 +89,9 @@ func TestLostAnswers(t *testing.T) {
 	}{
 		{http.MethodPatch, 2, 3}, {http.MethodPut, 1, 2}, {http.MethodPost, 1, 1}, {http.MethodPatch, 9, 1 + writeRepetitions},
 	} {
+		mu.Lock()
 		lost, bodies = tt.lost, nil
+		mu.Unlock()
 		q, err := http.NewRequestWithContext(t.Context(), tt.method, server.URL, strings.NewReader("change"))
 		if err != nil {
 			t.Fatal(err)
@@ -94,9 +100,11 @@ func TestLostAnswers(t *testing.T) {
 		if err == nil {
 			_ = answer.Body.Close()
 		}
+		mu.Lock()
 		if done := tt.tries > tt.lost; (err == nil) != done || len(bodies) != tt.tries || bodies[len(bodies)-1] != "change" {
 			t.Errorf("%s, lost %d times: %v after %q", tt.method, tt.lost, err, bodies)
 		}
+		mu.Unlock()
 	}
 }
 
