@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	region := flags.String("region", "", "AWS region; from the environment when empty")
 	profile := flags.String("profile", "", "AWS profile; from the environment when empty")
 	user := flags.String("user", kubeconfig.DefaultUser, "user name")
-	groups := flags.String("groups", kubeconfig.DefaultGroup, "groups, separated by commas")
+	groups := flags.String("groups", kubeconfig.DefaultGroup, "groups, separated by commas; "+access.Masters+" needs no bindings in the cluster, and nothing takes it back")
 	ttl := flags.Duration("ttl", kubeconfig.DefaultTTL, "how long the certificate is valid")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -37,6 +37,7 @@ var kinds = []struct {
 	}, "zone zone=us-east-1a"},
 	{"key", "Make a KMS key unusable, as if it were disabled or deleted", []field{{"name", "its id, ARN or alias"}}, "key name=alias/etcd"},
 	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for this time"}, {"count", "number of instances"}}, "slow-start seconds=20"},
+	{"slow-snapshot", "Keep new snapshots and images pending, as AWS does for minutes", []field{{"seconds", "for this time"}, {"count", "number of snapshots"}}, "slow-snapshot seconds=180"},
 	{"short-sessions", "Let the sessions that STS issues end soon", []field{{"seconds", "after this time"}}, "short-sessions seconds=30"},
 	{"short-pages", "End the pages of answers early", []field{{"items", "after this number of items"}, {"action", "only of this action; may hold *"}, {"count", "number of times"}}, "short-pages items=1 action=DescribeRouteTables"},
 	{"free-plan", "Refuse instance types that an account of AWS's free plan may not have (InvalidParameterCombination)", []field{{"count", "number of times"}}, "free-plan"},

@@ -11,18 +11,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
-// iam manages IAM's users, roles and instance profiles.
+// iam manages what IAM has.
 func (c *cli) iam() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "iam", Short: "Manage users, roles, policies and instance profiles", Args: noArguments,
-		Long: `iam manages the users, roles and instance profiles of the lab's account. The key that k8s-lab env
+		Use: "iam", Short: "Manage users, roles, policies, instance profiles and OpenID Connect providers", Args: noArguments,
+		Long: `iam manages the users and roles of the lab's account, and what belongs to them. The key that k8s-lab env
 prints is the account's owner, who may do everything. A user or a role may do what
 its policies allow. A permissions boundary and service control policies can only take
 away. An instance with an instance profile gets the
 credentials of the profile's role from its metadata service.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.AddCommand(c.iamUser(), c.iamRole(), c.iamPolicy(), c.iamControls(), c.iamProfile(), c.iamList(), c.iamDelete())
+	cmd.AddCommand(c.iamUser(), c.iamRole(), c.iamPolicy(), c.iamControls(), c.iamProfile(), c.iamIssuer(), c.iamList(), c.iamDelete())
 	return cmd
 }
 
@@ -32,6 +32,18 @@ func named(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s needs one name", cmd.CommandPath())
 	}
 	return nil
+}
+
+// prints runs a command that makes something of one name, and prints its ARN.
+func (c *cli) prints(put func(ctx context.Context, l *lab.Lab, name string) (string, error)) func(*cobra.Command, []string) error {
+	return c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
+		arn, err := put(ctx, l, args[0])
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(c.stdout, arn)
+		return err
+	})
 }
 
 func (c *cli) iamUser() *cobra.Command {
@@ -68,25 +80,21 @@ func (c *cli) iamRole() *cobra.Command {
 policies, also those that IAM's API gave or attached, tags and the permissions
 boundary. Without --trust the role trusts the account and EC2 again. The path stays.`,
 		Example: example("sudo k8s-lab iam role deploy --policy everyday.json --trust trust.json"),
-		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
+		RunE: c.prints(func(ctx context.Context, l *lab.Lab, name string) (string, error) {
 			e, err := flags.entity()
 			if err != nil {
-				return err
+				return "", err
 			}
 			var trusted string
 			if trust != "" {
 				content, err := os.ReadFile(trust)
 				if err != nil {
-					return err
+					return "", err
 				}
 				trusted = string(content)
 			}
-			r, err := l.PutRole(ctx, args[0], e, trusted)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(c.stdout, r.ARN)
-			return err
+			r, err := l.PutRole(ctx, name, e, trusted)
+			return r.ARN, err
 		}),
 	}
 	flags.add(cmd)
@@ -99,13 +107,9 @@ func (c *cli) iamProfile() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "instance-profile NAME", Short: "Make an instance profile, or give it another role; print its ARN", Args: named,
 		Example: example("sudo k8s-lab iam instance-profile node --role deploy"),
-		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
-			p, err := l.PutInstanceProfile(ctx, args[0], path, role)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(c.stdout, p.ARN)
-			return err
+		RunE: c.prints(func(ctx context.Context, l *lab.Lab, name string) (string, error) {
+			p, err := l.PutInstanceProfile(ctx, name, path, role)
+			return p.ARN, err
 		}),
 	}
 	cmd.Flags().StringVar(&path, "path", "/", "path of a new profile, such as /k8s/demo/")
@@ -119,17 +123,13 @@ func (c *cli) iamPolicy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "policy NAME", Short: "Make a managed policy, or give it another document; print its ARN", Args: named,
 		Example: example("sudo k8s-lab iam policy boundary --document examples/iam/boundary.json"),
-		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
+		RunE: c.prints(func(ctx context.Context, l *lab.Lab, name string) (string, error) {
 			content, err := os.ReadFile(document)
 			if err != nil {
-				return err
+				return "", err
 			}
-			m, err := l.PutPolicy(ctx, args[0], path, string(content))
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(c.stdout, m.ARN)
-			return err
+			m, err := l.PutPolicy(ctx, name, path, string(content))
+			return m.ARN, err
 		}),
 	}
 	cmd.Flags().StringVar(&path, "path", "/", "path of the policy")
@@ -155,9 +155,36 @@ func (c *cli) iamControls() *cobra.Command {
 	return cmd
 }
 
+func (c *cli) iamIssuer() *cobra.Command {
+	var i iam.Issuer
+	var keys string
+	cmd := &cobra.Command{
+		Use: "oidc-provider URL", Short: "Make an OpenID Connect provider, or change it; print its ARN", Args: named,
+		Long: `oidc-provider makes an OpenID Connect provider, whose tokens STS believes and roles can
+trust. STS asks the provider for its keys, as on AWS. --keys gives them for a provider that
+this computer cannot reach.`,
+		Example: example("sudo k8s-lab iam oidc-provider https://app.terraform.io --client-id aws.workload.identity --keys jwks.json"),
+		RunE: c.prints(func(ctx context.Context, l *lab.Lab, name string) (string, error) {
+			i.URL = name
+			if keys != "" {
+				var err error
+				if i.Keys, err = os.ReadFile(keys); err != nil {
+					return "", err
+				}
+			}
+			made, err := l.PutIssuer(ctx, i)
+			return made.ARN, err
+		}),
+	}
+	cmd.Flags().StringArrayVar(&i.ClientIDs, "client-id", nil, "for whom its tokens are: their audience; may be given several times")
+	cmd.Flags().StringArrayVar(&i.Thumbprints, "thumbprint", nil, "SHA-1 of a certificate that it shows, in hexadecimal; may be given several times")
+	cmd.Flags().StringVar(&keys, "keys", "", "file with its keys, a JSON Web Key Set")
+	return cmd
+}
+
 func (c *cli) iamList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List users, roles, instance profiles and managed policies", Args: noArguments,
+		Use: "list", Short: "List what IAM has", Args: noArguments,
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 			all, err := l.Identities(ctx)
 			if err != nil {
@@ -175,17 +202,20 @@ func (c *cli) iamList() *cobra.Command {
 			for _, m := range all.Policies {
 				_, _ = fmt.Fprintf(c.stdout, "policy %s\n", m.ARN)
 			}
+			for _, i := range all.Issuers {
+				_, _ = fmt.Fprintf(c.stdout, "OpenID Connect provider %s, client ids: %q\n", i.ARN, i.ClientIDs)
+			}
 			return nil
 		}),
 	}
 }
 
 func (c *cli) iamDelete() *cobra.Command {
-	cmd := &cobra.Command{Use: "delete", Short: "Delete a user, a role, an instance profile, or a managed policy by its ARN", Args: noArguments}
+	cmd := &cobra.Command{Use: "delete", Short: "Delete a user, a role or an instance profile by its name, or a managed policy or OpenID Connect provider by its ARN", Args: noArguments}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	for kind, remove := range map[string]func(*lab.Lab, context.Context, string) error{
 		"user": (*lab.Lab).DeleteUser, "role": (*lab.Lab).DeleteRole, "instance-profile": (*lab.Lab).DeleteInstanceProfile,
-		"policy": (*lab.Lab).DeletePolicy,
+		"policy": (*lab.Lab).DeletePolicy, "oidc-provider": (*lab.Lab).DeleteIssuer,
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: kind + " NAME", Short: "Delete one", Args: named,

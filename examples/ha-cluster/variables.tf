@@ -64,7 +64,7 @@ variable "data_volume_size" {
 
 variable "elsewhere" {
   type = object({
-    registry_mirrors  = optional(map(string), {})
+    registries        = optional(map(object({ mirrors = list(object({ url = string })) })), {})
     kubelet_config    = optional(any)
     kube_proxy_config = optional(any)
     containerd_config = optional(any)

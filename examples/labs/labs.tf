@@ -39,6 +39,28 @@ variable "lab_extra_args" {
   description = "Flags of the control plane's programs."
 }
 
+variable "lab_status" {
+  type        = bool
+  default     = false
+  description = "Whether the outputs slow_disks and round_trips ask the cluster."
+}
+
+data "k8s_cluster_status" "lab" {
+  count         = var.lab_status ? 1 : 0
+  control_plane = k8s_control_plane.this.ref
+  controllers   = k8s_machine.controller[*].host
+}
+
+output "slow_disks" {
+  description = "Machines whose disk is too slow for etcd."
+  value       = var.lab_status ? [for machine, disk in data.k8s_cluster_status.lab[0].etcd_disks : machine if disk.slow] : null
+}
+
+output "round_trips" {
+  description = "Machines with etcd, and the milliseconds of round trips to the farthest other member."
+  value       = var.lab_status ? data.k8s_cluster_status.lab[0].etcd_round_trips : null
+}
+
 variable "lab_metrics_server" {
   type        = bool
   default     = false

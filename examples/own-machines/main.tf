@@ -66,7 +66,7 @@ resource "k8s_control_plane" "this" {
 resource "k8s_worker_pool" "this" {
   hosts             = local.workers
   control_plane     = k8s_control_plane.this.ref
-  registry_mirrors  = var.elsewhere.registry_mirrors
+  registries        = var.elsewhere.registries
   kubelet_config    = var.elsewhere.kubelet_config
   kube_proxy_config = var.elsewhere.kube_proxy_config
   containerd_config = var.elsewhere.containerd_config

@@ -55,7 +55,7 @@ variable "kubernetes_version" {
 
 variable "elsewhere" {
   type = object({
-    registry_mirrors  = optional(map(string), {})
+    registries        = optional(map(object({ mirrors = list(object({ url = string })) })), {})
     kubelet_config    = optional(any)
     kube_proxy_config = optional(any)
     containerd_config = optional(any)

@@ -80,7 +80,11 @@ func Advice(err error) string {
 		return "The account's quota for VPCs in this region (5 by default) is used up: delete one, adopt an existing one with vpc_id, or ask for more " +
 			"in the AWS console: Service Quotas, Amazon VPC, VPCs per Region (L-F678F1CE)."
 	case "RulesPerSecurityGroupLimitExceeded":
-		return "A security group holds at most 60 rules by default: write fewer, wider CIDRs."
+		return "A security group holds at most 60 rules by default: write fewer, wider CIDRs, or ask for more in the AWS console: " +
+			"Service Quotas, Amazon VPC, Inbound or outbound rules per security group (L-0EA8095F)."
+	case "SecurityGroupsPerInterfaceLimitExceeded":
+		return "AWS allows five security groups for a machine by default, and its network gives it two: remove others from the machine, or ask for more in the AWS console: " +
+			"Service Quotas, Amazon VPC, Security groups per network interface (L-2AFB9258)."
 	case "RouteLimitExceeded":
 		return "A route table holds 500 routes by default, and every machine with pods needs one in each route table of the network: remove some, " +
 			"or ask for more in the AWS console: Service Quotas, Amazon VPC, Routes per route table (L-93826ACB)."

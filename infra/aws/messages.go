@@ -3,6 +3,7 @@ package aws
 import (
 	"errors"
 	"regexp"
+	"strings"
 
 	"github.com/aws/smithy-go"
 )
@@ -13,6 +14,12 @@ var deniedWords = regexp.MustCompile(`User: (\S+) is not authorized to perform: 
 
 // encodedMessage is what EC2 adds for those who may decode it: a thousand characters and more.
 var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure message: \S+`)
+
+// encodedIn returns what EC2 says of a missing permission in a form for sts:DecodeAuthorizationMessage; empty if it says nothing.
+func encodedIn(err error) string {
+	_, encoded, _ := strings.Cut(encodedMessage.FindString(err.Error()), ": ")
+	return encoded
+}
 
 // Says reports whether AWS has answered with a code and a message that has the words. For what has no code of its own.
 func Says(err error, code string, words *regexp.Regexp) bool {

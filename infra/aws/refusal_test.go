@@ -20,6 +20,7 @@ func TestRefusals(t *testing.T) {
 		{503, `<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>m</Message></Error></Errors></Response>`},
 		{200, `<DescribeVpcsResponse/>`},
 		{400, `<Response><Errors><Error><Code>InvalidVpcID.NotFound</Code><Message>vpc-1 of 123456789012</Message></Error></Errors></Response>`},
+		{403, `<Response><Errors><Error><Code>UnauthorizedOperation</Code><Message>You are not. Encoded authorization failure message: AbC-_9</Message></Error></Errors></Response>`},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(answers[0].status)
@@ -48,7 +49,10 @@ func TestRefusals(t *testing.T) {
 	if _, err := client.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{}); !IsCode(err, "InvalidVpcID.NotFound") {
 		t.Fatal(err)
 	}
-	want := []Refusal{{"EC2", "DescribeVpcs", "RequestLimitExceeded"}, {"EC2", "DescribeVpcs", "InvalidVpcID.NotFound"}}
+	if _, err := client.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{}); !IsCode(err, "UnauthorizedOperation") {
+		t.Fatal(err)
+	}
+	want := []Refusal{{"EC2", "DescribeVpcs", "RequestLimitExceeded", ""}, {"EC2", "DescribeVpcs", "InvalidVpcID.NotFound", ""}, {"EC2", "DescribeVpcs", "UnauthorizedOperation", "AbC-_9"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

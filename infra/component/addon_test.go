@@ -3,6 +3,7 @@ package component
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -44,5 +45,14 @@ func TestAddon(t *testing.T) {
 		if err != nil || len(images) != 1 || images[0] != tt.image {
 			t.Errorf("%+v: %v %q", tt.addon, err, images)
 		}
+	}
+}
+
+// TestCoreDNSEndsUnready: kube-proxies sync once a second, and the time between a failed probe and them is about another one.
+func TestCoreDNSEndsUnready(t *testing.T) {
+	const noticed = 2 * time.Second
+	probe := coreDNSDeployment(CoreDNSSpec{}, "").Spec.Template.Spec.Containers[0].ReadinessProbe
+	if unready := time.Duration(probe.PeriodSeconds*probe.FailureThreshold) * time.Second; unready+noticed >= coreDNSLameduck {
+		t.Errorf("a pod that ends is unready after %s, and answers for %s only", unready, coreDNSLameduck)
 	}
 }

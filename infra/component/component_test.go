@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -245,7 +246,7 @@ func TestUnitsNameExistingPaths(t *testing.T) {
 		"worker":        must(t)(Workers(workerSpec(t))(worker0)),
 		"load balancer": must(t)(LoadBalancer(loadBalancerSpec(), lb0)),
 	} {
-		known := m.State.Paths()
+		known := append(m.State.Paths(), desired.AuthoritiesPath)
 		for _, s := range m.Secrets {
 			known = append(known, s.Path)
 		}
@@ -269,7 +270,7 @@ func TestOutputIsDeterministic(t *testing.T) {
 		var b bytes.Buffer
 		spec := workerSpec(t)
 		spec.Kubelet.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
-		spec.Containerd.RegistryMirrors = map[string]string{"docker.io": "http://m", "quay.io": "http://m", "*": "http://m"}
+		spec.Containerd.Registries = registry.Registries{"docker.io": {{URL: "http://m"}}, "quay.io": {{URL: "http://m"}}, "*": {{URL: "http://m"}}}
 		spec.Kubelet.Args = SingleArgs(map[string]string{"v": "2", "cert-dir": "/x", "runtime-cgroups": "/y"})
 		for _, m := range []Machine{must(t)(Workers(spec)(worker0)), must(t)(ControlPlane(controlPlaneSpec(t), controllers[1]))} {
 			for _, f := range m.State.Files {

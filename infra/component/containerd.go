@@ -3,13 +3,8 @@ package component
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"maps"
-	"net/url"
-	"path"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -19,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 )
 
 // ContainerdSpec holds the settings of containerd. The releases are for information: the Artifacts
@@ -27,10 +23,8 @@ type ContainerdSpec struct {
 	Version      string
 	RuncVersion  string
 	SandboxImage string // empty means DefaultSandboxImage
-	// RegistryMirrors maps a registry ("registry.k8s.io", or "*" for all others) to the URL that
-	// serves its images. A URL with a path is used unchanged; without one, containerd appends /v2.
-	RegistryMirrors map[string]string
-	Config          map[string]any // merged over containerd's config.toml
+	Registries   registry.Registries
+	Config       map[string]any // merged over containerd's config.toml
 }
 
 // Sandbox returns the image of pod sandboxes.
@@ -44,19 +38,21 @@ func (s ContainerdSpec) check() (errs invalid.Fields) {
 	if s.SandboxImage != "" && !imageName.MatchString(s.SandboxImage) {
 		errs.Say("sandbox_image", "Unusable image", "%q is not the name of an image, such as %s.", s.SandboxImage, DefaultSandboxImage)
 	}
-	for _, registry := range slices.Sorted(maps.Keys(s.RegistryMirrors)) {
-		_, err := registryMirrorFile(registry, s.RegistryMirrors[registry])
-		errs.Add(fmt.Sprintf("registry_mirrors[%q]", registry), "Unusable registry mirror", err)
-	}
+	errs = append(errs, s.Registries.Check("registries")...)
 	checkOwnedFields(&errs, "containerd_config", artifact.Containerd, s.Config)
 	return errs
 }
 
-// containerdFiles are the files that readContainerd reads; the last is a pattern.
-var (
-	containerdProgram = binPath(artifact.Containerd)
-	containerdFiles   = []string{ContainerdConfig, ContainerdHostsDir + "/*/hosts.toml"}
-)
+var containerdProgram = binPath(artifact.Containerd)
+
+// containerdFiles returns the files that readContainerd reads, and patterns.
+func containerdFiles() []string {
+	out := []string{ContainerdConfig}
+	for _, p := range registry.Patterns() {
+		out = append(out, ContainerdHostsDir+"/"+p)
+	}
+	return out
+}
 
 // runcRuntime is the type of the runtimes that are runc.
 const runcRuntime = "io.containerd.runc.v2"
@@ -98,8 +94,7 @@ type (
 )
 
 func (w *worker) addContainerd() error {
-	mirrors, err := registryMirrorFiles(w.spec.Containerd.RegistryMirrors)
-	if err != nil {
+	if err := w.addRegistries(); err != nil {
 		return err
 	}
 	containerd, err := binary(w.spec.Artifacts, artifact.Containerd)
@@ -113,13 +108,12 @@ func (w *worker) addContainerd() error {
 	w.m.State.Binaries = append(w.m.State.Binaries, containerd, runc)
 	option := unit.NewUnitOption
 	w.addFiles(w.configs.containerd)
-	w.addFiles(mirrors...)
 	w.addFiles(service{
 		description:   "containerd container runtime",
 		documentation: "https://containerd.io/docs/",
 		kind:          typeNotify,
 		exec:          binPath("containerd"),
-		options: []*unit.UnitOption{
+		options: append([]*unit.UnitOption{
 			option("Service", "Delegate", "yes"),
 			// Containers outlive a restart of containerd.
 			option("Service", "KillMode", "process"),
@@ -128,10 +122,10 @@ func (w *worker) addContainerd() error {
 			option("Service", "LimitCORE", "infinity"),
 			option("Service", "TasksMax", "infinity"),
 			option("Service", "OOMScoreAdjust", "-999"),
-		},
+		}, w.proxyOptions()...),
 	}.file(ContainerdUnit))
-	// containerd reads shims, runc, registry hosts and the CNI configuration on every use.
-	w.m.State.Units = append(w.m.State.Units, running(ContainerdUnit, binPath("containerd"), ContainerdConfig))
+	// containerd reads shims, runc, registry hosts and the CNI configuration on every use, authorities only once.
+	w.m.State.Units = append(w.m.State.Units, running(ContainerdUnit, binPath("containerd"), ContainerdConfig, desired.AuthoritiesPath))
 	return nil
 }
 
@@ -187,7 +181,7 @@ func (w *worker) readContainerd(f Found) error {
 	w.spec.Containerd = ContainerdSpec{Version: f.Releases[containerdProgram], RuncVersion: f.Releases[runcPath]}
 	s := &w.spec.Containerd
 	var err error
-	if s.RegistryMirrors, err = registryMirrorsOf(f); err != nil {
+	if s.Registries, err = registriesOf(f); err != nil {
 		return err
 	}
 	var config containerdConfig
@@ -214,90 +208,35 @@ func (w *worker) readContainerd(f Found) error {
 	return nil
 }
 
-// registryHosts is the content of containerd's hosts.toml
-// (https://github.com/containerd/containerd/blob/main/docs/hosts.md).
-type registryHosts struct {
-	Server string                  `toml:"server,omitempty"`
-	Host   map[string]registryHost `toml:"host"`
-}
-
-type registryHost struct {
-	Capabilities []string `toml:"capabilities"`
-	OverridePath bool     `toml:"override_path,omitempty"`
-}
-
-var registryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$`)
-
-// registryMirrorFiles returns one hosts.toml per registry.
-func registryMirrorFiles(mirrors map[string]string) ([]desired.File, error) {
-	var out []desired.File
-	for _, registry := range slices.Sorted(maps.Keys(mirrors)) {
-		file, err := registryMirrorFile(registry, mirrors[registry])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, file)
+// addRegistries adds the host files of registries. Those with passwords are secrets.
+func (w *worker) addRegistries() error {
+	files, err := w.spec.Containerd.Registries.Files(hideURL)
+	if err != nil {
+		return err
 	}
-	return out, nil
-}
-
-// registryMirrorFile returns the hosts.toml of a registry. It sends pulls to the mirror first, and
-// to the registry if the mirror lacks the image.
-func registryMirrorFile(registry, at string) (desired.File, error) {
-	mirror, err := url.Parse(at)
-	if err != nil || (mirror.Scheme != "http" && mirror.Scheme != "https") || mirror.Host == "" {
-		return desired.File{}, fmt.Errorf("mirror %q of registry %s is not an http or https URL", at, registry)
-	}
-	dir, server := registry, "https://"+registry
-	switch {
-	case registry == "*":
-		dir, server = "_default", ""
-	case !registryName.MatchString(registry):
-		return desired.File{}, fmt.Errorf("%q is not a registry: want a host name, with a port if need be, or *", registry)
-	case registry == "docker.io":
-		server = "https://registry-1.docker.io"
-	}
-	render := func(at string) ([]byte, error) {
-		return marshalTOML(registryHosts{
-			Server: server,
-			Host: map[string]registryHost{strings.TrimRight(at, "/"): {
-				Capabilities: []string{"pull", "resolve"},
-				OverridePath: strings.Trim(mirror.Path, "/") != "",
-			}},
-		})
-	}
-	content, err := render(mirror.String())
-	text, err2 := render(hideURL(mirror))
-	if err := errors.Join(err, err2); err != nil {
-		return desired.File{}, fmt.Errorf("mirror of registry %s: %w", registry, err)
-	}
-	return desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content, Text: text}, nil
-}
-
-// registryMirrorsOf is the inverse of registryMirrorFiles.
-func registryMirrorsOf(f Found) (map[string]string, error) {
-	var out map[string]string
-	for _, p := range slices.Sorted(maps.Keys(f.Files)) {
-		dir, file := path.Split(p)
-		if file != "hosts.toml" || path.Dir(path.Clean(dir)) != ContainerdHostsDir {
+	// Whatever else is there sends pulls elsewhere, so it goes.
+	w.m.State.Directories = append(w.m.State.Directories, desired.Directory{Path: ContainerdHostsDir, Mode: 0o755, Exclusive: true})
+	for _, f := range files {
+		at := ContainerdHostsDir + "/" + f.Path
+		if !f.Secret {
+			w.addFiles(desired.File{Path: at, Mode: 0o644, Content: f.Content, Text: f.Text})
 			continue
 		}
-		var hosts registryHosts
-		if err := f.toml(p, &hosts); err != nil {
-			return nil, err
-		}
-		registry := path.Base(dir)
-		if registry == "_default" {
-			registry = "*"
-		}
-		for url := range hosts.Host {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[registry] = url
+		w.m.Secrets = append(w.m.Secrets, Secret{Path: at, Mode: 0o600, Given: true, Text: f.Text,
+			Render: func([][]byte) ([]byte, error) { return f.Filled() }, Rendering: "given, sha256:" + desired.Sum(f.Content)})
+	}
+	return nil
+}
+
+// registriesOf is the inverse of addRegistries, without passwords.
+func registriesOf(f Found) (registry.Registries, error) {
+	below := map[string][]byte{}
+	for p, content := range f.Files {
+		if rest, ok := strings.CutPrefix(p, ContainerdHostsDir+"/"); ok {
+			below[rest] = content
 		}
 	}
-	return out, nil
+	return registry.Read(below)
 }
 
 func marshalTOML(v any) ([]byte, error) {

@@ -23,6 +23,9 @@ func (c *controller) addControllerManager() error {
 	}
 	c.addFiles(config)
 	c.addCertificate(name, pki.KubernetesCA, componentRequest(managerUser, name))
+	// Programs in pods may accept a server's certificate only up to a root, so the chain of a given
+	// authority is in this file as well.
+	c.addFiles(caFile(RootCAPath, c.spec.Cluster.PKI.ServerBundle(pki.KubernetesCA)))
 	// The signing certificate needs a file of its own: a bundle is rejected there.
 	c.addFiles(caFile(CASigningPath, c.spec.Cluster.PKI.IssuingCertificate(pki.KubernetesCA)))
 	c.m.Secrets = append(c.m.Secrets, Secret{Path: CAKeyPath, Mode: 0o600, Sources: []string{c.spec.Cluster.PKI.IssuingKey(pki.KubernetesCA)}})
@@ -30,7 +33,7 @@ func (c *controller) addControllerManager() error {
 	// The root CA and the service-account key are read once; the signing pair and its own
 	// certificates are reloaded.
 	return c.addProgram(name, "Kubernetes controller manager", typeExec, []string{APIServerUnit},
-		c.controllerManagerArgs(), c.spec.ControllerManager.Args, ManagerKubeconfig, CAPath, ServiceAccountKeyPath)
+		c.controllerManagerArgs(), c.spec.ControllerManager.Args, ManagerKubeconfig, CAPath, RootCAPath, ServiceAccountKeyPath)
 }
 
 func (c *controller) controllerManagerArgs() Args {
@@ -44,7 +47,7 @@ func (c *controller) controllerManagerArgs() Args {
 
 		"cluster-signing-cert-file":        values(CASigningPath),
 		"cluster-signing-key-file":         values(CAKeyPath),
-		"root-ca-file":                     values(CAPath),
+		"root-ca-file":                     values(RootCAPath),
 		"service-account-private-key-file": values(ServiceAccountKeyPath),
 		"use-service-account-credentials":  values("true"),
 		"leader-elect":                     values("true"),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/unit"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -30,17 +31,20 @@ type ControlPlaneSpec struct {
 	ShutdownDelay time.Duration
 	// AllowedCIDRs are the networks that may reach the programs, beside pods; nil means that everybody may.
 	AllowedCIDRs []netip.Prefix
+	// Access says who may do what. It is in the cluster's objects, and on no machine.
+	Access []access.Entry
 
 	APIServer         APIServerSpec
 	ControllerManager ControllerManagerSpec
 	Scheduler         SchedulerSpec
 	EarlyRenewal      time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+	Extra             []desired.ExtraFile
 }
 
 // Check reports settings that the release would reject, and networks that no cluster can have.
 func (s ControlPlaneSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
-	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v, s.Cluster), s.Scheduler.check(v), s.checkPairs())
+	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v, s.Cluster), s.Scheduler.check(v), s.checkPairs(), access.Check(s.Access))
 }
 
 // checkPairs reports a flag that two programs have and that must be the same for both.
@@ -106,7 +110,7 @@ func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 	}
 	controllerFirewall.addTo(&c.m, spec.AllowedCIDRs, spec.Cluster.PodCIDR)
 	c.m.Certificates = withRenewal(spec.EarlyRenewal, c.m.Certificates...)
-	return c.m, nil
+	return c.m.with(spec.Cluster, spec.Extra), nil
 }
 
 // newController returns a controller without files, or the specification's errors.

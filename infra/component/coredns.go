@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -153,13 +154,18 @@ func CoreDNS(spec CoreDNSSpec) ([]*unstructured.Unstructured, error) {
 	return unstructuredObjects(objects...)
 }
 
+// coreDNSLameduck is how long CoreDNS answers questions after it was told to end. Its /ready is closed from the beginning.
+// Before the time is over, the readiness probe must have failed and kube-proxies must know: until a terminating pod is
+// unready they keep their UDP flows to it, and a question from the port of such a flow goes to that pod.
+const coreDNSLameduck = 5 * time.Second
+
 // coreDNSCorefile returns the configuration that kubeadm clusters have
 // (https://kubernetes.io/docs/tasks/administer-cluster/dns-custom-nameservers/).
 func coreDNSCorefile(domain string) string {
 	return `.:53 {
     errors
     health {
-        lameduck 5s
+        lameduck ` + coreDNSLameduck.String() + `
     }
     ready
     kubernetes ` + domain + ` in-addr.arpa ip6.arpa {
@@ -181,14 +187,14 @@ func coreDNSCorefile(domain string) string {
 
 func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployment {
 	const config = "config-volume"
-	probe := func(path, port string, period int32) *corev1.Probe {
+	probe := func(path, port string, period, failures int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 				Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}},
-			PeriodSeconds: period, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 5,
+			PeriodSeconds: period, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: failures,
 		}
 	}
-	liveness := probe("/health", "liveness-probe", 10)
+	liveness := probe("/health", "liveness-probe", 10, 5)
 	liveness.InitialDelaySeconds = 60
 	port := func(name string, number int32, protocol corev1.Protocol) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol}
@@ -230,7 +236,7 @@ func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployme
 				port("liveness-probe", 8080, corev1.ProtocolTCP), port("readiness-probe", 8181, corev1.ProtocolTCP),
 			},
 			LivenessProbe:  liveness,
-			ReadinessProbe: probe("/ready", "readiness-probe", 2),
+			ReadinessProbe: probe("/ready", "readiness-probe", 1, 2), // see coreDNSLameduck
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: ptr.To(false),
 				ReadOnlyRootFilesystem:   ptr.To(true),

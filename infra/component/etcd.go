@@ -39,6 +39,7 @@ type EtcdSpec struct {
 	AllowedCIDRs []netip.Prefix
 	Args         Args          // further flags
 	EarlyRenewal time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+	Extra        []desired.ExtraFile
 }
 
 const (
@@ -141,7 +142,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 		),
 	}
 	etcdFirewall.addTo(&m, spec.AllowedCIDRs, netip.Prefix{})
-	return m, nil
+	return m.with(spec.Cluster, spec.Extra), nil
 }
 
 // validate checks the specification for one member.

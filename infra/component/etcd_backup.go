@@ -13,6 +13,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/egress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
@@ -39,6 +40,8 @@ type EtcdBackupSpec struct {
 	// NotBeforeChanges is set if no snapshot is wanted before upgrades, rotations and the removal
 	// of members.
 	NotBeforeChanges bool
+	Extra            []desired.ExtraFile
+	Proxy            egress.Proxy // on the way to S3
 }
 
 // The defaults of an EtcdBackupSpec: hourly snapshots of a week, and none older than a month.
@@ -94,7 +97,7 @@ func EtcdBackup(spec EtcdBackupSpec, n Node) (Machine, error) {
 		unit.NewUnitOption("Timer", "AccuracySec", "1s"),
 		unit.NewUnitOption("Install", "WantedBy", "timers.target"),
 	})
-	return Machine{
+	m := Machine{
 		State: desired.State{
 			Packages: []string{"curl", "openssl"},
 			Directories: []desired.Directory{
@@ -110,7 +113,8 @@ func EtcdBackup(spec EtcdBackupSpec, n Node) (Machine, error) {
 		},
 		Secrets: []Secret{{Path: etcdBackupKeys, Mode: 0o600, Sources: spec.encryptionKeys(),
 			Render: fingerprints(spec.encryptionKeys()), Rendering: "fingerprints"}},
-	}, nil
+	}
+	return m.with(spec.Cluster, spec.Extra), nil
 }
 
 // Check reports settings that cannot work.
@@ -139,7 +143,7 @@ func (s EtcdBackupSpec) CheckRegion() (errs invalid.Fields) {
 // CheckMembersOf reports hosts that are no members of the etcd cluster with these endpoints; nil
 // endpoints are not known.
 func CheckMembersOf(endpoints []string, hosts []Host) (errs invalid.Fields) {
-	errs = CheckHosts("hosts", hosts)
+	errs = checkHosts("hosts", hosts)
 	for i, h := range hosts {
 		if endpoints != nil && h.PrivateIP.IsValid() && !slices.Contains(endpoints, endpointURL(h.PrivateIP, EtcdClientPort)) {
 			errs.Say(hostField("hosts", i, "private_ip"), "No member of the etcd cluster",
@@ -221,6 +225,7 @@ func (s EtcdBackupSpec) config(n Node, rank int, endpoint string) []byte {
 	}
 	seconds := func(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 	var out strings.Builder
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 	for _, v := range [][2]string{
 		{"CLUSTER", s.Cluster.Name}, {"MEMBER", n.Name}, {"RANK", strconv.Itoa(rank)}, {"DIR", EtcdBackupDir},
 		{"ETCD", endpointURL(loopback, EtcdClientPort)}, {"ETCD_CA", EtcdCAPath}, {"ETCD_CERT", EtcdServerCert}, {"ETCD_KEY", EtcdServerKey},
@@ -229,7 +234,11 @@ func (s EtcdBackupSpec) config(n Node, rank int, endpoint string) []byte {
 		{"INTERVAL", seconds(s.EffectiveInterval())}, {"CHECK", seconds(s.check())}, {"KEEP", strconv.Itoa(keep)}, {"KEEP_FOR", seconds(s.keepFor())},
 		{"BEFORE_CHANGES", before},
 	} {
-		fmt.Fprintf(&out, "%s='%s'\n", v[0], strings.ReplaceAll(v[1], "'", `'\''`))
+		fmt.Fprintf(&out, "%s=%s\n", v[0], quote(v[1]))
+	}
+	for _, v := range s.Proxy.Environment() {
+		name, value, _ := strings.Cut(v, "=")
+		fmt.Fprintf(&out, "export %s=%s\n", name, quote(value))
 	}
 	return []byte(out.String())
 }

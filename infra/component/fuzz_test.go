@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 )
 
 // FuzzRefusal checks what is made of the output of a rehearsed program.
@@ -25,6 +26,7 @@ func FuzzRefusal(f *testing.F) {
 func FuzzReadBack(f *testing.F) {
 	// Settings that make every program have a file.
 	etcd, control, worker := etcdSpec(f), controlPlaneSpec(f), workerSpec(f)
+	worker.Containerd.Registries = registry.Registries{"quay.io": {{URL: "http://a"}, {URL: "https://b", User: "reader", Password: "swordfish"}}}
 	founds := []Found{}
 	for _, render := range []func() (Machine, error){
 		func() (Machine, error) { return Etcd(etcd, controllers[0]) },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/setting"
 )
 
@@ -61,8 +62,8 @@ func rendered(t *testing.T) []Machine {
 	workers.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.grpc.v1.cri": map[string]any{"registry": map[string]any{
 		"configs": map[string]any{"registry.example.com": map[string]any{"auth": map[string]any{"password": canary, "auth": canary, "identitytoken": canary}}}}}},
 		"proxy_plugins": map[string]any{"x": map[string]any{"address": "http://user:" + canary + "@proxy:3128"}}}
-	workers.Containerd.RegistryMirrors = map[string]string{
-		"docker.io": "https://user:" + canary + "@mirror.example.com/hub", "quay.io": "https://mirror.example.com/quay?token=" + canary + "#" + canary}
+	workers.Containerd.Registries = registry.Registries{
+		"docker.io": {{URL: "https://mirror.example.com/" + canary}}, "quay.io": {{URL: "https://mirror.example.com/" + canary, User: "reader", Password: canary}}}
 	spot := worker0
 	spot.Spot = true
 
@@ -104,11 +105,14 @@ func TestTextHasNoSecrets(t *testing.T) {
 			if names[s.Path] {
 				t.Errorf("%s is a secret and a file", s.Path)
 			}
+			if bytes.Contains(s.Text, []byte(canary)) || strings.Contains(s.Origin(), canary) {
+				t.Errorf("%s shows a secret: %s\n%s", s.Path, s.Origin(), s.Text)
+			}
 		}
 	}
-	// The units of six programs, the files of the scheduler, the kubelet, kube-proxy, containerd, two mirrors, the
+	// The units of six programs, the files of the scheduler, the kubelet, kube-proxy, containerd, a mirror, the
 	// admission plugins, the snapshots, and the members of etcd.
-	if secrets != 15 || texts < 25 {
+	if secrets != 14 || texts < 25 {
 		t.Errorf("%d files have a secret, and %d have a text", secrets, texts)
 	}
 }

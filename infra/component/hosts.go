@@ -41,12 +41,12 @@ func checkRoles(field string, hosts []Host, want string, others ...string) (errs
 
 // CheckEtcdHosts is [CheckHosts] for members of etcd: on machines of their own or on controllers.
 func CheckEtcdHosts(field string, hosts []Host) invalid.Fields {
-	return append(CheckHosts(field, hosts), checkRoles(field, hosts, RoleEtcd, RoleController)...)
+	return append(checkHosts(field, hosts), checkRoles(field, hosts, RoleEtcd, RoleController)...)
 }
 
 // CheckControllers is [CheckHosts] for machines that must be controllers.
 func CheckControllers(field string, hosts []Host) invalid.Fields {
-	return append(CheckHosts(field, hosts), checkRoles(field, hosts, RoleController)...)
+	return append(checkHosts(field, hosts), checkRoles(field, hosts, RoleController)...)
 }
 
 // localNames are names that every machine has for itself or its network in /etc/hosts.
@@ -64,9 +64,9 @@ func CheckMachineName(name string) error {
 	return nil
 }
 
-// CheckHosts reports machines of a list that share a name or an address, on the later one. field is
+// checkHosts reports machines of a list that share a name or an address, on the later one. field is
 // the list's field, for example "hosts".
-func CheckHosts(field string, hosts []Host) invalid.Fields {
+func checkHosts(field string, hosts []Host) invalid.Fields {
 	var errs invalid.Fields
 	seen := map[[2]string]int{}
 	for i, h := range hosts {
@@ -88,7 +88,7 @@ func CheckHosts(field string, hosts []Host) invalid.Fields {
 	return errs
 }
 
-// CheckHosts reports machines that are listed twice, were made for another role, or lie in none of
+// checkHosts reports machines that are listed twice, were made for another role, or lie in none of
 // the cluster's NodeCIDRs, if there are any.
 func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
 	errs := CheckControllers("hosts", hosts)
@@ -98,10 +98,10 @@ func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
 	return errs
 }
 
-// CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod networks. Controllers may
+// checkHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod networks. Controllers may
 // be workers too.
 func (s WorkerSpec) CheckHosts(hosts []Host) invalid.Fields {
-	errs := append(CheckHosts("hosts", hosts), checkRoles("hosts", hosts, RoleWorker, RoleController)...)
+	errs := append(checkHosts("hosts", hosts), checkRoles("hosts", hosts, RoleWorker, RoleController)...)
 	for i, h := range hosts {
 		checkSubnet(&errs, hostField("hosts", i, "private_ip"), h, s.Cluster)
 		if !h.PodCIDR.IsValid() && s.CNI.Network != CNIBridge {
@@ -167,7 +167,7 @@ func validateMembers(field string, nodes []Node, n Node) error {
 		errs = append(errs, m.validate(hostField(field, i, ""))...)
 		hosts = append(hosts, Host{Node: m})
 	}
-	errs = append(errs, CheckHosts(field, hosts)...)
+	errs = append(errs, checkHosts(field, hosts)...)
 	if !slices.ContainsFunc(nodes, func(m Node) bool { return m.Name == n.Name }) {
 		return errors.Join(errs.Err(), fmt.Errorf("machine %s is not among those of the specification", n.Name))
 	}

@@ -23,7 +23,7 @@ func TestCheckHosts(t *testing.T) {
 	most := func(pods int, cni string) func([]Host) invalid.Fields {
 		return WorkerSpec{CNI: CNISpec{Network: cni}, Kubelet: KubeletSpec{Config: map[string]any{"maxPods": pods}}}.CheckMaxPods
 	}
-	plain := func(hosts []Host) invalid.Fields { return CheckHosts("controllers", hosts) }
+	plain := func(hosts []Host) invalid.Fields { return checkHosts("controllers", hosts) }
 	for _, tt := range []struct {
 		name  string
 		check func([]Host) invalid.Fields

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 )
 
 // foundOf returns what is found on a machine exactly as it was rendered.
@@ -22,12 +24,27 @@ func foundOf(m Machine) Found {
 	for _, file := range m.State.Files {
 		f.Files[file.Path] = file.Content
 	}
+	for _, s := range m.Secrets {
+		if s.Given {
+			f.Files[s.Path], _ = s.Render(nil)
+		}
+	}
 	for _, b := range m.State.Binaries {
 		for _, i := range b.Installs {
 			f.Releases[i.Path] = b.Version
 		}
 	}
 	return f
+}
+
+// registryCA is the authority of a registry.
+func registryCA(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/registry-ca.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // same compares settings as JSON, which has only one number type.
@@ -70,7 +87,7 @@ func TestReadBack(t *testing.T) {
 			worker.Kubelet.Config = map[string]any{"cgroupDriver": "cgroupfs", "failCgroupV1": false, "resolvConf": "/etc/pods.conf", "evictionHard": map[string]any{"memory.available": "100Mi"}}
 			worker.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}}
 			worker.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
-			worker.Containerd.RegistryMirrors = map[string]string{"registry.k8s.io": "http://10.0.0.1:5000", "*": "http://10.0.0.1:5000/x"}
+			worker.Containerd.Registries = registry.Registries{"registry.k8s.io": {{URL: "http://10.0.0.1:5000"}, {URL: "https://a.example.com", CA: registryCA(t), User: "reader", Password: "swordfish"}}, "*": {{URL: "http://10.0.0.1:5000/x"}}}
 			worker.Kubelet.Taints = []Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}}
 			worker.Kubelet.Labels = map[string]string{"tier": "blue", "zone": "a"}
 			worker.Containerd.SandboxImage = "example.com/pause:1"
@@ -195,7 +212,7 @@ func TestReadNothing(t *testing.T) {
 // TestTraces checks that exactly the files of the role's traces are read.
 func TestTraces(t *testing.T) {
 	worker := workerSpec(t)
-	worker.Containerd.RegistryMirrors = map[string]string{"*": "http://10.0.0.1:5000"}
+	worker.Containerd.Registries = registry.Registries{"*": {{URL: "https://10.0.0.1:5000", CA: registryCA(t)}}}
 	worker.AllowedCIDRs = networks("10.240.0.0/24")
 	routed, members := controlPlaneSpec(t), etcdSpec(t)
 	routed.Cluster = routedCluster()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +91,11 @@ func (w *worker) addKubelet() error {
 	if err != nil {
 		return err
 	}
-	options, decides := limitNoFile("1048576"), ptr.Deref(w.configs.kubeletTyped.ResolverConfig, "") == PodResolvConf
+	endpoint, err := url.Parse(w.spec.ControlPlaneEndpoint)
+	if err != nil {
+		return fmt.Errorf("endpoint: %w", err)
+	}
+	options, decides := append(limitNoFile("1048576"), w.proxyOptions(endpoint.Hostname())...), ptr.Deref(w.configs.kubeletTyped.ResolverConfig, "") == PodResolvConf
 	if decides {
 		options = append(options, unit.NewUnitOption("Service", "ExecStartPre", resolverCommand("link")))
 	}

@@ -34,6 +34,7 @@ type LoadBalancerSpec struct {
 	Machines  []Node // of the load balancer
 	// AllowedCIDRs are the networks that may reach the port; nil means that everybody may.
 	AllowedCIDRs []netip.Prefix
+	Extra        []desired.ExtraFile
 }
 
 // The interval of checks: its default, and its bounds. With a shorter interval HAProxy would treat an API server as
@@ -115,7 +116,7 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		// default configuration would have to be kept from starting it.
 		Packages: slices.Clone(loadBalancerPackages),
 		Files: []desired.File{
-			caFile(HAProxyCAPath, spec.Cluster.PKI.KubernetesCA),
+			caFile(HAProxyCAPath, spec.Cluster.PKI.ServerBundle(pki.KubernetesCA)),
 			desired.File{Path: HAProxyConfig, Mode: 0o644, Content: []byte(haproxyConfig(spec))}.Readable(),
 		},
 		Units: []desired.Unit{{
@@ -131,7 +132,7 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		m.State.Retired = append(m.State.Retired, retiredVirtualAddress())
 	}
 	balancerFirewall(spec.Port).addTo(&m, spec.AllowedCIDRs, netip.Prefix{})
-	return m, nil
+	return m.with(spec.Cluster, spec.Extra), nil
 }
 
 // Traces returns what [LoadBalancerSpec.Read] needs from a machine.

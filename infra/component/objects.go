@@ -11,22 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 const kubeletAccessRole = "system:kube-apiserver-to-kubelet"
 
-// SystemObjects returns the objects that every cluster needs from the start: the permission of API
-// servers to use the kubelets' API (logs, exec, port-forward, metrics).
-func SystemObjects() []*unstructured.Unstructured {
+// SystemObjects returns the objects that the cluster needs from the start: the permission of API
+// servers to use the kubelets' API (logs, exec, port-forward, metrics), and the bindings that say who may do what.
+func (s ControlPlaneSpec) SystemObjects() []*unstructured.Unstructured {
 	object := func(kind string, fields map[string]any) *unstructured.Unstructured {
 		fields["apiVersion"] = rbacv1.SchemeGroupVersion.String()
 		fields["kind"] = kind
 		fields["metadata"] = map[string]any{"name": kubeletAccessRole}
 		return &unstructured.Unstructured{Object: fields}
 	}
-	return []*unstructured.Unstructured{
+	out := []*unstructured.Unstructured{
 		object("ClusterRole", map[string]any{"rules": []any{map[string]any{
 			"apiGroups": []any{""},
 			// The coarse permission "proxy" and the finer ones that kubelets check first
@@ -41,7 +42,12 @@ func SystemObjects() []*unstructured.Unstructured {
 			"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": kubeletAccessRole},
 			"subjects": []any{map[string]any{"apiGroup": rbacv1.GroupName, "kind": rbacv1.UserKind, "name": kubeletClientUser}},
 		}),
+		access.AdministratorsBinding(),
 	}
+	for _, e := range s.Access {
+		out = append(out, e.Binding())
+	}
+	return out
 }
 
 // keyAnnotations returns annotations that roll pods after rotations of keys that pods read only

@@ -57,6 +57,8 @@ const (
 	SchedulerKubeconfig   = kubernetes + "/kube-scheduler.kubeconfig"
 	SchedulerConfigPath   = kubernetes + "/kube-scheduler.yaml"
 
+	RootCAPath = pkiDir + "/root-ca.crt" // with what pods verify API servers
+
 	NodeCAPath          = pkiDir + "/node-ca.crt"
 	KubeletKubeconfig   = kubernetes + "/kubelet.kubeconfig"
 	KubeletConfigPath   = kubernetes + "/kubelet.yaml"
@@ -76,6 +78,9 @@ const (
 	// VirtualAddressConfig is the template of keepalived's configuration.
 	VirtualAddressConfig = "/etc/haproxy/virtual-address.conf"
 )
+
+// WorkerDirs hold only the data of a worker.
+var WorkerDirs = []string{kubeletDir, "/var/lib/containerd", "/var/lib/cni", ContainerdHostsDir}
 
 // Names of the systemd units.
 const (

@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -60,8 +62,8 @@ func TestKubeletOverrides(t *testing.T) {
 	spec.Kubelet.Args = Args{"v": {"4"}, "cert-dir": {"/data/kubelet"}}
 	spec.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
 	spec.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}, "nodePortAddresses": []any{"primary"}}
-	spec.Containerd.RegistryMirrors = map[string]string{
-		"registry.k8s.io": "http://10.0.0.1:5000", "docker.io": "https://mirror.example.com/v2/hub/", "*": "http://10.0.0.1:5000"}
+	spec.Containerd.Registries = registry.Registries{
+		"registry.k8s.io": {{URL: "http://10.0.0.1:5000"}}, "docker.io": {{URL: "https://mirror.example.com/v2/hub/"}}, "*": {{URL: "http://10.0.0.1:5000"}}}
 	m := must(t)(Workers(spec)(worker0))
 	for _, path := range []string{
 		KubeletConfigPath, KubeProxyConfigPath, ContainerdConfig, unitPath(KubeletUnit),
@@ -343,7 +345,8 @@ func TestObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, objects := range map[string][]*unstructured.Unstructured{"system": SystemObjects(), "coredns": coreDNS, "metrics-server": metrics} {
+	spec := ControlPlaneSpec{Access: []access.Entry{{Group: "oidc:ops", ClusterRole: "view"}}}
+	for name, objects := range map[string][]*unstructured.Unstructured{"system": spec.SystemObjects(), "coredns": coreDNS, "metrics-server": metrics} {
 		var docs []string
 		for _, o := range objects {
 			b, err := yaml.Marshal(o.Object)

@@ -80,6 +80,15 @@ func running(name string, restartOn ...string) desired.Unit {
 	return desired.Unit{Name: name, Enabled: true, Active: true, RestartOn: append([]string{unitPath(name)}, restartOn...)}
 }
 
+// environment returns the options that set variables, each as NAME=value, without quotes and spaces.
+func environment(variables []string) []*unit.UnitOption {
+	var out []*unit.UnitOption
+	for _, v := range variables {
+		out = append(out, unit.NewUnitOption("Service", "Environment", `"`+v+`"`))
+	}
+	return out
+}
+
 func limitNoFile(n string) []*unit.UnitOption {
 	return []*unit.UnitOption{unit.NewUnitOption("Service", "LimitNOFILE", n)}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -159,7 +160,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{"containerd key of the provider", func(s *WorkerSpec, _ *Node) { s.Containerd.Config = map[string]any{"root": "/x"} }, "containerd_config.root: the provider sets it"},
 		{"containerd key with an argument", func(s *WorkerSpec, _ *Node) {
 			s.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.images": map[string]any{"registry": map[string]any{"config_path": "/x"}}}}
-		}, "containerd_config.plugins.io.containerd.cri.v1.images.registry.config_path: it cannot be set here: use the argument registry_mirrors instead."},
+		}, "containerd_config.plugins.io.containerd.cri.v1.images.registry.config_path: it cannot be set here: use the argument registries instead."},
 		{"unknown cgroup driver", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"cgroupDriver": "cgroups"} }, `unknown cgroupDriver "cgroups"`},
 		{"eviction threshold", func(s *WorkerSpec, _ *Node) {
 			s.Kubelet.Config = map[string]any{"evictionHard": map[string]any{"memory.available": "some"}}
@@ -180,9 +181,11 @@ func TestWorkerRefuses(t *testing.T) {
 			s.Kubelet.Taints = []Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoExecute"}, {Key: "a", Value: "b", Effect: "NoSchedule"}}
 		}, "taint a:NoSchedule is given twice"},
 		{"registry", func(s *WorkerSpec, _ *Node) {
-			s.Containerd.RegistryMirrors = map[string]string{"../../etc": "http://m"}
+			s.Containerd.Registries = registry.Registries{"../../etc": {{URL: "http://m"}}}
 		}, `"../../etc" is not a registry`},
-		{"registry mirror", func(s *WorkerSpec, _ *Node) { s.Containerd.RegistryMirrors = map[string]string{"quay.io": "m:5000"} }, "is not an http or https URL"},
+		{"registry mirror", func(s *WorkerSpec, _ *Node) {
+			s.Containerd.Registries = registry.Registries{"quay.io": {{URL: "m:5000"}}}
+		}, "is not an http or https URL"},
 		{"no artifact", func(s *WorkerSpec, _ *Node) { s.Artifacts = s.Artifacts[:1] }, "the artifacts do not include"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

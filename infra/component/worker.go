@@ -14,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/egress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -32,6 +33,8 @@ type WorkerSpec struct {
 	KubeProxy    KubeProxySpec
 	AllowedCIDRs []netip.Prefix // that may reach the kubelet and kube-proxy, beside pods; nil means that everybody may
 	EarlyRenewal time.Duration  // of certificates; zero means pki.DefaultEarlyRenewal
+	Extra        []desired.ExtraFile
+	Proxy        egress.Proxy // of containerd, for images, and of the kubelet, for its credential providers
 }
 
 // Check reports settings that the release would reject.
@@ -93,7 +96,7 @@ func Workers(spec WorkerSpec) func(Node) (Machine, error) {
 		if err != nil {
 			return Machine{}, fmt.Errorf("worker %s: %w", n.Name, err)
 		}
-		return w.m, nil
+		return w.m.with(spec.Cluster, spec.Extra), nil
 	}
 }
 
@@ -126,7 +129,7 @@ func (w *worker) build() error {
 // Traces returns what [WorkerSpec.Read] needs from a machine.
 func (WorkerSpec) Traces() Traces {
 	return Traces{
-		Files:    slices.Concat(kubeletFiles, kubeProxyFiles, containerdFiles, cniFiles, []string{nodeFirewall.path()}),
+		Files:    slices.Concat(kubeletFiles, kubeProxyFiles, containerdFiles(), cniFiles, []string{nodeFirewall.path()}),
 		Programs: []string{binPath(artifact.Kubelet), containerdProgram, runcPath, cniProgram},
 	}
 }
@@ -203,6 +206,14 @@ func (w *worker) addPackages(names ...string) {
 
 func (w *worker) addFiles(files ...desired.File) {
 	w.m.State.Files = append(w.m.State.Files, files...)
+}
+
+// proxyOptions are the variables of a program that reaches the internet through the proxy. What is near does not change while
+// the cluster lives, beside more: another value restarts the program, and for containerd the node is drained.
+func (w *worker) proxyOptions(more ...string) []*unit.UnitOption {
+	c := w.spec.Cluster
+	near := append([]string{".svc", "." + c.Domain, c.PodCIDR.String(), c.ServiceCIDR.String()}, more...)
+	return environment(w.spec.Proxy.Environment(near...))
 }
 
 // addProgram adds a Kubernetes program of a worker, its unit and its command line.

@@ -29,7 +29,8 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 // it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
 	deeds := []deed{stop, start, restart, restartRunning, kill, noteStop, forgetStop, hold, release, wipe, endPods, askPodsToEnd, rehearse, prepareHostKey, switchHostKey, growRoot,
-		snapshot, findSnapshot, makeFromSnapshot, makeFromMember, useRestored, endRestore, setAside, dataVolume, inspectDataVolume, growDataVolume, startDataVolume}
+		snapshot, findSnapshot, makeFromSnapshot, makeFromMember, useRestored, endRestore, setAside, dataVolume, inspectDataVolume, growDataVolume, startDataVolume,
+		pullImages, checkPrograms, seal}
 	files, err := filepath.Glob("*.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +65,8 @@ func TestArguments(t *testing.T) {
 		`set -- 'kube-apiserver.service' 'k8s-hold.service' '1.8'`: func(r Runner) error {
 			return Hold(t.Context(), r, "kube-apiserver.service", 1800*time.Millisecond)
 		},
-		`set -- '10737418240'`: func(r Runner) error { return GrowRoot(t.Context(), r, 10<<30) },
-		`set -- `:              func(r Runner) error { return SwitchHostKey(t.Context(), r) },
+		`set -- '10737418240'`:   func(r Runner) error { return GrowRoot(t.Context(), r, 10<<30) },
+		`set -- 'ssh-ed25519 A'`: func(r Runner) error { return SwitchHostKey(t.Context(), r, "ssh-ed25519 A") },
 	} {
 		var s scribe
 		if err := do(&s); err != nil || !strings.HasPrefix(s.script, want+"\n") {

@@ -7,6 +7,7 @@ package desired
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,25 +17,37 @@ import (
 	"strings"
 )
 
+// AuthoritiesPath is the file of a machine's [State.Authorities].
+const AuthoritiesPath = "/etc/k8s-from-scratch/authorities.crt"
+
 // State is everything that one owner wants of one machine. Several owners (an etcd cluster and a
 // control plane, say) may each have a State for the same machine if they do not name the same path
 // or unit.
 type State struct {
-	Packages    []string // distribution package names that must be installed
-	Modules     []string // kernel modules that must be loaded or built in
-	Sysctls     map[string]string
-	Directories []Directory
-	Files       []File
-	Binaries    []Binary
-	Units       []Unit // in start order
-	Retired     []Retired
+	// Authorities are certificates, PEM, ended by a newline, of authorities that the machine's programs trust beside
+	// those of its distribution. All owners of a machine must want the same ones. Empty means none.
+	Authorities string
+	// AuthorityReaders are units, of any owner, that read authorities only when they start. Who changes the authorities
+	// leaves their owner a restart that is due. A state without readers says nothing of authorities, if it wants none.
+	AuthorityReaders []string
+	Packages         []string // distribution package names that must be installed
+	Modules          []string // kernel modules that must be loaded or built in
+	Sysctls          map[string]string
+	Directories      []Directory
+	Files            []File
+	Binaries         []Binary
+	Units            []Unit // in start order
+	Retired          []Retired
 }
 
-// Directory is a directory that must exist. Its content belongs to others.
+// Directory is a directory that must exist. Its content belongs to others, unless it is exclusive.
 type Directory struct {
 	Path         string
 	Mode         uint32 // permission bits, e.g. 0o700
 	Owner, Group string // empty means root
+	// Exclusive says that everything in the directory, at any depth, that the state does not name must be gone, with
+	// the directories that are empty then. What Apply has moved aside stays.
+	Exclusive bool
 }
 
 // File is a regular file.
@@ -54,6 +67,21 @@ type File struct {
 	// Once means that the file only has to exist: it is written if missing, and later changes are
 	// neither drift nor repaired.
 	Once bool
+}
+
+// ExtraFile is a file that the user places on every machine of a role.
+type ExtraFile struct {
+	Path         string
+	Mode         uint32 // permission bits; 0 means 0644, of a secret 0600
+	Owner, Group string // empty means root
+	// Content is the content. Of a secret it is known only while it is applied, and Version stands for it: the
+	// file is written again when the version changes, or when it is not the file that was written.
+	Content []byte
+	Secret  bool
+	Version int64
+	// Restarts are the units that restart when the file changes or goes. One whose unit file is an extra file
+	// too is enabled and kept running.
+	Restarts []string
 }
 
 // Digest returns the hex SHA-256 of the wanted content, empty if unknown.
@@ -103,15 +131,18 @@ type Unit struct {
 	// process (a link, a firewall table) is missing. It changes nothing and ends within seconds. If
 	// it fails, its output is drift, and a restart of the unit repairs it. Empty: no check.
 	Check string
+	// Foreign says that the unit is not the state's: with a RestartOn it has to exist, and it restarts when one of
+	// these paths changes, which starts it if it does not run. Nothing enables, stops or removes it.
+	Foreign bool
 	// Undoes says that a stop of the unit takes back what it has set up beside its process. So a removal
 	// stops the unit where it would kill others, and kills it only if it does not stop.
 	Undoes bool
 }
 
 // Retired is a unit that earlier settings wanted and that must be gone, with what belonged to it. A
-// machine that never had it is as wanted.
+// machine that never had it is as wanted. Without a unit it is only files.
 type Retired struct {
-	Unit string // "kube-proxy.service"
+	Unit string // "kube-proxy.service"; empty for files alone
 	// Paths are the unit's file, and other files and programs that only the unit has used. All of
 	// them are deleted.
 	Paths []string
@@ -133,6 +164,8 @@ func Sum(b []byte) string {
 func Merge(states ...State) State {
 	var out State
 	for _, s := range states {
+		out.Authorities = cmp.Or(s.Authorities, out.Authorities)
+		out.AuthorityReaders = append(out.AuthorityReaders, s.AuthorityReaders...)
 		out.Packages = append(out.Packages, s.Packages...)
 		out.Modules = append(out.Modules, s.Modules...)
 		for k, v := range s.Sysctls {
@@ -202,7 +235,7 @@ func (s State) Validate() error {
 		units[u.Name] = true
 	}
 	for _, r := range s.Retired {
-		if units[r.Unit] {
+		if r.Unit != "" && units[r.Unit] {
 			errs = append(errs, fmt.Errorf("unit %s is wanted and retired", r.Unit))
 		}
 	}

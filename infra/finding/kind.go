@@ -75,6 +75,7 @@ const (
 	DataFileSystem       Kind = "data file system"
 	MountPoint           Kind = "mount point" // of a data volume, by directory
 	VolumeSize           Kind = "volume size"
+	RetiredImage         Kind = "retired image" // by id
 	VolumeType           Kind = "volume type"
 	VolumeIOPS           Kind = "volume IOPS"
 	VolumeThroughput     Kind = "volume throughput"
@@ -176,7 +177,7 @@ const (
 	IPv6        Problem = "IPv6"
 	Ephemeral   Problem = "ephemeral" // it would be deleted together with its instance
 	Elsewhere   Problem = "elsewhere" // it is also there
-	Unbound     Problem = "unbound"   // found would start without it
+	Unbound     Problem = "unbound"   // found would start without it; an object cannot be made without its target
 	NoPublicIP  Problem = "no public address"
 	PublicIP    Problem = "public address"
 	TooSmall    Problem = "too small"

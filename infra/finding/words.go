@@ -46,6 +46,8 @@ var vocabulary = map[Kind]words{
 		Unhashed:      "content differs, wanted {wanted:digest}",
 		SecretContent: "differs",
 		ReloadPending: "not loaded yet by {wanted}",
+		Detached:      "its authorities are not trusted by the programs of the machine",
+		NotWanted:     "exists, not wanted",
 		Mode:          "mode {found}, wanted {wanted}",
 		Owner:         "owner {found}, wanted {wanted}",
 		Group:         "group {found}, wanted {wanted}",
@@ -73,8 +75,8 @@ var vocabulary = map[Kind]words{
 		Enablement:     "{found:state}, wanted {wanted:state}",
 		Activity:       "{found:state}{ (cause)}, wanted {wanted:state}",
 		Stale:          "systemd has not loaded its files as they are on disk (needs daemon-reload)",
-		RestartPending: "restart pending from an interrupted apply",
-		ReloadPending:  "reload pending from an interrupted apply",
+		RestartPending: "restart still due since an earlier change",
+		ReloadPending:  "reload still due since an earlier change",
 		CheckFailed:    "{cause}",
 		NotWanted:      "{found:state}, wanted none",
 	}},
@@ -181,6 +183,8 @@ var vocabulary = map[Kind]words{
 	Object: {how: map[Problem]string{
 		Missing:   "missing",
 		NotWanted: "exists, not wanted any more",
+		Unbound:   "waits for {target}, which does not exist: the first apply after somebody has made it makes this object",
+		Detached:  "gives nothing while {target} does not exist",
 		Refused:   "{cause}",
 		Replaced:  "{target} cannot be changed: an apply deletes the object and creates it again",
 	}},
@@ -293,6 +297,9 @@ var vocabulary = map[Kind]words{
 		Missing:   "the data volume is not mounted, wanted {wanted}",
 		Value:     "has {found}, wanted {wanted}",
 		Elsewhere: "has the data volume too, which belongs to {wanted}",
+	}},
+	RetiredImage: {head: "image {target}", how: map[Problem]string{
+		NotWanted: "was replaced while it was in use, and nothing uses it any more",
 	}},
 	VolumeSize: {head: "size", how: map[Problem]string{
 		Value: "found {found} GiB, wanted {wanted} GiB",

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -88,7 +89,7 @@ func (k *Keys) Issue(ctx context.Context, ca pki.CAName, r pki.Request) (pki.Key
 	if err != nil {
 		return pki.KeyPair{}, err
 	}
-	authority, err := pki.LoadAuthority(pki.KeyPair{CertPEM: []byte(k.Ref.Bundle(ca)), KeyPEM: key})
+	authority, err := pki.LoadAuthority(pki.KeyPair{CertPEM: []byte(k.Ref.ServerBundle(ca)), KeyPEM: key})
 	if err != nil {
 		return pki.KeyPair{}, fmt.Errorf("cluster %s: %w", k.Ref.Cluster, err)
 	}
@@ -96,7 +97,8 @@ func (k *Keys) Issue(ctx context.Context, ca pki.CAName, r pki.Request) (pki.Key
 }
 
 // Admin returns the client certificate of this operation. To Kubernetes it is a cluster
-// administrator, to etcd any client.
+// administrator that no binding is asked about, to etcd any client: an operation must work on a cluster that has no
+// bindings yet, and make those anew that somebody has deleted. The certificate never leaves this process.
 func (k *Keys) Admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
 	k.mu.Lock()
 	pair, ok := k.admins[ca]
@@ -106,7 +108,7 @@ func (k *Keys) Admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
 	}
 	r := pki.Request{CommonName: "k8s-from-scratch", Client: true, Validity: adminValidity}
 	if ca == pki.KubernetesCA {
-		r.Organizations = []string{"system:masters"}
+		r.Organizations = []string{access.Masters}
 	}
 	pair, err := k.Issue(ctx, ca, r)
 	if err != nil {

@@ -27,6 +27,8 @@ var (
 	downloadFunctions string
 	//go:embed apply_packages.sh
 	packageFunctions string
+	//go:embed trust.sh
+	trustFunctions string
 )
 
 const (
@@ -71,7 +73,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 	}
 	cmd := remote.Command{
 		Name:   "apply",
-		Script: l.preamble() + applyFunctions + downloadFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + observeScript(want, rec),
+		Script: l.preamble() + applyFunctions + downloadFunctions + packageFunctions + trustFunctions + l.script(p, want, opts, limit(ctx)) + l.observeScript(want, rec),
 		Sudo:   true,
 	}
 	if len(p.files) > 0 {
@@ -102,9 +104,9 @@ func runApply(ctx context.Context, r Runner, cmd remote.Command, want desired.St
 			failed.explain(ctx, r)
 		}
 	case err != nil && a.last != "":
-		err = fmt.Errorf("apply, while %s: %w", a.last, err)
+		err = fmt.Errorf("%s, while %s: %w", cmd.Name, a.last, err)
 	case err != nil:
-		err = fmt.Errorf("apply: %w", err)
+		err = fmt.Errorf("%s: %w", cmd.Name, err)
 	}
 	return a, out, err
 }
@@ -174,9 +176,10 @@ func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec 
 	fmt.Fprintf(&s, "limit=%d\n", limit(ctx))
 	s.call("begin")
 	s.call("lock")
+	s.trust(want)
 	s.fetch(needed)
 	s.fetched(needed)
-	cmd := remote.Command{Name: "prefetch", Script: l.preamble() + applyFunctions + downloadFunctions + s.String(), Sudo: true}
+	cmd := remote.Command{Name: "prefetch", Script: l.preamble() + applyFunctions + downloadFunctions + trustFunctions + s.String(), Sudo: true}
 	_, _, err := runApply(ctx, r, cmd, want, rec, Options{})
 	return err
 }

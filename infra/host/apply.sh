@@ -174,11 +174,17 @@ put() {
 	place "$stage/$1" "$3"
 }
 
-# drop removes a file that changes a unit, and its directory if that is then empty.
-drop() {
-	out=$(rm -f -- "$1" 2>&1) || die drop "$1" '' "$out"
-	case $1 in *.d/*) rmdir -- "${1%/*}" 2>/dev/null ;; esac
-	:
+# drop path: removes a file.
+drop() { out=$(rm -f -- "$1" 2>&1) || die drop "$1" '' "$out"; }
+
+# tidy directory...: removes those that are empty.
+tidy() { rmdir -- "$@" 2>/dev/null || :; }
+
+# expel path dir: removes what is not wanted below dir, and the directories that are then empty.
+expel() {
+	if [ -d "$1" ] && [ ! -L "$1" ]; then rmdir -- "$1" 2>/dev/null; else out=$(rm -f -- "$1" 2>&1) || die drop "$1" '' "$out"; fi
+	above=${1%/*}
+	while [ "$above" != "$2" ] && rmdir -- "$above" 2>/dev/null; do above=${above%/*}; done
 }
 
 # --- downloads ----------------------------------------------------------------

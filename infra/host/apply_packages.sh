@@ -1,15 +1,12 @@
-# Functions that install packages of the distribution. A machine that has just booted is
-# busy: SSH answers before cloud-init has written apt's sources, and apt-daily and
-# unattended-upgrades hold the locks of apt and dpkg.
+# Functions that install packages of the distribution. On a machine that has just booted,
+# apt-daily and unattended-upgrades hold the locks of apt and dpkg.
 # shellcheck disable=SC2154 # apply.sh has its deadline
 
-cloud_init_patience=600 # seconds for cloud-init to end
-archive_patience=180    # seconds for an archive that fails to serve again, without those for locks
+archive_patience=180 # seconds for an archive that fails to serve again, without those for locks
 late_at=
 
 install_packages() {
 	packages=$*
-	await_cloud_init
 	await_staged_packages
 	progress "installing packages $*"
 	if command -v apt-get >/dev/null; then
@@ -40,52 +37,6 @@ patience() {
 }
 
 late() { [ "$(date +%s)" -ge "$late_at" ]; }
-
-# --- cloud-init -----------------------------------------------------------------
-
-# await_cloud_init waits for cloud-init, if installed, to end in this boot: its stage
-# config writes apt's sources, its stage final may install packages. A failed stage
-# is reported and otherwise ignored: the installation shows whether it matters.
-await_cloud_init() {
-	look_at_cloud_init
-	[ -n "$cloud_stage" ] || return 0
-	patience $cloud_init_patience
-	start=$(date +%s)
-	said=
-	while [ -n "$cloud_stage" ]; do
-		[ "$cloud_stage" = "$said" ] || progress "waiting for cloud-init (stage $cloud_stage)"
-		said=$cloud_stage
-		! late || die cloud-init '' "$cloud_unit" "cloud-init is still in its stage $cloud_stage after $(($(date +%s) - start)) s"
-		sleep 0.5
-		look_at_cloud_init
-	done
-	[ -z "$cloud_failed" ] || progress "cloud-init has ended with errors (${cloud_failed# }), going on all the same: $(
-		timeout 10 cloud-init status --long 2>&1 </dev/null 9>&- | while IFS= read -r line; do printf '%s ' "$line"; done)"
-}
-
-# look_at_cloud_init sets cloud_stage to the present or next stage of cloud-init, empty if
-# no stage follows or there is no cloud-init; cloud_unit to its unit; and cloud_failed to
-# the units of failed stages. Every stage is a unit; cloud-init 24.3 renamed that of
-# the network stage.
-look_at_cloud_init() {
-	cloud_stage='' cloud_unit='' cloud_failed='' id=''
-	while IFS= read -r line; do
-		case $line in
-		Id=*) id=${line#Id=} ;;
-		ActiveState=failed) cloud_failed="$cloud_failed $id" ;;
-		ActiveState=activating | Job=[1-9]*) [ -n "$cloud_unit" ] || cloud_unit=$id ;;
-		esac
-	done <<-END
-		$(systemctl show --no-pager -p Id,ActiveState,Job -- cloud-init-local.service cloud-init.service \
-			cloud-init-network.service cloud-config.service cloud-final.service 2>/dev/null)
-	END
-	case $cloud_unit in
-	'') ;;
-	cloud-init-local.*) cloud_stage=local ;;
-	cloud-init*) cloud_stage=network ;;
-	*) cloud_stage=${cloud_unit#cloud-} cloud_stage=${cloud_stage%.service} ;;
-	esac
-}
 
 # --- apt ------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ func (m *localMachine) state(pairs ...string) {
 	}
 }
 
-// calls returns the calls of apt-get, dpkg and cloud-init, abbreviated.
+// calls returns the calls of apt-get and dpkg, abbreviated.
 func (m *localMachine) calls() string {
 	var out []string
 	for line := range strings.Lines(m.read("state/calls")) {
@@ -59,8 +59,6 @@ func (m *localMachine) calls() string {
 			out = append(out, "install")
 		case words[0] == "dpkg":
 			out = append(out, "configure")
-		case words[0] == "cloud-init":
-			out = append(out, "status")
 		}
 	}
 	return strings.Join(out, " ")
@@ -244,81 +242,6 @@ echo installed
 			}
 		})
 	}
-}
-
-// TestCloudInit checks that only packages wait for cloud-init, and that they are installed even if
-// cloud-init has failed.
-func TestCloudInit(t *testing.T) {
-	configuring := []string{"lists", "", "active.cloud-init-local.service", "active", "active.cloud-init.service", "active",
-		"active.cloud-config.service", "activating", "job.cloud-config.service", "", "job.cloud-final.service", ""}
-	t.Run("at work", func(t *testing.T) {
-		t.Parallel()
-		m := newLocalMachine(t)
-		m.state(configuring...)
-		said, err := m.install(t.Context(), "waiting for cloud-init", func() {
-			if m.calls() != "" {
-				t.Errorf("before cloud-init had ended: %s", m.calls())
-			}
-			done, next := "cloud-config.service", "cloud-final.service"
-			if m.read("state/active."+done) == "active" {
-				done, next = next, ""
-			}
-			_ = os.Remove(m.file("state/job." + done))
-			m.state("active."+done, "active")
-			if next != "" {
-				m.state("active."+next, "activating")
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := []string{"waiting for cloud-init (stage config)", "waiting for cloud-init (stage final)", "installing packages web"}
-		if !slices.Equal(said, want) {
-			t.Errorf("said %q, want %q", said, want)
-		}
-		if got := m.calls(); got != "install" {
-			t.Errorf("calls: %s", got)
-		}
-	})
-	t.Run("failed", func(t *testing.T) {
-		t.Parallel()
-		m := newLocalMachine(t)
-		m.state(append(configuring, "active.cloud-init-network.service", "failed")...)
-		said, err := m.install(t.Context(), "waiting for cloud-init", func() {
-			for _, f := range []string{"job.cloud-config.service", "job.cloud-final.service"} {
-				_ = os.Remove(m.file("state/" + f))
-			}
-			m.state("active.cloud-config.service", "failed", "active.cloud-final.service", "active")
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if all := strings.Join(said, "\n"); !strings.Contains(all,
-			"cloud-init has ended with errors (cloud-init-network.service cloud-config.service), going on all the same: status: error") {
-			t.Errorf("said:\n%s", all)
-		}
-	})
-	t.Run("never ends", func(t *testing.T) {
-		t.Parallel()
-		m := newLocalMachine(t)
-		m.state(configuring...)
-		ctx, cancel := context.WithTimeout(t.Context(), reportTime+2*time.Second)
-		defer cancel()
-		_, err := m.install(ctx, "", nil)
-		var apply *ApplyError
-		if !errors.As(err, &apply) || apply.Step.Kind != StepCloudInit || apply.Unit != "cloud-config.service" ||
-			!strings.Contains(err.Error(), "machine local-0: wait for cloud-config.service: cloud-init is still in its stage config after ") {
-			t.Errorf("error is %v", err)
-		}
-	})
-	t.Run("nothing to install", func(t *testing.T) {
-		t.Parallel()
-		m := newLocalMachine(t)
-		m.state(append(configuring, "package.web", "installed")...)
-		want := wantWeb
-		want.Files = []desired.File{{Path: m.file("file"), Mode: 0o644, Content: []byte("x")}}
-		m.converge(want, Record{})
-	})
 }
 
 // TestPackageStartsItsService checks that a service started by its package, and so with the

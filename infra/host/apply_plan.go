@@ -25,11 +25,16 @@ type plan struct {
 	files       []desired.File
 	attributes  []attributes
 	drops       []string
+	emptied     []string // directories of drop-ins that go, if nothing is left in them
+	strangers   []stranger
 	units       []unitPlan
 	owed        []string // units to restart that want does not name: for a later Apply
 	reload      bool     // daemon-reload
 	retired     []desired.Retired
 }
+
+// stranger is something that is not wanted in an exclusive directory.
+type stranger struct{ path, dir string }
 
 type attributes struct {
 	path, owner string
@@ -51,9 +56,16 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 			byTarget[c.Kind] = map[string][]Change{}
 		}
 		byTarget[c.Kind][c.Target] = append(byTarget[c.Kind][c.Target], c)
-		if c.Kind == finding.DropIn {
+		exclusive := slices.IndexFunc(want.Directories, func(d desired.Directory) bool { return d.Exclusive && Within(c.Target, d.Path) })
+		switch {
+		case c.stranger() && exclusive >= 0:
+			p.strangers = append(p.strangers, stranger{c.Target, want.Directories[exclusive].Path})
+		case c.stranger() || c.Kind == finding.DropIn:
 			p.drops = append(p.drops, c.Target)
-			p.reload = true
+			p.reload = p.reload || l.configuresUnits(c.Target)
+			if dir := path.Dir(c.Target); l.isUnitDir(path.Dir(dir)) {
+				p.emptied = append(p.emptied, dir)
+			}
 		}
 	}
 	differs := func(k finding.Kind) func(string) bool {
@@ -72,12 +84,12 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 	}
 	for _, f := range want.Files {
 		switch {
-		case replaced(finding.File, f.Path):
+		case replaced(finding.File, f.Path) && f.Path != l.authorities():
 			if f.Content == nil {
 				return plan{}, fmt.Errorf("file %s has to be written, but its content is not at hand", f.Path)
 			}
 			p.files = append(p.files, f)
-			p.reload = p.reload || l.isUnitDir(path.Dir(f.Path)) || l.isUnitDir(path.Dir(path.Dir(f.Path)))
+			p.reload = p.reload || l.configuresUnits(f.Path)
 		case differs(finding.File)(f.Path):
 			p.attributes = append(p.attributes, attributes{f.Path, owner(f.Owner, f.Group), f.Mode})
 		}
@@ -110,7 +122,7 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 		}
 	}
 	for _, r := range want.Retired {
-		if differs(finding.Unit)(r.Unit) {
+		if r.Unit != "" && differs(finding.Unit)(r.Unit) {
 			p.retired, p.reload = append(p.retired, r), true
 		}
 	}
@@ -145,7 +157,7 @@ func stronger(a, b string) string {
 }
 
 // script returns the plan as a shell script that waits at most limit seconds.
-func (p plan) script(want desired.State, opts Options, limit int) string {
+func (l layout) script(p plan, want desired.State, opts Options, limit int) string {
 	var s script
 	fmt.Fprintf(&s, "limit=%d\n", limit)
 	s.call("begin")
@@ -153,6 +165,7 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 		s.call("receive")
 	}
 	s.call("lock")
+	s.trust(want)
 	s.fetch(p.binaries)
 	if len(p.packages) > 0 {
 		s.call("install_packages", p.packages...)
@@ -189,7 +202,15 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 		s.call("attributes", mode(a.mode), a.owner, a.path)
 	}
 	for _, d := range p.drops {
+		if d == l.authorities() {
+			s.call("distrust", want.AuthorityReaders...)
+			continue
+		}
 		s.call("drop", d)
+	}
+	s.callAll("tidy", p.emptied)
+	for _, x := range p.strangers {
+		s.call("expel", x.path, x.dir)
 	}
 	p.retire(&s)
 	s.callAll("durable", p.dirs())
@@ -214,6 +235,9 @@ func (p plan) dirs() []string {
 	for _, drop := range p.drops {
 		out = append(out, path.Dir(drop), path.Dir(path.Dir(drop)))
 	}
+	for _, x := range p.strangers {
+		out = append(out, path.Dir(x.path), x.dir)
+	}
 	for _, r := range p.retired {
 		for _, file := range r.Paths {
 			out = append(out, path.Dir(file))
@@ -227,7 +251,7 @@ func (p plan) dirs() []string {
 func (p plan) unitCalls(s *script, opts Options) {
 	var enable, disable, unmask []string
 	for _, u := range p.units {
-		if !u.ensure {
+		if !u.ensure || u.Foreign {
 			continue
 		}
 		if u.Enabled || u.Active {

@@ -269,7 +269,7 @@ func TestSkipRestartLeavesRestartsPending(t *testing.T) {
 		t.Error("SkipRestart must install and not restart")
 	}
 	left := m.diff(want, rec)
-	if got := Words(left); got != "unit app.service: restart pending from an interrupted apply" {
+	if got := Words(left); got != "unit app.service: restart still due since an earlier change" {
 		t.Errorf("left: %s", got)
 	}
 	m.converge(want, rec)

@@ -29,3 +29,6 @@ func (c Change) attributesOnly() bool {
 	}
 	return false
 }
+
+// stranger reports whether something is not wanted: in an exclusive directory, or a file that was wanted before.
+func (c Change) stranger() bool { return c.Kind == finding.File && c.Problem == finding.NotWanted }

@@ -19,8 +19,8 @@ func Diff(want desired.State, got Observation, rec Record) []Change {
 }
 
 // Adopt returns rec updated with an observation. Files that are as wanted are recorded as they are
-// now, so that the next Observe need not hash them. Files that are no longer wanted are dropped. It
-// is pure.
+// now, so that the next Observe need not hash them. Files that are no longer wanted are dropped, and of
+// secrets nothing is recorded. It is pure.
 func Adopt(want desired.State, got Observation, rec Record) Record {
 	return standardLayout().adopt(want, got, rec)
 }
@@ -95,7 +95,24 @@ func (d *differ) directory(want desired.Directory) {
 	default:
 		d.attributes(finding.Directory, want.Path, got, want.Mode, want.Owner, want.Group)
 	}
+	if want.Exclusive {
+		d.strangers(want.Path)
+	}
 }
+
+// strangers adds a finding for everything in an exclusive directory that is not wanted.
+func (d *differ) strangers(dir string) {
+	owned := d.want.Paths()
+	for _, p := range slices.Sorted(slices.Values(d.got.contents)) {
+		// What is in the place of a wanted file's directory, or in a directory in the place of a wanted file, goes when the file is written.
+		if Within(p, dir) && !slices.ContainsFunc(owned, func(o string) bool { return o == p || Within(o, p) || Within(p, o) }) {
+			d.add(finding.Finding{Kind: finding.File, Target: p, Problem: finding.NotWanted})
+		}
+	}
+}
+
+// Within reports whether a path is below another one.
+func Within(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
 
 func (d *differ) file(want desired.File) {
 	f := finding.Finding{Kind: finding.File, Target: want.Path}
@@ -107,6 +124,8 @@ func (d *differ) file(want desired.File) {
 		return
 	case got.Type != Regular:
 		f.Problem, f.Found = finding.Type, string(got.Type)
+	case got.SHA256 == want.Digest() && got.distrusted:
+		f.Problem = finding.Detached
 	case want.Digest() == "" || got.SHA256 == want.Digest():
 		d.attributes(finding.File, want.Path, got, want.Mode, want.Owner, want.Group)
 		return
@@ -263,7 +282,7 @@ func (l layout) adopt(want desired.State, got Observation, rec Record) Record {
 		}
 	}
 	for _, f := range want.Files {
-		if !f.Once {
+		if !f.Once && !f.Secret {
 			keep(f.Path, f.Digest(), "")
 		}
 	}

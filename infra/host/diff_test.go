@@ -69,11 +69,11 @@ func TestDiffUnit(t *testing.T) {
 		{"unknown", want, func(u *Unit) { *u = Unit{LoadState: "not-found", ActiveState: "inactive"} }, "unknown to systemd, wanted enabled and running"},
 		{"needs reload", want, func(u *Unit) { u.NeedDaemonReload = true },
 			"systemd has not loaded its files as they are on disk (needs daemon-reload)"},
-		{"restart pending", want, func(u *Unit) { u.RestartPending, u.ReloadPending = true, true }, "restart pending from an interrupted apply"},
-		{"reload pending", want, func(u *Unit) { u.ReloadPending = true }, "reload pending from an interrupted apply"},
+		{"restart pending", want, func(u *Unit) { u.RestartPending, u.ReloadPending = true, true }, "restart still due since an earlier change"},
+		{"reload pending", want, func(u *Unit) { u.ReloadPending = true }, "reload still due since an earlier change"},
 		{"restart pending but stopped", want, func(u *Unit) { u.RestartPending, u.ActiveState = true, "inactive" }, "stopped, wanted running"},
 		{"check failed", want, func(u *Unit) { u.CheckFailed = "/run/x points to /y" }, "/run/x points to /y"},
-		{"check failed, restart pending", want, func(u *Unit) { u.CheckFailed, u.RestartPending = "x", true }, "restart pending from an interrupted apply"},
+		{"check failed, restart pending", want, func(u *Unit) { u.CheckFailed, u.RestartPending = "x", true }, "restart still due since an earlier change"},
 		{"check failed, drop-in", want, func(u *Unit) {
 			u.CheckFailed, u.DropIns = "x", []string{"/etc/systemd/system/a.service.d/x.conf"}
 		}, "drop-in /etc/systemd/system/a.service.d/x.conf: not wanted, changes a.service"},
@@ -174,7 +174,7 @@ func TestGoldenWords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name+".script", p.script(want, Options{}, 600))
+		golden(t, name+".script", standardLayout().script(p, want, Options{}, 600))
 		for range 5 {
 			if again := Words(Diff(everything(), got, rec)); again != Words(changes) {
 				t.Fatalf("%s: the order is not stable:\n%s\n%s", name, again, Words(changes))

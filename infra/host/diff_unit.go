@@ -18,6 +18,10 @@ func (d *differ) unit(want desired.Unit) {
 	if want.Active {
 		self = []string{want.Name}
 	}
+	if want.Foreign {
+		d.foreignUnit(want, got)
+		return
+	}
 	for _, file := range d.overrides(want.Name, got) {
 		d.touched[want.Name] = true
 		problem := finding.Overridden
@@ -71,6 +75,18 @@ func (d *differ) unit(want desired.Unit) {
 		add(finding.Finding{Problem: finding.ReloadPending}, self)
 	case got.CheckFailed != "" && !d.restarting(want.Name):
 		add(finding.Finding{Problem: finding.CheckFailed, Cause: got.CheckFailed}, self)
+	}
+}
+
+// foreignUnit compares a unit that is not the state's. A missing package may bring it.
+func (d *differ) foreignUnit(want desired.Unit, got Unit) {
+	name := want.Name
+	missing := slices.ContainsFunc(d.changes, func(c Change) bool { return c.Kind == finding.Package })
+	switch {
+	case got.RestartPending:
+		d.add(finding.Finding{Kind: finding.Unit, Target: name, Problem: finding.RestartPending}, name)
+	case (got.LoadState == "" || got.LoadState == "not-found") && len(want.RestartOn) > 0 && !missing:
+		d.add(finding.Finding{Kind: finding.Unit, Target: name, Problem: finding.Unknown, Wanted: finding.Running})
 	}
 }
 
@@ -152,6 +168,9 @@ func (u Unit) cause() string {
 // that replace ours or the distribution's.
 func (d *differ) overrides(unit string, got Unit) []string {
 	owned := d.want.Paths()
+	for _, r := range d.want.Retired {
+		owned = append(owned, r.Paths...) // retired reports what is left of them
+	}
 	ours := slices.ContainsFunc(owned, func(p string) bool { return path.Base(p) == unit && d.isUnitDir(path.Dir(p)) })
 	var out []string
 	for _, p := range slices.Sorted(slices.Values(got.DropIns)) {

@@ -23,7 +23,7 @@ import (
 func TestStepWords(t *testing.T) {
 	words := map[StepKind]string{
 		StepPrepare: "prepare x", StepReceive: "receive the upload", StepLock: "wait for another apply on the machine",
-		StepDownload: "download x from https://y", StepCloudInit: "wait for", StepPackages: "install packages x",
+		StepDownload: "download x from https://y", StepCloudInit: "wait for x", StepPackages: "install packages x",
 		StepModule: "load kernel module x", StepSysctl: "set sysctl x", StepCreateDirectory: "create directory x",
 		StepMoveAside: "move x aside", StepAttributes: "set mode and owner of x", StepUnpack: "unpack x", StepInstall: "install x",
 		StepWrite: "write x", StepDrop: "remove x", StepEnable: "enable x", StepDisable: "disable x",
@@ -40,7 +40,7 @@ func TestStepWords(t *testing.T) {
 		t.Errorf("%q, wanted restart", got)
 	}
 	known := func(name string) bool { _, ok := words[StepKind(name)]; return ok }
-	calls := regexp.MustCompile(`\b(?:die|fail) ([a-z-]+) `).FindAllStringSubmatch(applyFunctions+downloadFunctions+packageFunctions, -1)
+	calls := regexp.MustCompile(`\b(?:die|fail) ([a-z-]+) `).FindAllStringSubmatch(applyFunctions+downloadFunctions+packageFunctions+bootFunctions, -1)
 	if len(calls) < 20 {
 		t.Errorf("the scripts end in %d ways only", len(calls))
 	}
@@ -149,8 +149,8 @@ func TestSpace(t *testing.T) {
 		{"a package", `die packages web '' 'E: write - write (28: No space left on device)'`,
 			"machine m: install packages web: E: write - write (28: No space left on device); 10 of 1024 KiB and 5 inodes are free on /tmp a (tmpfs)"},
 		{"a download", `download ` + digestA + ` https://x; downloaded ` + digestA,
-			"machine m: download ? from : curl: (23) Failure writing; 10 of 1024 KiB and 5 inodes are free on /tmp a (tmpfs)"},
-		{"a download that ends without a result", `downloaded ` + digestA, "machine m: download ? from : the download ended without a result"},
+			"machine m: download ? from: curl: (23) Failure writing; 10 of 1024 KiB and 5 inodes are free on /tmp a (tmpfs)"},
+		{"a download that ends without a result", `downloaded ` + digestA, "machine m: download ? from: the download ended without a result"},
 		{"something else", `die write /etc/x/y '' 'Permission denied'`, "machine m: write /etc/x/y: Permission denied"},
 	} {
 		script := "set -u\nnewline='\n' limit=9 lib=/none\n" + observeFunctions + applyFunctions + downloadFunctions + `

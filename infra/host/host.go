@@ -6,8 +6,8 @@
 // was interrupted at any moment, the next Observe, Diff and Apply converge.
 //
 // The machine needs POSIX sh, coreutils, tar, curl, systemd and root, and apt or dnf if packages
-// are wanted. Packages are installed once cloud-init, if present, has finished and no other process
-// holds the package locks. What may not enter: Kubernetes (package component knows what is wanted
+// are wanted. Packages are installed once no other process holds the package locks; that cloud-init, if
+// present, has ended is for AwaitBoot to say. What may not enter: Kubernetes (package component knows what is wanted
 // and why), actions other than bringing a machine to a state (package deed), the order of machines
 // (package rollout) and Terraform.
 package host

@@ -18,10 +18,12 @@ type layout struct {
 	run   string // locks, staging, pending restarts; must not survive a reboot
 	// tmpfiles is the directory of systemd-tmpfiles' settings for this boot.
 	tmpfiles string
-	sysctl   string
-	modules  string
-	units    string   // directory of the administrator's unit files
-	foreign  []string // directories of drop-ins that change a unit
+	// root is before the paths of the distribution's authorities; empty but in tests.
+	root    string
+	sysctl  string
+	modules string
+	units   string   // directory of the administrator's unit files
+	foreign []string // directories of drop-ins that change a unit
 }
 
 func standardLayout() layout {
@@ -49,6 +51,17 @@ func (l layout) sysctlPath(key string) string {
 	return path.Join(l.sysctl, "90-k8s-"+strings.ReplaceAll(key, "/", "-")+".conf")
 }
 
+// Dirs returns the directories in which this package keeps what it has to know of a machine.
+func Dirs() []string {
+	return []string{standardLayout().lib, standardLayout().cache, path.Dir(desired.AuthoritiesPath)}
+}
+
+// IsDropIn reports whether a path is that of a drop-in that changes the unit.
+func IsDropIn(p, unit string) bool {
+	dir := path.Dir(p)
+	return standardLayout().isUnitDir(path.Dir(dir)) && appliesTo(path.Base(dir), unit)
+}
+
 // ModulePath returns the file that loads a kernel module at every boot. Apply writes it for every
 // module of a state.
 func ModulePath(module string) string { return standardLayout().modulePath(module) }
@@ -56,7 +69,12 @@ func ModulePath(module string) string { return standardLayout().modulePath(modul
 // SysctlPath returns the file that sets a sysctl at every boot.
 func SysctlPath(key string) string { return standardLayout().sysctlPath(key) }
 
-// expand adds the files that make sysctls and modules permanent. There is one file per setting, so
+// configuresUnits reports whether a path is that of a unit file or a drop-in.
+func (l layout) configuresUnits(p string) bool {
+	return l.isUnitDir(path.Dir(p)) || l.isUnitDir(path.Dir(path.Dir(p)))
+}
+
+// expand adds the file of authorities, or retires it, and the files that make sysctls and modules permanent. There is one file per setting, so
 // that several owners of one machine that want the same setting want the same file and otherwise do
 // not conflict.
 func (l layout) expand(s desired.State) desired.State {
@@ -71,6 +89,11 @@ func (l layout) expand(s desired.State) desired.State {
 			Path: l.sysctlPath(k), Mode: 0o644,
 			Content: []byte(k + " = " + s.Sysctls[k] + "\n"),
 		})
+	}
+	if s.Authorities != "" {
+		files = append(files, desired.File{Path: l.authorities(), Mode: 0o644, Content: []byte(s.Authorities)})
+	} else if len(s.AuthorityReaders) > 0 {
+		s.Retired = append(slices.Clone(s.Retired), desired.Retired{Paths: []string{l.authorities()}})
 	}
 	s.Files = files
 	return s

@@ -32,7 +32,8 @@ type localMachine struct {
 	trips atomic.Int32
 	cut   int64 // when set, standard input after the script ends after that many bytes
 	path  string
-	looks int // how often a staging looks for free space; zero means once
+	group atomic.Int32 // process group of the script that runs
+	looks int          // how often a staging looks for free space; zero means once
 }
 
 func newLocalMachine(t *testing.T) *localMachine {
@@ -58,7 +59,7 @@ func (m *localMachine) file(name string) string { return filepath.Join(m.root, n
 
 func (m *localMachine) layout() layout {
 	return layout{
-		lib: m.file("lib"), cache: m.file("cache"), run: m.file("run"),
+		root: m.root, lib: m.file("lib"), cache: m.file("cache"), run: m.file("run"),
 		sysctl: m.file("sysctl.d"), modules: m.file("modules-load.d"),
 		tmpfiles: m.file("tmpfiles"), units: m.file("units"), foreign: []string{m.file("control"), m.file("units"), m.file("runtime")},
 	}
@@ -86,6 +87,7 @@ func (m *localMachine) Run(ctx context.Context, c remote.Command) (remote.Output
 	if err := cmd.Start(); err != nil {
 		return remote.Output{}, err
 	}
+	m.group.Store(int32(cmd.Process.Pid)) //nolint:gosec // a process id
 	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	stop()
@@ -98,6 +100,9 @@ func (m *localMachine) Run(ctx context.Context, c remote.Command) (remote.Output
 	}
 	return out, nil
 }
+
+// signal ends the script that runs, as the shutdown of its machine does.
+func (m *localMachine) signal() error { return syscall.Kill(-int(m.group.Load()), syscall.SIGTERM) }
 
 func (m *localMachine) write(name, content string) {
 	m.t.Helper()

@@ -35,6 +35,8 @@ type Observation struct {
 	BootID      string    // changes with every boot
 	Time        time.Time // the machine's clock, to the second
 	uptime      uint64    // microseconds since boot, as the times of units
+	// contents are the paths of what is in exclusive directories: all but directories that are not empty.
+	contents []string
 	// receipts holds what Apply has taken out of downloads: digest of the download -> member ->
 	// digest of the member.
 	receipts map[string]map[string]string
@@ -52,6 +54,7 @@ type File struct {
 	SHA256       string // hex; empty for anything but a regular file of at most 16 MiB
 	content      []byte
 	fetched      bool
+	distrusted   bool // authorities, which the machine's programs do not trust
 }
 
 // FileType says what kind of thing is at a path.
@@ -115,7 +118,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	if err := validate(want); err != nil {
 		return Observation{}, fmt.Errorf("machine %s: %w", r.Name(), err)
 	}
-	out, err := r.Run(ctx, remote.Command{Script: l.preamble() + "let_finish\n" + observeScript(want, rec), Sudo: true})
+	out, err := r.Run(ctx, remote.Command{Script: l.preamble() + "let_finish\n" + l.observeScript(want, rec), Sudo: true})
 	if err != nil {
 		return Observation{}, fmt.Errorf("observe: %w", err)
 	}
@@ -132,18 +135,21 @@ func (l layout) preamble() string {
 	b.WriteString("set -u\numask 077\nLC_ALL=C\nexport LC_ALL\n")
 	b.WriteString("PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n")
 	b.WriteString("newline='\n'\nknown=\nfilesystems=\nbuiltin=\n")
-	fmt.Fprintf(&b, "lib=%s\ncache=%s\nrun=%s\nunit_dirs=%s\n",
-		quote(l.lib), quote(l.cache), quote(l.run), quote(strings.Join(l.foreign, " ")))
+	fmt.Fprintf(&b, "lib=%s\ncache=%s\nrun=%s\nunit_dirs=%s\nroot=%s\nauthorities=%s\n",
+		quote(l.lib), quote(l.cache), quote(l.run), quote(strings.Join(l.foreign, " ")), quote(l.root), quote(l.authorities()))
 	fmt.Fprintf(&b, "max_file=%d\nmax_content=%d\n", maxHashed, maxContent)
 	b.WriteString(observeFunctions)
 	return b.String()
 }
 
 // observeScript calls the functions of observe.sh for what is wanted.
-func observeScript(want desired.State, rec Record) string {
-	var digest, content, programs, receipts, directories, sysctls, modules, checks []string
+func (l layout) observeScript(want desired.State, rec Record) string {
+	var digest, content, programs, receipts, directories, exclusive, sysctls, modules, checks, trust []string
 	for _, d := range want.Directories {
 		directories = append(directories, d.Path)
+		if d.Exclusive {
+			exclusive = append(exclusive, d.Path)
+		}
 	}
 	for _, f := range want.Files {
 		if f.Content == nil && !f.Secret {
@@ -173,6 +179,10 @@ func observeScript(want desired.State, rec Record) string {
 		digest = append(digest, r.Paths...)
 	}
 	var b strings.Builder
+	if want.Authorities != "" {
+		trust = []string{l.authorities()}
+		b.WriteString(trustFunctions)
+	}
 	fmt.Fprintf(&b, "frame %s\n", quote(answerStart))
 	for _, call := range []struct {
 		function string
@@ -182,12 +192,14 @@ func observeScript(want desired.State, rec Record) string {
 		{"observe_modules", modules},
 		{"observe_sysctls", sysctls},
 		{"observe_directories", directories},
+		{"observe_contents", exclusive},
 		{"observe_files", digest},
 		{"observe_files content", content},
 		{"observe_programs", programs},
 		{"observe_receipts", receipts},
 		{"observe_units", observedUnits(want)},
 		{"observe_checks", checks},
+		{"observe_trust", trust},
 	} {
 		if len(call.items) > 0 {
 			// No item starts with a space, so none can be the delimiter.

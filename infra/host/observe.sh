@@ -22,6 +22,14 @@ observe_directories() {
 		while IFS= read -r line; do frame "directory $line"; done
 }
 
+# observe_contents: paths of directories. Answers with everything in them but directories that are not
+# empty, and what was moved aside.
+observe_contents() {
+	while IFS= read -r path; do
+		find "$path/" -mindepth 1 -name '*.displaced.*' -prune -o \( ! -type d -o -empty \) -printf 'inside %p\0' 2>/dev/null
+	done
+}
+
 # observe_files: paths. Regular files are hashed; with $1 = content, small ones
 # are sent too.
 observe_files() {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +81,8 @@ func (p *parser) frame(frame string) error {
 		} else {
 			p.o.Files[path] = f
 		}
+	case "inside":
+		p.o.contents = append(p.o.contents, path.Clean(rest))
 	case "same":
 		return p.update(rest, func(f *File) error { f.SHA256 = p.rec.Files[rest].SHA256; return nil })
 	case "content":
@@ -118,6 +121,8 @@ func (p *parser) frame(frame string) error {
 	case "check":
 		unit, said, _ := strings.Cut(rest, " ")
 		return p.updateUnit(unit, func(u *Unit) { u.CheckFailed = strings.Join(strings.Fields(said), " ") })
+	case "distrusted":
+		return p.update(rest, func(f *File) error { f.distrusted = true; return nil })
 	case "sysctl":
 		path, value, _ := strings.Cut(rest, " ")
 		p.o.Sysctls[path] = strings.Join(strings.Fields(value), " ")

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -84,11 +85,15 @@ func (d *testDisk) boot() {
 	d.mounted = true
 }
 
+// unmount waits for programs that were killed: on a busy computer they take a moment to end.
 func (d *testDisk) unmount() {
-	if d.mounted {
-		d.run("umount", d.m.root)
+	d.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); d.mounted; time.Sleep(20 * time.Millisecond) {
+		err := unix.Unmount(d.m.root, 0)
+		if d.mounted = errors.Is(err, unix.EBUSY); err != nil && (!d.mounted || time.Now().After(deadline)) {
+			d.t.Fatalf("umount %s: %v", d.m.root, err)
+		}
 	}
-	d.mounted = false
 }
 
 // cut cuts the power of the machine, whose programs have been killed, and boots it again.

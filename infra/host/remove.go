@@ -92,13 +92,15 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	if what.First != "" {
 		s.call("first", what.First)
 	}
+	want.Units = slices.DeleteFunc(slices.Clone(want.Units), func(u desired.Unit) bool { return u.Foreign })
 	units := unitNames(want)
 	slices.Reverse(units)
-	files := want.Paths()
-	var retired []string
+	files, retired := want.Paths(), retiredUnits(want)
 	for _, r := range want.Retired {
-		retired, files = append(retired, r.Unit), append(files, r.Paths...)
+		files = append(files, r.Paths...)
 	}
+	// Another role may still need the authorities.
+	files = slices.DeleteFunc(files, func(p string) bool { return p == l.authorities() })
 	s.callAll("remove_known_units", retired) // before end_units: one of them may undo what it has done
 	if what.Kill {
 		s.callAll("end_units", slices.DeleteFunc(slices.Clone(units), func(name string) bool {
@@ -129,6 +131,7 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	}
 	if what.ClaimFile != "" {
 		s.call("remove_files", what.ClaimFile)
+		s.call("distrust_at_last", append([]string{path.Dir(what.ClaimFile)}, want.AuthorityReaders...)...)
 	}
 	s.call("frame", "removed")
 
@@ -141,7 +144,7 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	silent := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the machine has not begun within %s: %w", silence, errSilent)) })
 	defer silent.Stop()
 	out, err := r.Run(ctx, remote.Command{Name: "remove", Sudo: true, Tee: heard{silent},
-		Script: l.preamble() + applyFunctions + downloadFunctions + removeFunctions + s.String() + ":\n"})
+		Script: l.preamble() + applyFunctions + downloadFunctions + trustFunctions + removeFunctions + s.String() + ":\n"})
 	for frame := range strings.SplitSeq(string(out.Stdout), "\x00") {
 		switch kind, rest, _ := strings.Cut(frame, " "); kind {
 		case "left":

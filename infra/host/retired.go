@@ -11,8 +11,14 @@ import (
 // gone.
 func observedUnits(s desired.State) []string {
 	names := unitNames(s)
+	return append(names, retiredUnits(s)...)
+}
+
+func retiredUnits(s desired.State) (names []string) {
 	for _, r := range s.Retired {
-		names = append(names, r.Unit)
+		if r.Unit != "" {
+			names = append(names, r.Unit)
+		}
 	}
 	return names
 }
@@ -20,14 +26,24 @@ func observedUnits(s desired.State) []string {
 // unitsOnly returns retired units without their paths.
 func unitsOnly(all []desired.Retired) []desired.Retired {
 	var out []desired.Retired
-	for _, r := range all {
-		out = append(out, desired.Retired{Unit: r.Unit})
+	for _, unit := range retiredUnits(desired.State{Retired: all}) {
+		out = append(out, desired.Retired{Unit: unit})
 	}
 	return out
 }
 
-// retired adds one finding if the unit runs, or if anything of it is left.
+// retired adds one finding if the unit runs, or if anything of it is left. Of files alone it adds one for each
+// that is left.
 func (d *differ) retired(want desired.Retired) {
+	if want.Unit == "" {
+		for _, p := range want.Paths {
+			if _, ok := d.got.Files[p]; ok {
+				restarts := slices.DeleteFunc(slices.Clone(want.Restarts), func(u string) bool { return d.got.Units[u].LoadState != "loaded" })
+				d.add(finding.Finding{Kind: finding.File, Target: p, Problem: finding.NotWanted}, append(d.restarts(p), restarts...)...)
+			}
+		}
+		return
+	}
 	found, _, runs := activity(desired.Unit{}, d.got.Units[want.Unit])
 	left := slices.ContainsFunc(want.Paths, func(p string) bool { _, ok := d.got.Files[p]; return ok })
 	if runs || left {

@@ -39,7 +39,7 @@ func TestRetired(t *testing.T) {
 	if m.read("etc/proxy.conf") == "" {
 		t.Fatal("the files are gone, so that nothing runs the cleanup again")
 	}
-	if got := Words(m.diff(after, rec)); got != "unit other.service: restart pending from an interrupted apply; unit proxy.service: stopped, wanted none" {
+	if got := Words(m.diff(after, rec)); got != "unit other.service: restart still due since an earlier change; unit proxy.service: stopped, wanted none" {
 		t.Errorf("drift: %s", got)
 	}
 	m.write("etc/left-in-the-kernel", "x")
@@ -100,5 +100,55 @@ func TestRemoveRetired(t *testing.T) {
 	}
 	if strings.Contains(m.read("state/calls"), "disable -- never.service") {
 		t.Error("a unit that was never there was disabled")
+	}
+}
+
+// TestForeignUnit: a unit of others restarts with a file, and nothing else happens to it. A file that goes takes the
+// directory of its drop-ins along, and restarts what it had changed.
+func TestForeignUnit(t *testing.T) {
+	m := newLocalMachine(t)
+	file := func(name, content string) desired.File {
+		return desired.File{Path: m.file(name), Mode: 0o644, Content: []byte(content)}
+	}
+	own := desired.State{Files: []desired.File{file("units/app.service", "[Service]\nExecStart=/bin/app\n")}, Units: []desired.Unit{{Name: "app.service", Enabled: true, Active: true}}}
+	rec := m.converge(desired.Merge(own, desired.State{Files: []desired.File{file("units/clock.service", "[Service]\nExecStart=/bin/app\n")}, Units: []desired.Unit{{Name: "clock.service", Active: true}}}), Record{})
+	with := desired.Merge(own, desired.State{Files: []desired.File{file("etc/clock.conf", "1"), file("units/app.service.d/extra.conf", "[Service]\nNice=1\n")},
+		Units: []desired.Unit{{Name: "clock.service", Active: true, Foreign: true, RestartOn: []string{m.file("etc/clock.conf")}}}})
+	rec = m.converge(with, rec)
+	if app, clock := m.starts("app.service"), m.starts("clock.service"); app != 2 || clock != 2 {
+		t.Errorf("app.service was started %d times, clock.service %d times, wanted 2 and 2", app, clock)
+	}
+	m.write("state/active.clock.service", "inactive")
+	if got := Words(m.diff(with, rec)); got != "" {
+		t.Errorf("the state of a foreign unit is drift: %s", got)
+	}
+	without := own
+	without.Units = append(without.Units, desired.Unit{Name: "clock.service", Active: true, Foreign: true})
+	without.Retired = []desired.Retired{{Paths: []string{m.file("etc/clock.conf")}, Restarts: []string{"clock.service", "nowhere.service"}}, {Paths: []string{m.file("units/app.service.d/extra.conf")}}}
+	if got := Words(m.diff(without, rec)); got != "file "+m.file("etc/clock.conf")+": exists, not wanted; file "+m.file("units/app.service.d/extra.conf")+": exists, not wanted" {
+		t.Errorf("drift: %s", got)
+	}
+	m.converge(without, rec)
+	if app, clock := m.starts("app.service"), m.starts("clock.service"); app != 3 || clock != 3 {
+		t.Errorf("app.service was started %d times, clock.service %d times, wanted 3 and 3", app, clock)
+	}
+	for _, gone := range []string{"etc/clock.conf", "units/app.service.d"} {
+		if _, err := os.Lstat(m.file(gone)); err == nil {
+			t.Errorf("%s is still there", gone)
+		}
+	}
+	if _, err := os.Lstat(m.file("etc")); err != nil {
+		t.Error("a directory of others is gone")
+	}
+	with.Units[1].Name = "nowhere.service"
+	if got := Words(m.diff(with, rec)); !strings.Contains(got, "unit nowhere.service: unknown to systemd") {
+		t.Errorf("drift: %s", got)
+	}
+	with.Units[1].Name = "clock.service"
+	if err := m.layout().remove(t.Context(), m, Removal{State: with}); err != nil {
+		t.Fatal(err)
+	}
+	if m.read("state/active.clock.service") == "inactive\n" || m.read("state/active.app.service") != "inactive\n" {
+		t.Error("the removal stopped a foreign unit, or not its own")
 	}
 }

@@ -18,7 +18,7 @@ var stageFunctions string
 // ScriptDigest returns a digest of the scripts with which Apply changes machines: what an image of such a
 // machine is made with.
 func ScriptDigest() string {
-	return desired.Sum([]byte(observeFunctions + applyFunctions + downloadFunctions + packageFunctions))
+	return desired.Sum([]byte(observeFunctions + applyFunctions + downloadFunctions + packageFunctions + trustFunctions))
 }
 
 // The transient units of a staging.
@@ -35,10 +35,12 @@ const (
 //
 // Binaries without a checksum, and those whose URL contains credentials, are left out: whoever may
 // describe an instance can read its user data. The command is empty if nothing is left. It holds no
-// other data of want.
-func StageCommand(want desired.State) (string, error) { return standardLayout().stageCommand(want) }
+// other data of want. The variables, each as NAME=value, are those of the downloads, such as a proxy.
+func StageCommand(want desired.State, variables ...string) (string, error) {
+	return standardLayout().stageCommand(want, variables...)
+}
 
-func (l layout) stageCommand(want desired.State) (string, error) {
+func (l layout) stageCommand(want desired.State, variables ...string) (string, error) {
 	script, err := l.stageScript(want)
 	if script == "" || err != nil {
 		return "", err
@@ -55,10 +57,14 @@ func (l layout) stageCommand(want desired.State) (string, error) {
 		return "", fmt.Errorf("pack the staging script: %w", err)
 	}
 	file := quote(l.run + "/stage.sh")
+	set := ""
+	for _, v := range variables {
+		set += " -E " + quote(v)
+	}
 	start := func(unit, what, after string) string {
 		// Nothing of the boot waits for the unit, and the unit only for what it needs.
 		return "systemd-run --quiet --no-block --collect --unit=" + unit + " -p DefaultDependencies=no" + after +
-			" -p EnvironmentFile=-/etc/environment" + // a proxy, as commands by SSH have it
+			" -p EnvironmentFile=-/etc/environment" + set + // a proxy of the image, as commands by SSH have it
 			" -p Nice=10 -p IOSchedulingClass=best-effort -p IOSchedulingPriority=7 sh " + file + " " + what
 	}
 	return fmt.Sprintf("(umask 077 && mkdir -p %s && printf %%s %s | base64 -d | gzip -d >%s && { %s; %s; }) || :",
@@ -88,11 +94,16 @@ func (l layout) stageScript(want desired.State) (string, error) {
 	var s script
 	s.WriteString("programs() {\n:\n" + programs.String() + "}\n")
 	fmt.Fprintf(&s, "tmpfiles=%s\n", quote(l.tmpfiles))
-	s.WriteString("stage_begin \"$1\"\n" +
-		"case $1 in\nprograms) stage_programs ;;\npackages)\n")
+	s.WriteString("stage_begin \"$1\"\n")
+	trust := ""
+	if want.Authorities != "" {
+		trust = trustFunctions
+		s.trust(want)
+	}
+	s.WriteString("case $1 in\nprograms) stage_programs ;;\npackages)\n")
 	s.callAll("stage_packages", want.Packages)
 	s.WriteString(";;\nesac\nrm -f -- \"$run/ahead.$1\"\nexit 0\n")
-	return withoutComments(l.preamble() + downloadFunctions + packageFunctions + stageFunctions + s.String()), nil
+	return withoutComments(l.preamble() + downloadFunctions + packageFunctions + trust + stageFunctions + s.String()), nil
 }
 
 // withoutComments removes the lines that are comments, and indentation, from a script without texts

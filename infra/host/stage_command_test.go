@@ -24,7 +24,7 @@ func TestStageCommand(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(shim, "systemd-run"), []byte("#!/bin/sh\necho \"$*\" >>\"$FAKE_STATE/started\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	command, err := m.layout().stageCommand(want)
+	command, err := m.layout().stageCommand(want, "https_proxy=http://proxy:3128")
 	if err != nil || command == "" {
 		t.Fatalf("command %q: %v", command, err)
 	}
@@ -49,8 +49,8 @@ func TestStageCommand(t *testing.T) {
 	}
 	started := m.read("state/started")
 	for _, unit := range []string{
-		"--unit=" + StageUnit + " -p DefaultDependencies=no -p EnvironmentFile=-/etc/environment -p Nice=10 ",
-		"--unit=" + StagePackagesUnit + " -p DefaultDependencies=no -p After=cloud-final.service -p EnvironmentFile=-/etc/environment -p Nice=10 ",
+		"--unit=" + StageUnit + " -p DefaultDependencies=no -p EnvironmentFile=-/etc/environment -E https_proxy=http://proxy:3128 -p Nice=10 ",
+		"--unit=" + StagePackagesUnit + " -p DefaultDependencies=no -p After=cloud-final.service -p EnvironmentFile=-/etc/environment -E https_proxy=http://proxy:3128 -p Nice=10 ",
 	} {
 		if !strings.Contains(started, unit) {
 			t.Errorf("%s is not in\n%s", unit, started)

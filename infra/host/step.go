@@ -21,7 +21,7 @@ type Step struct {
 	URL string
 }
 
-// StepKind is a kind of step. apply.sh and apply_packages.sh use the same names.
+// StepKind is a kind of step. apply.sh, apply_packages.sh and await_boot.sh use the same names.
 type StepKind string
 
 // The kinds of steps.
@@ -30,8 +30,9 @@ const (
 	StepReceive         StepKind = "receive"
 	StepLock            StepKind = "lock"
 	StepDownload        StepKind = "download"
-	StepCloudInit       StepKind = "cloud-init" // the unit is the stage that is waited for
+	StepCloudInit       StepKind = "cloud-init" // the unit is the stage that is waited for; without one, the target is a shutdown
 	StepPackages        StepKind = "packages"
+	StepTrust           StepKind = "trust" // the authorities of a file
 	StepModule          StepKind = "module"
 	StepSysctl          StepKind = "sysctl"
 	StepCreateDirectory StepKind = "create-directory"
@@ -40,7 +41,7 @@ const (
 	StepUnpack          StepKind = "unpack"
 	StepInstall         StepKind = "install"
 	StepWrite           StepKind = "write"
-	StepDrop            StepKind = "drop" // a file that changes a unit
+	StepDrop            StepKind = "drop" // a file that is not wanted
 	StepEnable          StepKind = "enable"
 	StepDisable         StepKind = "disable"
 	StepReload          StepKind = "daemon-reload"
@@ -59,8 +60,9 @@ var stepWords = map[StepKind]string{
 	StepReceive:         "receive the upload",
 	StepLock:            "wait for another apply on the machine",
 	StepDownload:        "download {target} from {url}",
-	StepCloudInit:       "wait for",
+	StepCloudInit:       "wait for {target}",
 	StepPackages:        "install packages {target}",
+	StepTrust:           "trust the authorities in {target}",
 	StepModule:          "load kernel module {target}",
 	StepSysctl:          "set sysctl {target}",
 	StepCreateDirectory: "create directory {target}",
@@ -78,7 +80,7 @@ func (s Step) String() string {
 	if !known {
 		return strings.TrimSpace(string(s.Kind) + " " + s.Target)
 	}
-	return strings.NewReplacer("{target}", s.Target, "{url}", s.URL).Replace(words)
+	return strings.TrimSpace(strings.NewReplacer("{target}", s.Target, "{url}", s.URL).Replace(words))
 }
 
 // stepError reads the "failed" frame that die in apply.sh writes.

@@ -69,7 +69,7 @@ func (o Observation) with(later Observation) Observation {
 func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
 	units := desired.State{Units: want.Units, Retired: unitsOnly(want.Retired)}
 	names := observedUnits(units)
-	script := l.preamble() + observeScript(units, Record{})
+	script := l.preamble() + l.observeScript(units, Record{})
 	for end := time.Now().Add(patience.Of(ctx, decideBudget)); len(obs.undecided(want)) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():

@@ -157,6 +157,52 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 	return o, nil
 }
 
+// Absent returns those of the objects that do not exist, or are being deleted.
+func (c *Client) Absent(ctx context.Context, refs []ObjectRef) ([]ObjectRef, error) {
+	absent := make([]bool, len(refs))
+	group, ctx := parallel.WithContext(ctx)
+	group.SetLimit(parallelRequests)
+	for i, ref := range refs {
+		if slices.Index(refs, ref) < i {
+			continue
+		}
+		group.Go(func() error {
+			o, err := c.Get(ctx, ref)
+			absent[i] = o == nil || o.GetDeletionTimestamp() != nil
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []ObjectRef
+	for i, ref := range refs {
+		if absent[i] {
+			out = append(out, ref)
+		}
+	}
+	return out, nil
+}
+
+// Labelled returns the objects of a kind, in all namespaces, that have a label, whatever its value.
+func (c *Client) Labelled(ctx context.Context, kind schema.GroupVersionKind, label string) ([]*unstructured.Unstructured, error) {
+	mapping, err := c.mapping(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("listing every %s with label %s: %w", kind.Kind, label, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
+	defer cancel()
+	list, err := c.dynamic.Resource(mapping.Resource).List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return nil, fmt.Errorf("listing every %s with label %s: %w", kind.Kind, label, err)
+	}
+	out := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
+}
+
 // Prune deletes the objects of an inventory that are not in keep, and waits until they are gone. It
 // returns those that are not gone yet, with the reason.
 func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]ObjectRef, error) {

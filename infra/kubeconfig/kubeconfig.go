@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -25,7 +26,7 @@ const (
 	DefaultUser = "admin"
 	// DefaultPerson is the user's name in a kubeconfig of everybody who signs in.
 	DefaultPerson = "person"
-	DefaultGroup  = "system:masters"
+	DefaultGroup  = access.Administrators
 	DefaultTTL    = 8 * time.Hour
 	// MaxTTL bounds the validity of a credential, which cannot be revoked.
 	MaxTTL = 365 * 24 * time.Hour
@@ -102,7 +103,7 @@ func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now tim
 	return Credential{
 		Endpoint: r.Endpoint,
 		ProxyURL: r.ProxyURL,
-		CA:       []byte(ref.KubernetesCA),
+		CA:       []byte(ref.ServerBundle(pki.KubernetesCA)),
 		Pair:     pair,
 		Expires:  now.Add(r.TTL),
 		cluster:  ref.Cluster,
@@ -116,7 +117,7 @@ func SignIn(ref pki.Ref, r Request, exec Exec) Credential {
 	if r.User == "" {
 		r.User = DefaultPerson
 	}
-	return Credential{Endpoint: r.Endpoint, ProxyURL: r.ProxyURL, CA: []byte(ref.KubernetesCA), Exec: &exec, cluster: ref.Cluster, user: r.User}
+	return Credential{Endpoint: r.Endpoint, ProxyURL: r.ProxyURL, CA: []byte(ref.ServerBundle(pki.KubernetesCA)), Exec: &exec, cluster: ref.Cluster, user: r.User}
 }
 
 // YAML returns the credential as a kubeconfig. It holds the private key of a certificate.

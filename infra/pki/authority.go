@@ -30,8 +30,9 @@ const (
 
 // Authority is a certificate authority that can issue certificates. Printing it shows no key.
 type Authority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
+	cert  *x509.Certificate
+	above []byte // the certificates that a server sends after its own, in PEM
+	key   crypto.Signer
 }
 
 // NewAuthority makes a self-signed authority with an ECDSA P-256 key, in PEM. Zero validity means
@@ -49,14 +50,14 @@ func NewAuthority(commonName string, validity time.Duration, now time.Time, rand
 }
 
 // LoadAuthority parses an authority. The first certificate in CertPEM is the one that issues: it
-// must be a certificate authority, and the key must be its own.
+// must be a certificate authority, and the key must be its own. Those of its issuers may follow.
 func LoadAuthority(kp KeyPair) (*Authority, error) {
 	certs, err := parseCertificates(kp.CertPEM)
 	if err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
 	}
 	cert := certs[0]
-	name := cert.Subject.CommonName
+	name := nameOf(cert)
 	if !cert.IsCA {
 		return nil, fmt.Errorf("authority %s: the certificate is not one of a certificate authority", name)
 	}
@@ -67,12 +68,12 @@ func LoadAuthority(kp KeyPair) (*Authority, error) {
 	if !samePublicKey(cert.PublicKey, key.Public()) {
 		return nil, fmt.Errorf("authority %s: the private key does not belong to the certificate", name)
 	}
-	return &Authority{cert: cert, key: key}, nil
+	return &Authority{cert: cert, above: issuers(certs), key: key}, nil
 }
 
 // String returns the authority's name.
 func (a *Authority) String() string {
-	return fmt.Sprintf("Authority{%s, key: %s}", a.cert.Subject.CommonName, redacted)
+	return fmt.Sprintf("Authority{%s, key: %s}", nameOf(a.cert), redacted)
 }
 
 // GoString is String, for %#v.
@@ -82,7 +83,8 @@ func (a *Authority) GoString() string { return "pki." + a.String() }
 func (a *Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
 // Issue makes an ECDSA P-256 key and a certificate for it, in PEM, valid from Backdate before now
-// and never longer than the authority.
+// and never longer than the authority. That of a server is followed by those of its issuers, but
+// for the root. It is an error if the authority's constraints forbid a name or an address.
 func (a *Authority) Issue(r Request, now time.Time, rand io.Reader) (KeyPair, error) {
 	fail := func(err error) (KeyPair, error) {
 		return KeyPair{}, fmt.Errorf("certificate %s: %w", r.CommonName, err)
@@ -94,7 +96,7 @@ func (a *Authority) Issue(r Request, now time.Time, rand io.Reader) (KeyPair, er
 	case len(usages) == 0:
 		return fail(errors.New("neither for servers nor for clients"))
 	case now.After(a.cert.NotAfter):
-		return fail(fmt.Errorf("authority %s expired on %s", a.cert.Subject.CommonName, day(a.cert.NotAfter)))
+		return fail(fmt.Errorf("authority %s expired on %s", nameOf(a.cert), day(a.cert.NotAfter)))
 	}
 	key, keyPEM, err := newKey(rand)
 	if err != nil {
@@ -123,7 +125,20 @@ func (a *Authority) Issue(r Request, now time.Time, rand io.Reader) (KeyPair, er
 	if err != nil {
 		return fail(err)
 	}
-	return KeyPair{CertPEM: encode(pemCertificate, der), KeyPEM: keyPEM}, nil
+	out := KeyPair{CertPEM: encode(pemCertificate, der), KeyPEM: keyPEM}
+	if r.Server {
+		out.CertPEM = append(out.CertPEM, a.above...)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err == nil {
+		roots := x509.NewCertPool()
+		roots.AddCert(a.cert)
+		err = mayIssue(a.cert, leaf, r, x509.VerifyOptions{Roots: roots, CurrentTime: leaf.NotAfter})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return out, nil
 }
 
 // NewServiceAccountKey makes the ECDSA P-256 key pair that signs service-account tokens (ES256).
@@ -211,11 +226,7 @@ func publicKeyPEM(key crypto.Signer) ([]byte, error) {
 
 func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, b = pem.Decode(b); block == nil {
-			break
-		}
+	for _, block := range pemBlocks(b) {
 		if block.Type != pemCertificate {
 			continue
 		}
@@ -233,9 +244,11 @@ func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 
 // parseKey never puts any part of its input into an error.
 func parseKey(b []byte) (crypto.Signer, error) {
-	block, _ := pem.Decode(b)
-	if block == nil {
-		return nil, errors.New("no private key in PEM form")
+	var block pem.Block
+	for _, found := range slices.Backward(pemBlocks(b)) {
+		if found.Type != "EC PARAMETERS" { // of the curve, which the key names as well
+			block = *found
+		}
 	}
 	var key any
 	var err error

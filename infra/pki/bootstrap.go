@@ -21,6 +21,7 @@ type Options struct {
 
 	Generations Generations   // LoadRef reads them from the key store instead
 	CAValidity  time.Duration // zero means DefaultCAValidity
+	Authorities Authorities   // that are given; the others are generated
 }
 
 // commonName returns the common name of a generation of an authority.
@@ -151,7 +152,7 @@ func remove(ctx context.Context, s Store, names []string) error {
 func newRef(cluster string, o Options, values map[string][]byte) Ref {
 	ref := Ref{
 		Cluster: cluster, Store: o.Store, Prefix: o.Prefix, KMSKeyID: o.KMSKeyID, Region: o.Region,
-		Generations: o.Generations.full(),
+		Generations: o.Generations.full(), KubernetesCAChain: o.Authorities.Chain(o.Generations),
 	}
 	for _, k := range Kinds() {
 		bundle := ref.bundle(k)
@@ -186,6 +187,9 @@ func (b *bootstrap) run(ctx context.Context) error {
 		return fmt.Errorf("list the key store: %w", err)
 	}
 	want := b.opts.Generations
+	if err := b.checkGiven(ctx); err != nil {
+		return err
+	}
 	stored, recorded, err := b.recorded(ctx)
 	if err != nil {
 		return err
@@ -206,8 +210,10 @@ func (b *bootstrap) run(ctx context.Context) error {
 
 	keys, kctx := parallel.WithContext(ctx)
 	for _, k := range Kinds() {
-		for _, name := range want.SecretNames(k) {
-			keys.Go(func() error { return b.ensure(kctx, name, func() ([]byte, error) { return b.newSecret(k) }) })
+		for _, n := range want.Of(k) {
+			keys.Go(func() error {
+				return b.ensure(kctx, SecretName(k, n), func() ([]byte, error) { return b.newSecret(k, n) })
+			})
 		}
 	}
 	if err := keys.Wait(); err != nil {
@@ -279,7 +285,7 @@ func (b *bootstrap) checkLost(stored Generations, recorded bool) error {
 		for _, n := range b.opts.Generations.Of(k) {
 			key, public := SecretName(k, n), PublicName(k, n)
 			expected := complete && slices.Contains(stored.Of(k), n) || public != "" && b.has(public)
-			if expected && !b.has(key) {
+			if _, given := b.opts.Authorities.Secret(key); expected && !given && !b.has(key) {
 				return fmt.Errorf("%s was stored before and is missing: put it back, or delete the other %d entries to start again", key, len(b.present))
 			}
 		}
@@ -319,9 +325,12 @@ func (b *bootstrap) createOrAdopt(ctx context.Context, name string, create func(
 	return value, nil
 }
 
-func (b *bootstrap) newSecret(k Kind) ([]byte, error) {
+func (b *bootstrap) newSecret(k Kind, generation int) ([]byte, error) {
 	if k == KindEncryption {
 		return NewEncryptionKey(b.rand)
+	}
+	if key, given := b.opts.Authorities.Secret(SecretName(k, generation)); given {
+		return key, nil
 	}
 	_, keyPEM, err := newKey(b.rand)
 	return keyPEM, err
@@ -343,6 +352,9 @@ func (b *bootstrap) ensurePublic(ctx context.Context, k Kind, generation int) er
 		return fmt.Errorf("%s: %w", keyName, err)
 	}
 	if err := b.ensure(ctx, certName, func() ([]byte, error) {
+		if given, ok := b.opts.Authorities.certificate(k, generation); ok {
+			return given, nil
+		}
 		return selfSign(commonName(k, generation), key, b.opts.CAValidity, b.now, b.rand)
 	}); err != nil {
 		return err

@@ -51,13 +51,13 @@ func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal t
 	return out
 }
 
-// CommonName returns the common name of the first certificate in certPEM.
+// CommonName returns the common name of the first certificate in certPEM, its whole name if it has none.
 func CommonName(certPEM []byte) (string, error) {
 	certs, err := parseCertificates(certPEM)
 	if err != nil {
 		return "", err
 	}
-	return certs[0].Subject.CommonName, nil
+	return nameOf(certs[0]), nil
 }
 
 // Expiry returns when the first certificate in certPEM expires.
@@ -92,7 +92,7 @@ func checkIssuer(cert *x509.Certificate, caBundlePEM []byte) []finding.Finding {
 	if err != nil {
 		return []finding.Finding{{Kind: finding.Certificate, Problem: finding.NoAuthority, Cause: err.Error()}}
 	}
-	wanted := cas[0].Subject.CommonName
+	wanted := nameOf(cas[0])
 	issuedBy := func(found string) []finding.Finding {
 		return []finding.Finding{{Kind: finding.Certificate, Problem: finding.Issuer, Found: found, Wanted: wanted}}
 	}
@@ -102,7 +102,7 @@ func checkIssuer(cert *x509.Certificate, caBundlePEM []byte) []finding.Finding {
 		case i == 0:
 			return nil
 		default:
-			return issuedBy(ca.Subject.CommonName)
+			return issuedBy(nameOf(ca))
 		}
 	}
 	if issuer := cert.Issuer.CommonName; issuer != wanted {

@@ -100,7 +100,8 @@ type Ref struct {
 	KubernetesCA            string `json:"kubernetes_ca"` // PEM bundle, the issuing certificate first
 	EtcdCA                  string `json:"etcd_ca"`
 	FrontProxyCA            string `json:"front_proxy_ca"`
-	ServiceAccountPublicKey string `json:"service_account_public_key"` // PEM bundle, the signing key first
+	KubernetesCAChain       string `json:"kubernetes_ca_chain,omitempty"` // PEM, what is above given authorities
+	ServiceAccountPublicKey string `json:"service_account_public_key"`    // PEM bundle, the signing key first
 	// Generations of the keys, in the order of the bundles.
 	Generations Generations `json:"generations"`
 

@@ -31,6 +31,16 @@ func (r Ref) Bundle(ca CAName) string {
 	return ""
 }
 
+// ServerBundle returns the PEM bundle with which servers are verified: Bundle, and the chain up to
+// the root of a given Kubernetes CA. Nobody may verify clients with it: whatever the root has signed
+// would log in.
+func (r Ref) ServerBundle(ca CAName) string {
+	if ca == KubernetesCA {
+		return r.KubernetesCA + r.KubernetesCAChain
+	}
+	return r.Bundle(ca)
+}
+
 // IssuingCertificate returns only the certificate with which an authority issues.
 func (r Ref) IssuingCertificate(ca CAName) string {
 	if parts := splitPEM(r.Bundle(ca)); len(parts) > 0 {

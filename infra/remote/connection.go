@@ -116,7 +116,11 @@ func (p *Pool) open(ctx context.Context, h Host) (net.Conn, error) {
 		return p.cfg.Timing.Count("SSH", conn), nil
 	}
 	conn, err := p.Machine(*h.Bastion).Dial(ctx, "tcp", h.addr())
-	if err != nil {
+	var forwarding *ForwardingError
+	switch {
+	case errors.As(err, &forwarding):
+		return nil, &WayError{Machine: h.Name, Err: forwarding}
+	case err != nil:
 		return nil, fmt.Errorf("through bastion %s: %w", h.Bastion.Name, err)
 	}
 	return conn, nil

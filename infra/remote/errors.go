@@ -22,6 +22,22 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the last condition seen.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
+// ForwardingError says that the sshd of a machine forwards no connections, because its configuration forbids
+// it: AllowTcpForwarding, DisableForwarding or PermitOpen. A [WayError] around it says that the machine is a bastion.
+type ForwardingError struct {
+	Machine string
+	User    string // who logs in there
+	Address string // host:port, as the machine would have resolved it
+	Err     error  // the refusal, an [*ssh.OpenChannelError]
+}
+
+func (e *ForwardingError) Error() string {
+	return fmt.Sprintf("the SSH server of %s forwards no connection to %s for %s: its configuration forbids it (AllowTcpForwarding)", e.Machine, e.Address, e.User)
+}
+
+// Unwrap returns the refusal.
+func (e *ForwardingError) Unwrap() error { return e.Err }
+
 // HostKeyError says that the machine showed a host key that is not pinned, or that no key is
 // pinned. Retrying never helps.
 type HostKeyError struct {

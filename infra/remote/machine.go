@@ -134,6 +134,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // run runs cmd in an open session and closes it.
 func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Session, cmd Command) (Output, error) {
 	defer session.Close()
+	cmd.Script = exports(m.pool.cfg.Environment) + cmd.Script
 	failed := make(chan error, 2)
 	fail := func(err error) {
 		var much *foreign.TooMuchError
@@ -196,6 +197,16 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 	}
 }
 
+// exports returns the commands that set variables, each as NAME=value.
+func exports(variables []string) string {
+	var b strings.Builder
+	for _, v := range variables {
+		name, value, _ := strings.Cut(v, "=")
+		fmt.Fprintf(&b, "export %s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
+	}
+	return b.String()
+}
+
 // interrupt ends a command, and returns why. sudo does not pass the signal on. Closing the session ends
 // standard input, and a script ends when it next writes.
 func interrupt(session *ssh.Session, why error) error {
@@ -215,7 +226,8 @@ func (m *Machine) shell(cmd Command) string {
 }
 
 // Dial opens a connection from the machine to addr, resolved on the machine, through the SSH
-// connection. The error is an [*ssh.OpenChannelError] if the machine could not connect.
+// connection. The error is an [*ssh.OpenChannelError] if the machine could not connect, in a [*ForwardingError] if
+// its sshd may not.
 func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	for again := true; ; again = false {
 		c, reused, err := m.connection(ctx, m.pool.cfg.ConnectTimeout)
@@ -230,7 +242,10 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 		}
 		c.give()
 		var denied *ssh.OpenChannelError
-		if ctx.Err() != nil || errors.As(err, &denied) {
+		if errors.As(err, &denied) && denied.Reason == ssh.Prohibited {
+			return nil, &ForwardingError{Machine: m.host.Name, User: m.host.User, Address: addr, Err: denied}
+		}
+		if ctx.Err() != nil || denied != nil {
 			return nil, fmt.Errorf("machine %s: connect to %s: %w", m.host.Name, addr, err)
 		}
 		m.drop(c)

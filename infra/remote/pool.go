@@ -57,6 +57,8 @@ type Config struct {
 	Dial DialFunc
 	// Tunnels, if set, is the way to all machines that are behind no bastion, instead of Dial.
 	Tunnels *Tunnels
+	// Environment are variables of every script, each as NAME=value, such as those of a proxy.
+	Environment []string
 	// Timing, if set, counts handshakes, commands, forwarded connections, and bytes.
 	Timing *timing.Recorder
 	// Watch, if set, is told of every command with a name, before it starts and after it has ended.

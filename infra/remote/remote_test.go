@@ -57,6 +57,17 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestEnvironment: every script has the variables, whatever is in them.
+func TestEnvironment(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, newSigner(t), key.PublicKey())
+	m := newPool(t, Config{Signers: []ssh.Signer{key}, Environment: []string{"https_proxy=http://proxy:3128", "odd=it's $HOME=x"}}).Machine(s.host("m-0"))
+	out, err := m.Run(t.Context(), Command{Script: `read line; sh -c 'echo "$https_proxy $odd"'; echo "$line"`, Stdin: strings.NewReader("one\n")})
+	if err != nil || string(out.Stdout) != "http://proxy:3128 it's $HOME=x\none\n" {
+		t.Errorf("stdout %q, %v", out.Stdout, err)
+	}
+}
+
 func TestRunExitError(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, newSigner(t), key.PublicKey())
@@ -407,6 +418,12 @@ func TestBastion(t *testing.T) {
 	if err := p.Machine(h).Ping(t.Context()); !errors.As(err, &unreachable) || unreachable.Machine != "m-1" {
 		t.Errorf("nothing behind the bastion: %v", err)
 	}
+	// The bastion lets everybody log in, and forwards nothing. Waiting does not help.
+	bastion.prohibits.Store(true)
+	var forwarding *ForwardingError
+	if err := p.Machine(h).WaitReady(t.Context(), 0); !errors.As(err, &forwarding) || forwarding.Machine != "bastion" {
+		t.Errorf("a bastion that forwards nothing: %v", err)
+	}
 	h.Bastion = &h
 	if err := p.Machine(h).Ping(t.Context()); err == nil {
 		t.Error("a machine that is its own bastion")
@@ -454,8 +471,17 @@ func TestDial(t *testing.T) {
 		t.Errorf("read past its deadline: %v", err)
 	}
 	var denied *ssh.OpenChannelError
-	if _, err := m.Dial(t.Context(), "tcp", "127.0.0.1:1"); !errors.As(err, &denied) {
+	if _, err = m.Dial(t.Context(), "tcp", "127.0.0.1:1"); !errors.As(err, &denied) {
 		t.Errorf("nobody listens: %v", err)
+	}
+	var forwarding *ForwardingError
+	if errors.As(err, &forwarding) {
+		t.Errorf("nobody listens, and the setting of sshd is blamed: %v", err)
+	}
+	s.prohibits.Store(true)
+	_, err = m.Dial(t.Context(), "tcp", "127.0.0.1:2379")
+	if !errors.As(err, &forwarding) || forwarding.Machine != "m-0" || forwarding.Address != "127.0.0.1:2379" || !errors.As(err, &denied) {
+		t.Errorf("AllowTcpForwarding no: %v", err)
 	}
 }
 

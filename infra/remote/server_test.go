@@ -31,6 +31,7 @@ type server struct {
 	sessions    atomic.Int32 // open now
 	peak        atomic.Int32 // most open at a time
 	connections atomic.Int32 // accepted so far, authenticated
+	prohibits   atomic.Bool  // forwards nothing, as with AllowTcpForwarding no
 	deaf        atomic.Bool  // does not answer global requests (keepalives)
 	refuse      atomic.Int32 // logins still to refuse
 
@@ -214,6 +215,10 @@ func (s *server) session(c ssh.NewChannel) {
 }
 
 func (s *server) forward(c ssh.NewChannel) {
+	if s.prohibits.Load() {
+		_ = c.Reject(ssh.Prohibited, "open failed")
+		return
+	}
 	var to struct {
 		Addr       string
 		Port       uint32

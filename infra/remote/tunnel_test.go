@@ -57,14 +57,14 @@ func TestTunnelsAtOnce(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, newSigner(t), key.PublicKey())
 	p := newTunnelled(t, key, 2, time.Hour)
-	p.cfg.ConnectTimeout = 500 * time.Millisecond
+	p.cfg.ConnectTimeout = 2 * time.Second
 	var all sync.WaitGroup
 	for n := range 6 {
 		m := p.Machine(s.host("machine-" + strconv.Itoa(n)))
 		all.Go(func() {
 			m.Prepare(t.Context())
 			for range 2 {
-				if _, err := m.Run(t.Context(), Command{Script: "sleep 0.4"}); err != nil {
+				if _, err := m.Run(t.Context(), Command{Script: "sleep 1"}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -25,7 +25,7 @@ var emptyLines = regexp.MustCompile(`\n\s*\n`)
 
 // Files returns what will be on a role's machines, by path: the lines of a file that has a text but for empty ones, the digest
 // of any other file ("sha256:<hex>"), of a program the digest of its download with its release, "issued by <common name>" for a certificate, and "from <names in the key store>" for
-// a secret. A line that is not on all machines begins with the names of those that have it. A text that hides something
+// a secret without a text. A line that is not on all machines begins with the names of those that have it. A text that hides something
 // ends with the digest of the whole file. What depends on a download without a checksum is nil. It is pure.
 func Files(want Role) (map[string][]string, error) {
 	if err := checkRole(want); err != nil {
@@ -77,11 +77,10 @@ func entries(m component.Machine, ref pki.Ref) map[string]entry {
 	}
 	for _, f := range m.State.Files {
 		e, public := out[f.Path]
-		if !public || len(f.Text) == 0 || len(f.Text) > maxText || !utf8.Valid(f.Text) {
+		if !public {
 			continue
 		}
-		e.text = emptyLines.ReplaceAllString(strings.Trim(string(f.Text), "\n"), "\n")
-		if f.Hides() {
+		if e.text = listedText(f.Text); e.text != "" && f.Hides() {
 			e.text += "\nwhole file, with its hidden values: " + e.short
 		}
 		out[f.Path] = e
@@ -94,13 +93,24 @@ func entries(m component.Machine, ref pki.Ref) map[string]entry {
 			}
 		}
 	}
+	if a := m.State.Authorities; a != "" {
+		out[desired.AuthoritiesPath] = digest(desired.Sum([]byte(a)))
+	}
 	for _, s := range m.Certificates {
 		out[s.CertPath] = entry{there: true, short: "issued by " + issuerOf(ref, s.CA)}
 	}
 	for _, s := range m.Secrets {
-		out[s.Path] = entry{there: true, short: "from " + s.Origin()}
+		out[s.Path] = entry{there: true, text: listedText(s.Text), short: "from " + s.Origin()}
 	}
 	return out
+}
+
+// listedText returns the lines that are listed of a text; empty if it is not listed.
+func listedText(text []byte) string {
+	if len(text) > maxText || !utf8.Valid(text) {
+		return ""
+	}
+	return emptyLines.ReplaceAllString(strings.Trim(string(text), "\n"), "\n")
 }
 
 // listed returns what is listed of a path, from the entries of all machines.

@@ -44,6 +44,12 @@ func Restarts(changes []host.Change, units ...string) bool {
 	})
 }
 
+// RestartsForeign reports whether changes restart units that are not the role's. They wait for the same gates as
+// its own.
+func (m *Machine) RestartsForeign(changes []host.Change) bool {
+	return slices.ContainsFunc(m.State.Units, func(u desired.Unit) bool { return u.Foreign && Restarts(changes, u.Name) })
+}
+
 // Running reports whether a unit was active when the machine was observed.
 func (m *Machine) Running(unit string) bool {
 	return m.Gone == nil && m.Seen.Units[unit].ActiveState == "active"

@@ -28,6 +28,10 @@ type Operation struct {
 	mu     sync.Mutex
 	record Record
 	kept   []string // machines from which the role was not removed, since another record has claimed them
+	// sealed are the hashes that this operation has made, by digest; unsealed says whether a hash with a digest is
+	// of it.
+	sealed   map[string]string
+	unsealed map[string]bool
 }
 
 // NewOperation begins an operation on the machines of a role. prior is nil, or the role as it was
@@ -79,6 +83,7 @@ func (o *Operation) observe(ctx context.Context, m *Machine) error {
 	}
 	m.Seen, m.ahead = seen, fleet.ClockLead(seen.Time, asked, o.Fleet.Now())
 	m.pairs = o.judge(m)
+	o.judgeGiven(m)
 	m.Changes = host.Diff(m.State, seen, m.Record.Host)
 	m.claim = host.Diff(claimed, seen, host.Record{})
 	return nil
@@ -97,11 +102,37 @@ func (o *Operation) observeAll(ctx context.Context) error {
 	})
 }
 
-// Survey observes all machines, then makes the certificates and fetches the secrets that must be
+// awaitBoot waits until a machine has booted that is to be changed, and observes it again if it had not. An instance of EC2
+// that the role does not know yet answered when it was made a moment ago, so it may just be rebooting.
+func (o *Operation) awaitBoot(ctx context.Context, m *Machine) error {
+	_, known := o.record.Machines[m.Name()]
+	if m.Gone != nil && (known || m.ID == "" || m.Host.Off) || m.Gone == nil && len(m.Changes) == 0 {
+		return nil
+	}
+	waited, err := host.AwaitBoot(ctx, m.Remote, func(s string) { m.Say("%s", s) })
+	if err == nil && waited {
+		m.Gone = nil
+		err = o.observe(ctx, m)
+	}
+	if fleet.Unreachable(err) {
+		m.Gone, err = err, nil
+	}
+	return withAdvice(m.Target, err)
+}
+
+// Survey observes all machines once they have booted, then makes the certificates and fetches the secrets that must be
 // written, so that Changes are what will be applied. Machines that cannot be reached are no error; Gone
-// says why. A clock that is wrong is an error, since it would fail later with an unclear one.
+// says why. A clock that is wrong is an error, since it would fail later with an unclear one, and so is an sshd
+// that does not forward what the role will ask.
 func (o *Operation) Survey(ctx context.Context) error {
 	if err := o.observeAll(ctx); err != nil {
+		return err
+	}
+	// First of all, since another pool that gives a machine away looks for the claim in the same apply.
+	if err := o.claimArrivals(ctx); err != nil {
+		return err
+	}
+	if err := fleet.Each(ctx, o.Machines, o.awaitBoot); err != nil {
 		return err
 	}
 	for _, m := range o.Reachable() {
@@ -109,7 +140,7 @@ func (o *Operation) Survey(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.claimArrivals(ctx); err != nil {
+	if err := fleet.Each(ctx, o.Reachable(), o.checkForwarding); err != nil {
 		return err
 	}
 	return fleet.Each(ctx, o.Reachable(), o.fill)
@@ -160,7 +191,8 @@ func (o *Operation) Skipped() error {
 func (o *Operation) SaveUnchanged() {
 	for _, m := range o.Reachable() {
 		if len(m.Changes) == 0 {
-			m.recordWritten(nil)
+			o.recordWritten(m, nil)
+			m.notePlaced()
 			m.Record.Host = host.Adopt(m.State, m.Seen, m.Record.Host)
 			o.save(m)
 		}

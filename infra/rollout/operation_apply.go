@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -27,12 +28,14 @@ func (o *Operation) Apply(ctx context.Context, m *Machine, changes []host.Change
 	})
 	state := without(m.State, postponed)
 	state.Units = slices.DeleteFunc(state.Units, func(u desired.Unit) bool { return slices.Contains(bystanders, u.Name) })
+	m.notePlacing()
 	rec, err := host.Apply(ctx, m.Remote, state, changes, m.Record.Host, host.Options{
 		Progress: func(s string) { m.Say("%s", s) }})
 	m.Record.Host = keepRecords(rec, m.Record.Host, postponed)
 	if err == nil {
-		m.recordWritten(changes)
+		o.recordWritten(m, changes)
 		m.Changes = postponed
+		m.notePlaced()
 	}
 	o.save(m)
 	return withAdvice(m.Target, err)
@@ -83,12 +86,20 @@ func without(s desired.State, postponed []host.Change) desired.State {
 		}
 	}
 	s.Directories = slices.DeleteFunc(slices.Clone(s.Directories), func(d desired.Directory) bool { return targets[d.Path] })
+	for i, d := range s.Directories {
+		s.Directories[i].Exclusive = d.Exclusive && !slices.ContainsFunc(postponed, func(c host.Change) bool { return strings.HasPrefix(c.Target, d.Path+"/") })
+	}
 	s.Files = slices.DeleteFunc(slices.Clone(s.Files), func(f desired.File) bool { return targets[f.Path] })
 	s.Binaries = slices.DeleteFunc(slices.Clone(s.Binaries), func(b desired.Binary) bool {
 		return slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return targets[i.Path] })
 	})
 	s.Units = slices.DeleteFunc(slices.Clone(s.Units), func(u desired.Unit) bool { return units[u.Name] || targets[u.Name] })
-	s.Retired = slices.DeleteFunc(slices.Clone(s.Retired), func(r desired.Retired) bool { return targets[r.Unit] })
+	s.Retired = slices.DeleteFunc(slices.Clone(s.Retired), func(r desired.Retired) bool {
+		return targets[r.Unit] || r.Unit == "" && slices.ContainsFunc(r.Paths, func(p string) bool { return targets[p] })
+	})
+	if targets[desired.AuthoritiesPath] && s.Authorities == "" {
+		s.AuthorityReaders = nil // they go later
+	}
 	// Either the setting or the file that makes it permanent may be held back.
 	s.Modules = slices.DeleteFunc(slices.Clone(s.Modules), func(m string) bool { return targets[m] || targets[host.ModulePath(m)] })
 	s.Sysctls = maps.Clone(s.Sysctls)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -90,6 +91,25 @@ func reaches(ctx context.Context, m *fleet.Machine, address string) error {
 		return nil // forwarding is off, so the result is unknown; or nothing listens yet
 	}
 	return fmt.Errorf("%s cannot be reached (%s)", address, denied.Message)
+}
+
+// checkForwarding finds out, before a machine is changed, whether its sshd lets the role's program be asked. Any
+// other answer will do: nothing may listen yet.
+func (o *Operation) checkForwarding(ctx context.Context, m *Machine) error {
+	if o.role.AskedAt == 0 || len(m.Changes) == 0 {
+		return nil
+	}
+	soon, cancel := context.WithTimeout(ctx, patience.Of(ctx, fleet.ReachBudget))
+	defer cancel()
+	conn, err := m.Remote.Dial(soon, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.role.AskedAt)))
+	var forwarding *remote.ForwardingError
+	switch {
+	case err == nil:
+		_ = conn.Close()
+	case errors.As(err, &forwarding):
+		return &fleet.StepError{Machine: m.Name(), Step: "reach its " + o.role.Name + " through SSH", Err: fmt.Errorf("%w; nothing has been changed", err)}
+	}
+	return ctx.Err()
 }
 
 // OneOf is the need for at least one of several URLs; nil if there are none.

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
@@ -30,6 +31,8 @@ type Record struct {
 	// Left are machines that could not be reached when they left the role, by name: something of it
 	// is still on them. The role is removed from them as soon as they answer an Apply.
 	Left map[string]Leftover `json:"left,omitempty"`
+	// Concerns are facts that a person should know after an Apply, as in a [Report]. They are not kept.
+	Concerns []finding.Finding `json:"-"`
 }
 
 // Restored is a restore that has been done.
@@ -62,6 +65,8 @@ type MachineRecord struct {
 	Certificates map[string]PairRecord `json:"certificates,omitempty"`
 	// Secrets are the files last rendered from the key store, by path.
 	Secrets map[string]SecretRecord `json:"secrets,omitempty"`
+	// Placed are the files of the user that are on the machine, or may be, with the units that restart when one goes.
+	Placed map[string][]string `json:"placed,omitempty"`
 	// Unproven is set while it is not known whether the load balancer sends clients to an API server
 	// that was changed.
 	Unproven bool `json:"unproven,omitempty"`
@@ -77,7 +82,8 @@ type PairRecord struct {
 // component.Secret.Origin returns them.
 type SecretRecord struct {
 	Source string `json:"source"`
-	SHA256 string `json:"sha256"`
+	SHA256 string `json:"sha256,omitempty"`
+	Sealed string `json:"sealed,omitempty"` // bcrypt hash of the digest of what the user gave, instead of SHA256
 }
 
 func (r MachineRecord) clone() MachineRecord {
@@ -88,6 +94,10 @@ func (r MachineRecord) clone() MachineRecord {
 	}
 	if r.Secrets == nil {
 		r.Secrets = map[string]SecretRecord{}
+	}
+	r.Placed = maps.Clone(r.Placed)
+	if r.Placed == nil {
+		r.Placed = map[string][]string{}
 	}
 	return r
 }

@@ -199,6 +199,9 @@ func namesOnly(s desired.State) desired.State {
 		out.Binaries = append(out.Binaries, desired.Binary{Name: b.Name, URL: b.URL, SHA256: b.SHA256, Installs: b.Installs})
 	}
 	for _, u := range s.Units {
+		if u.Foreign {
+			continue
+		}
 		out.Units = append(out.Units, desired.Unit{Name: u.Name, Undoes: u.Undoes})
 	}
 	for _, r := range s.Retired {

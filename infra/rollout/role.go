@@ -57,6 +57,9 @@ type Definition struct {
 	// AsksMachines is set when the role's questions to the cluster go to its own machines. If none
 	// of those can be reached, only that is reported.
 	AsksMachines bool
+	// AskedAt is the port at which the role's program on each machine is asked, through the machine's sshd; 0 if
+	// none is.
+	AskedAt int
 	// EndFirst is a script that ends processes that keep running when units stop. It runs on a
 	// machine before the role is removed from it.
 	EndFirst string

@@ -23,8 +23,9 @@ import (
 const certMode = 0o644
 
 // withKeyFiles adds certificates, keys and secrets to the wanted state, with the digests of the
-// record. Without a record any content is accepted.
+// record, and the end of files that the user does not want any more. Without a record any content is accepted.
 func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
+	want = want.WithoutPlaced(rec.Placed)
 	state := want.State
 	state.Files = slices.Clone(state.Files)
 	for _, s := range want.Certificates {
@@ -117,7 +118,7 @@ func (o *Operation) fill(ctx context.Context, m *Machine) error {
 	}
 	for _, s := range m.Want.Secrets {
 		rec := m.Record.Secrets[s.Path]
-		if rec.Source == s.Origin() && rec.SHA256 != "" && m.Seen.Files[s.Path].SHA256 == rec.SHA256 {
+		if rec.Source == s.Origin() && o.wrote(rec, m.Seen.Files[s.Path].SHA256) {
 			continue
 		}
 		content, err := o.Access.Keys.Render(ctx, s)
@@ -127,7 +128,7 @@ func (o *Operation) fill(ctx context.Context, m *Machine) error {
 		m.setContent(s.Path, content)
 	}
 	m.Changes = host.Diff(m.State, m.Seen, m.Record.Host)
-	return nil
+	return m.checkUnits()
 }
 
 func (m *Machine) setContent(path string, content []byte) {
@@ -174,7 +175,7 @@ func (m *Machine) adopt(ctx context.Context) error {
 
 // recordWritten records the certificates and secrets that are now on the machine: those just written and
 // those found as wanted.
-func (m *Machine) recordWritten(changes []host.Change) {
+func (o *Operation) recordWritten(m *Machine, changes []host.Change) {
 	digest := func(path string) string {
 		for _, f := range m.State.Files {
 			if f.Path == path && f.Content != nil && (Touches(changes, path) || !Touches(m.Changes, path)) {
@@ -191,7 +192,7 @@ func (m *Machine) recordWritten(changes []host.Change) {
 	}
 	for _, s := range m.Want.Secrets {
 		if d := digest(s.Path); d != "" {
-			m.Record.Secrets[s.Path] = SecretRecord{Source: s.Origin(), SHA256: d}
+			m.Record.Secrets[s.Path] = o.seal(s, d)
 		}
 	}
 }

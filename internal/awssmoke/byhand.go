@@ -19,6 +19,14 @@ func (t *trial) noteByHand() error {
 
 // byHand says how to destroy the cluster by hand.
 func (t *trial) byHand() string {
+	role := ""
+	if t.role != nil && t.role.begun {
+		role = fmt.Sprintf("\nThe IAM role %s may still exist. Delete it, with its inline policies, when the cluster is gone.\n", t.name)
+		if t.ws == nil {
+			return role
+		}
+		role += fmt.Sprintf("If it is gone before, take assume_role out of %s first.\n", filepath.Join(t.work(), overrideFile))
+	}
 	return fmt.Sprintf(`
 The cluster %[1]s may still exist, in part, and cost money. With the same credentials, destroy it by hand:
 
@@ -29,5 +37,5 @@ If that fails, delete what these commands list, machines first:
 
   aws --region %[3]s ec2 describe-tags --filters Name=key,Values=%[6]s Name=value,Values=%[1]s
   aws --region %[3]s ssm get-parameters-by-path --recursive --path %[7]s
-`, t.name, t.work(), t.account.client.Region, t.sshKey(), t.ws.CLI, infraaws.TagCluster, parameterPath(t.name))
+`, t.name, t.work(), t.account.client.Region, t.sshKey(), t.ws.CLI, infraaws.TagCluster, parameterPath(t.name)) + role
 }

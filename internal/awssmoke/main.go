@@ -1,8 +1,9 @@
 // Command awssmoke tries the project in a real AWS account: it applies examples/ha-cluster under a
 // name of its own, uses the cluster, destroys it, looks for what is left, and writes a report that
-// names neither the account nor any address. It asks before it makes anything.
+// names neither the account nor any address. It asks before it makes anything. Then it does it again
+// by a role that has exactly the policies of examples/iam, and says what they do not allow.
 //
-// It runs other programs and reads AWS. What it makes, it makes with Terraform. One file has one
+// It runs other programs and reads AWS. What it makes, it makes with Terraform, but for that role. One file has one
 // job; trial.go has the order.
 package main
 
@@ -26,6 +27,7 @@ type options struct {
 	varFile             string // of the example, JSON
 	image, egress       string
 	kubectl, root, into string
+	once                bool // with the caller's rights alone
 }
 
 func main() {
@@ -62,13 +64,24 @@ func run(trying, destroying context.Context, args []string, in io.Reader, out io
 		return err
 	}
 	defer t.close()
-	return t.run(trying, destroying)
+	err = t.run(trying, destroying)
+	switch {
+	case o.once || errors.Is(err, errDeclined):
+		return err
+	case err != nil:
+		_, _ = fmt.Fprintln(out, "\nThe trial by a role is left out, since this one has failed.")
+		return err
+	case trying.Err() != nil:
+		return context.Cause(trying)
+	}
+	return t.again(trying, destroying)
 }
 
 func parse(args []string, out io.Writer) (o options, err error) {
 	f := flag.NewFlagSet("aws-smoke", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.BoolVar(&o.yes, "yes", false, "do not ask before the cluster is made")
+	f.BoolVar(&o.once, "once", false, "do not repeat the trial under exactly the documented policies, for which it makes a role")
 	f.StringVar(&o.adminCIDR, "admin-cidr", "", "network that may reach SSH and the API server; this computer's public address when empty")
 	f.StringVar(&o.varFile, "var-file", "", "JSON file with variables of examples/ha-cluster")
 	f.StringVar(&o.image, "image", "public.ecr.aws/docker/library/busybox:1.37", "image of the pods that check the cluster: a busybox")

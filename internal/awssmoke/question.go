@@ -11,6 +11,13 @@ var errDeclined = errors.New("nothing was made")
 
 // ask says what will be made, where and at what price, and asks for consent.
 func (t *trial) ask() error {
+	if t.role != nil { // asked before the first trial
+		return nil
+	}
+	then := "and nothing else"
+	if !t.once {
+		then = fmt.Sprintf("a smaller one, which costs less, by an IAM role that it makes with the policies %s of examples/iam; -once leaves it out", strings.Join(documented, " and "))
+	}
 	_, _ = fmt.Fprintf(t.out, `
 This makes a cluster in a real account, checks it, and destroys it.
 
@@ -20,8 +27,9 @@ This makes a cluster in a real account, checks it, and destroys it.
   cost     %s
   quotas   %s
   files    %s
+  then     %s
 
-`, t.account.id, t.account.arn, t.report.Region, t.name, tagTrial, t.name, t.report.Cost, strings.Join(t.report.Quotas, "\n           "), t.dir)
+`, t.account.id, t.account.arn, t.report.Region, t.name, tagTrial, t.name, t.report.Cost, strings.Join(t.report.Quotas, "\n           "), t.dir, then)
 	if t.yes {
 		return nil
 	}

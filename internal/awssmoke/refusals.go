@@ -23,7 +23,7 @@ type codeCount struct {
 }
 
 // field is one of the fields of a line of the log: key=value, or key="value with spaces".
-var field = regexp.MustCompile(`\b(service|action|code)=("[^"]*"|\S+)`)
+var field = regexp.MustCompile(`\b(service|action|code|encoded)=("[^"]*"|\S+)`)
 
 // readRefusals reads from the provider's log which calls AWS refused.
 func readRefusals(log io.Reader) (found []infraaws.Refusal, err error) {
@@ -41,6 +41,8 @@ func readRefusals(log io.Reader) (found []infraaws.Refusal, err error) {
 					r.Action = value
 				case "code":
 					r.Code = value
+				case "encoded":
+					r.Encoded = value
 				}
 			}
 			found = append(found, r)
@@ -59,6 +61,7 @@ func count(refusals []infraaws.Refusal) []codeCount {
 	counts := map[infraaws.Refusal]int{}
 	var met []string
 	for _, r := range refusals {
+		r.Encoded = ""
 		counts[r]++
 		met = append(met, r.Code)
 	}
@@ -73,18 +76,15 @@ func count(refusals []infraaws.Refusal) []codeCount {
 	return out
 }
 
-// refusals returns what AWS refused to the provider and to this command.
-func (t *trial) refusals() ([]codeCount, error) {
-	all := t.account.refused()
+// refusals returns what AWS refused to the provider.
+func (t *trial) refusals() (found []infraaws.Refusal, err error) {
 	log, err := os.Open(t.providerLog())
 	if err == nil {
 		defer func() { _ = log.Close() }()
-		var more []infraaws.Refusal
-		more, err = readRefusals(log)
-		all = append(all, more...)
+		found, err = readRefusals(log)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // the trial ended before Terraform was run
 	}
-	return count(all), err
+	return found, err
 }

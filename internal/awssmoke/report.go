@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -17,12 +19,15 @@ type report struct {
 	Name      string
 	Began     time.Time
 	Against   string // AWS, or why it was not
+	Rights    string // of the provider
 	Region    string
 	Cost      string
 	Quotas    []string // that the cluster needs
 	Versions  []version
 	Steps     []stepResult
 	Codes     []codeCount
+	Denials   []denial // calls of a role that were refused for want of a permission
+	Notes     []string
 	Warnings  []string // of the apply
 	Leftovers []string
 	Differed  []string // from a trial of the local EC2; see differences
@@ -58,6 +63,11 @@ func (r report) NothingLeft() string {
 	return "Nothing was made."
 }
 
+// failed reports whether a step failed.
+func (r *report) failed() bool {
+	return slices.ContainsFunc(r.Steps, func(s stepResult) bool { return s.Result == failed })
+}
+
 // differences returns what the trial met that a trial of the local EC2 does not meet.
 func (r *report) differences() []string {
 	var out []string
@@ -74,6 +84,12 @@ func (r *report) differences() []string {
 			out = append(out, fmt.Sprintf("%s %s was answered with %s, which the local EC2 does not know", c.Service, c.Action, c.Code))
 		}
 	}
+	for _, d := range r.Denials {
+		if r.failed() { // otherwise it was repeated, or not needed
+			out = append(out, "a permission was refused: "+d.Action)
+		}
+	}
+	out = append(out, r.Notes...)
 	for _, w := range r.Warnings {
 		out = append(out, "the apply warned: "+w)
 	}
@@ -88,10 +104,16 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 }).Parse(page))
 
 // writeReport writes the report as a page and as JSON.
-func (t *trial) writeReport() error {
-	var err error
-	if t.report.Codes, err = t.refusals(); err != nil {
+func (t *trial) writeReport(ctx context.Context) error {
+	refused, err := t.refusals()
+	if err != nil {
 		return fmt.Errorf("reading the provider's log: %w", err)
+	}
+	t.report.Codes = count(append(t.account.refused(), refused...))
+	if t.role != nil && t.role.documents != nil {
+		if t.report.Denials, err = t.denials(ctx, refused); err != nil {
+			t.report.Notes = append(t.report.Notes, "what the policies lack is not known: "+err.Error())
+		}
 	}
 	t.report.Differed = t.report.differences()
 	var text strings.Builder

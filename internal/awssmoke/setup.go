@@ -30,6 +30,9 @@ func (t *trial) identify(ctx context.Context) error {
 	if err := t.account.identify(ctx); err != nil {
 		return err
 	}
+	if !t.once && strings.HasSuffix(t.account.arn, ":root") {
+		return errors.New("AWS lets the root user of an account assume no role: be a user or a role, or leave out the trial by a role with -once")
+	}
 	t.redact.known("account", t.account.id)
 	t.redact.known("arn", t.account.arn)
 	for _, secret := range t.account.secrets(ctx) {
@@ -37,7 +40,10 @@ func (t *trial) identify(ctx context.Context) error {
 	}
 	home, _ := os.UserHomeDir()
 	t.redact.known("home", home)
-	t.report.Region, t.report.Against = t.account.client.Region, against(os.Getenv)
+	t.report.Region, t.report.Against, t.report.Rights = t.account.client.Region, against(os.Getenv), "the caller's"
+	if t.role != nil {
+		t.report.Rights = "a role with " + strings.Join(documented, " and ") + " of examples/iam"
+	}
 	return nil
 }
 
@@ -104,7 +110,22 @@ func (t *trial) workspace(cli, provider string, vars map[string]any) error {
 	}
 	return errors.Join(
 		ws.WriteFile("trial.auto.tfvars.json", string(text)),
-		ws.WriteFile("trial_override.tf", fmt.Sprintf("provider \"k8s\" {\n  default_tags = { %q = %q }\n}\n", tagTrial, t.name)))
+		ws.WriteFile(overrideFile, t.override(t.assume())))
+}
+
+// overrideFile has what a trial adds to the example's provider block.
+const overrideFile = "trial_override.tf"
+
+// assume is the argument with which the provider assumes the role; empty without one.
+func (t *trial) assume() string {
+	if t.role == nil {
+		return ""
+	}
+	return fmt.Sprintf("  assume_role = { role_arn = %q, session_name = %q }\n", t.role.arn, t.name)
+}
+
+func (t *trial) override(assume string) string {
+	return fmt.Sprintf("provider \"k8s\" {\n  default_tags = { %q = %q }\n%s}\n", tagTrial, t.name, assume)
 }
 
 // inherited returns the variables of this process that the provider may have: how to reach AWS and
@@ -129,6 +150,9 @@ func (t *trial) variables(ctx context.Context) (map[string]any, error) {
 		}
 	}
 	vars["cluster"] = t.name
+	if t.role != nil {
+		vars["controllers"], vars["workers"] = 1, 1
+	}
 	if t.adminCIDR != "" {
 		vars["admin_cidrs"] = []string{t.adminCIDR}
 	}

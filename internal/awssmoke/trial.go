@@ -28,6 +28,8 @@ type trial struct {
 	report  report
 	redact  *redactor
 	pods    map[string]string // node -> pod, see startPods
+	role    *role             // of the provider; nil if it has the caller's rights
+	lacking error             // why the role could not destroy what the caller then destroyed
 
 	// compile builds packages of a repository into a directory; workspace.Build except in tests.
 	compile func(ctx context.Context, root, dir string, packages ...string) error
@@ -42,20 +44,31 @@ type step struct {
 
 const stepLeftovers = "leftovers"
 
-// preparation makes nothing in the account.
+// preparation makes nothing in the account but the role, which costs nothing.
 func (t *trial) preparation() []step {
-	return []step{
-		{"account", t.identify, ""},
-		{"build", t.build, "account"},
+	first := []step{{"account", t.identify, ""}}
+	if t.role != nil {
+		first = append(first, step{"role", t.makeRole, "account"})
+	}
+	return append(first, []step{
+		{"build", t.build, first[len(first)-1].name},
 		{"terraform init", t.init, "build"},
 		{"terraform plan", t.plan, "terraform init"},
 		{"quotas", t.checkQuotas, "terraform plan"},
-	}
+	}...)
 }
 
 // cluster makes the cluster and checks it. If a check fails, the others are made all the same: a
-// second cluster costs as much as the first.
+// second cluster costs as much as the first. A cluster that a role makes is too small for checks of pods.
 func (t *trial) cluster() []step {
+	if t.role != nil {
+		return []step{
+			{"terraform apply", t.apply, ""},
+			{"kubeconfig", t.kubeconfig, "terraform apply"},
+			{"nodes", t.checkNodes, "kubeconfig"},
+			{"empty plan", t.checkPlan, "terraform apply"},
+		}
+	}
 	return []step{
 		{"terraform apply", t.apply, ""},
 		{"kubeconfig", t.kubeconfig, "terraform apply"},
@@ -108,24 +121,38 @@ func (t *trial) providerLog() string { return filepath.Join(t.dir, "provider.log
 // run makes the trial and writes its report. The end of trying does not end destroying.
 func (t *trial) run(trying, destroying context.Context) error {
 	if err := t.steps(trying, t.preparation()); err != nil {
-		return errors.Join(err, t.writeReport())
+		ended := t.withoutRole(destroying)
+		if ended != nil {
+			_, _ = fmt.Fprint(t.out, t.byHand())
+		}
+		return errors.Join(err, ended, t.writeReport(destroying))
 	}
 	if err := t.ask(); err != nil {
 		return errors.Join(err, os.RemoveAll(t.dir))
 	}
 	if err := t.noteByHand(); err != nil {
-		return err
+		return errors.Join(err, t.withoutRole(destroying), t.writeReport(destroying))
 	}
 	err := t.steps(trying, t.cluster())
-	destroying, cancel := context.WithTimeoutCause(destroying, timeLimit, fmt.Errorf("not done within %s", timeLimit))
+	ending, cancel := context.WithTimeoutCause(destroying, timeLimit, fmt.Errorf("not done within %s", timeLimit))
 	defer cancel()
-	ended := t.steps(destroying, t.end())
+	ended := errors.Join(t.steps(ending, t.end()), t.withoutRole(destroying))
 	if ended != nil {
 		_, _ = fmt.Fprint(t.out, t.byHand())
 	} else {
 		ended = errors.Join(os.Remove(t.byHandFile()), os.RemoveAll(t.work()), os.RemoveAll(t.bin()), os.RemoveAll(t.sshKey()))
 	}
-	return errors.Join(err, ended, t.writeReport())
+	return errors.Join(err, t.lacking, ended, t.writeReport(destroying))
+}
+
+// withoutRole deletes the role, if there is one.
+func (t *trial) withoutRole(ctx context.Context) error {
+	if t.role == nil || !t.role.begun {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("not done within %s", timeLimit))
+	defer cancel()
+	return t.steps(ctx, []step{{"delete the role", t.deleteRole, ""}})
 }
 
 // steps runs steps one after the other and returns the errors of all. After the end of ctx no

@@ -97,23 +97,30 @@ func (f *fixture) calls(t *testing.T) []string {
 // written reads the report, and fails the test if it identifies the account.
 func (f *fixture) written(t *testing.T) (r report, page string) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(f.dir, "report.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(f.dir, "report.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		t.Fatal(err)
-	}
+	r, raw, text := readReport(t, f.dir)
 	for _, secret := range []string{f.account.id, f.account.arn, awsaccount.AccessKey, awsaccount.SecretKey, "arn:", "10.240.", "203.0.113.", "198.51.100."} {
-		if secret == "" || strings.Contains(string(raw)+string(text), secret) {
+		if secret == "" || strings.Contains(raw+text, secret) {
 			t.Errorf("the report has %q:\n%s\n%s", secret, raw, text)
 		}
 	}
-	return r, string(text)
+	return r, text
+}
+
+// readReport reads the report in the directory of a trial.
+func readReport(t *testing.T, dir string) (r report, raw, page string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r, string(data), string(text)
 }
 
 // results returns the steps with one result.

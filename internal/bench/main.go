@@ -1,5 +1,5 @@
-// Command bench measures the provider. The subcommand plans measures what plans cost. The
-// subcommand apply measures how long an apply takes, beside other ways to the same cluster.
+// Command bench measures the provider. The subcommand plans measures what plans cost. The subcommand
+// class measures many clusters in one account at once. The subcommand apply measures how long an apply takes, beside other ways to the same cluster.
 package main
 
 import (
@@ -30,9 +30,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	measure := map[string]func(context.Context, []string) error{"plans": plans.Run, "apply": apply.Run}
+	measure := map[string]func(context.Context, []string) error{"plans": plans.Run, "class": plans.Class, "apply": apply.Run}
 	if len(args) == 0 || measure[args[0]] == nil {
-		return errors.New("say what to measure, plans or apply, and then its flags; -h lists them")
+		return errors.New("say what to measure, plans, class or apply, and then its flags; -h lists them")
 	}
 	return measure[args[0]](ctx, args[1:])
 }

@@ -151,7 +151,7 @@ func (l List) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%s  %s\n", f.SHA256, f.Path)
 	}
 	if len(l.Images) > 0 {
-		b.WriteString("# Images: in a registry that registry_mirrors names, or loaded on every worker.\n")
+		b.WriteString("# Images: in a registry that registries names, or loaded on every worker.\n")
 	}
 	for _, i := range l.Images {
 		digest := i.Digest

@@ -72,7 +72,7 @@ func TestCollect(t *testing.T) {
 	} {
 		want.WriteString(sum + "  github.com/" + path + "\n")
 	}
-	want.WriteString("# Images: in a registry that registry_mirrors names, or loaded on every worker.\n" +
+	want.WriteString("# Images: in a registry that registries names, or loaded on every worker.\n" +
 		"# image example.com/pause:1 sha256:pause:1\n# image example.com/coredns:2 sha256:coredns:2\n")
 	if diff := cmp.Diff(want.String(), written(t, l)); diff != "" {
 		t.Error(diff)

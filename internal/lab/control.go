@@ -58,7 +58,7 @@ type Outside struct {
 // newControl adds the rest of the lab to the account's control endpoint: faults of the mirror, of the
 // package archive and of the line to the internet, the requests that the mirror, the archive and the web
 // server received, and the daemon.
-func newControl(account *cloud.Account, world *internet, self Daemon, publish func(release string) (string, error)) http.Handler {
+func newControl(account *cloud.Account, world *internet, self Daemon, publish func(release, variant string) (string, error)) http.Handler {
 	files := world.files
 	bare := files == nil
 	if bare {
@@ -68,10 +68,10 @@ func newControl(account *cloud.Account, world *internet, self Daemon, publish fu
 	mux.Handle("/", account)
 	mux.HandleFunc("GET /_lab/daemon", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, self) })
 	mux.HandleFunc("POST /_lab/images", func(w http.ResponseWriter, r *http.Request) {
-		var in struct{ Release string }
+		var in struct{ Release, Variant string }
 		err := json.NewDecoder(io.LimitReader(r.Body, 1<<10)).Decode(&in)
 		if err == nil {
-			in.Release, err = publish(in.Release)
+			in.Release, err = publish(in.Release, in.Variant)
 		}
 		if err != nil {
 			refuse(w, err)

@@ -18,10 +18,11 @@ import (
 // ErrNotRunning says that the lab's daemon does not run.
 var ErrNotRunning = errors.New("the lab is not running")
 
-// PublishImage publishes the image of a release of Debian ("13") again, as a newer one, and returns its id.
-func (l *Lab) PublishImage(ctx context.Context, release string) (string, error) {
+// PublishImage publishes the image of a release of Debian ("13") again, as a newer one, and returns its id. With a
+// variant, one of [machine.Variants], it publishes an image of the account that differs from Debian's.
+func (l *Lab) PublishImage(ctx context.Context, release, variant string) (string, error) {
 	var out struct{ ID string }
-	err := l.Control(ctx, http.MethodPost, "/_lab/images", map[string]string{"release": release}, &out)
+	err := l.Control(ctx, http.MethodPost, "/_lab/images", map[string]string{"release": release, "variant": variant}, &out)
 	return out.ID, err
 }
 
@@ -113,15 +114,16 @@ func (l *Lab) ClearFaults(ctx context.Context) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
 }
 
-// Identities are the users, roles and instance profiles of IAM, without secret keys.
+// Identities is what IAM has, without secret keys.
 type Identities struct {
 	Users    []iam.User    `json:"users"`
 	Roles    []iam.Role    `json:"roles"`
 	Profiles []iam.Profile `json:"instance_profiles"`
 	Policies []iam.Managed `json:"policies"`
+	Issuers  []iam.Issuer  `json:"oidc_providers"`
 }
 
-// Identities returns the users, roles and instance profiles that were created in the lab.
+// Identities returns what IAM has in the lab.
 func (l *Lab) Identities(ctx context.Context) (Identities, error) {
 	var out Identities
 	return out, l.Control(ctx, http.MethodGet, "/_lab/iam", nil, &out)
@@ -148,6 +150,17 @@ func (l *Lab) PutPolicy(ctx context.Context, name, path, document string) (iam.M
 // DeletePolicy deletes a managed policy. It is an error if there is none, or if a user or role has it.
 func (l *Lab) DeletePolicy(ctx context.Context, arn string) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/iam/policies/"+arn, nil, nil)
+}
+
+// PutIssuer creates an OpenID Connect provider, or changes an existing provider.
+func (l *Lab) PutIssuer(ctx context.Context, i iam.Issuer) (iam.Issuer, error) {
+	var out iam.Issuer
+	return out, l.Control(ctx, http.MethodPut, "/_lab/iam/oidc-providers", i, &out)
+}
+
+// DeleteIssuer deletes an OpenID Connect provider. It is an error if there is none.
+func (l *Lab) DeleteIssuer(ctx context.Context, arn string) error {
+	return l.Control(ctx, http.MethodDelete, "/_lab/iam/oidc-providers/"+arn, nil, nil)
 }
 
 // PutControls gives the account service control policies. None allow everything.

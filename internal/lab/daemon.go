@@ -116,7 +116,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 		return err
 	}
 	if !s.Bare {
-		if err := world.addArtifacts(ctx, net, s); err != nil {
+		if err := world.addArtifacts(ctx, net, s, account); err != nil {
 			return err
 		}
 	}
@@ -127,36 +127,55 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 func amis(images []machine.Image) []ec2.Image {
 	var out []ec2.Image
 	for _, i := range images {
-		if i.Captured {
-			out = append(out, ec2.Image{ID: i.ID, Name: i.Name, Owner: cloud.DefaultAccountID})
+		if out = append(out, ami(i)); i.Release == "" {
 			continue
 		}
 		// No machine here has an arm64 processor, and so no zone offers types with one.
 		sum := sha256.Sum256([]byte("arm64 " + i.ID))
-		out = append(out, ec2.Image{ID: i.ID, Name: i.Name, Release: i.Release},
-			ec2.Image{ID: "ami-" + hex.EncodeToString(sum[:])[:17], Name: strings.Replace(i.Name, "amd64", "arm64", 1), Release: i.Release, ARM: true})
+		out = append(out, ec2.Image{ID: "ami-" + hex.EncodeToString(sum[:])[:17], Name: strings.Replace(i.Name, "amd64", "arm64", 1), Release: i.Release, ARM: true})
 	}
 	return out
 }
 
-// publish returns a function that publishes the newest image of a release of Debian again under a new id, which
-// it returns.
-func publish(l *Lab, s *settings, machines *machine.Manager, account *cloud.Account) func(string) (string, error) {
+// ami is a machine image as EC2 lists it. One that is not a release of Debian belongs to the account.
+func ami(i machine.Image) ec2.Image {
+	out := ec2.Image{ID: i.ID, Name: i.Name, Release: i.Release, SizeGiB: i.SizeGiB}
+	if i.Release == "" {
+		out.Owner = cloud.DefaultAccountID
+	}
+	return out
+}
+
+// publish returns a function that publishes the newest image of a release of Debian again, or a variant of it, under a
+// new id, which it returns.
+func publish(l *Lab, s *settings, machines *machine.Manager, account *cloud.Account) func(release, variant string) (string, error) {
 	var mu sync.Mutex
-	return func(release string) (string, error) {
+	return func(release, variant string) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		of := slices.IndexFunc(s.MachineImages, func(i machine.Image) bool { return i.Release == release })
-		if of < 0 {
+		if of < 0 || release == "" {
 			return "", fmt.Errorf("there is no image of Debian %q", release)
 		}
-		img := s.MachineImages[of].Republished(len(s.MachineImages))
+		img := s.MachineImages[of]
+		if variant != "" {
+			if s.Machines != machine.Container {
+				return "", errors.New("variants of images are for containers")
+			}
+			var err error
+			if img, err = img.As(variant); err != nil {
+				return "", err
+			}
+		}
+		img = img.Republished(len(s.MachineImages))
 		s.MachineImages = slices.Insert(s.MachineImages, 0, img)
 		if err := l.writeSettings(*s); err != nil {
 			return "", err
 		}
 		machines.Publish(img)
-		account.Publish(ec2.Image{ID: img.ID, Name: img.Name, Release: img.Release, Created: time.Now().UTC()})
+		listed := ami(img)
+		listed.Created = time.Now().UTC()
+		account.Publish(listed)
 		return img.ID, nil
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
@@ -58,7 +59,7 @@ func openInternet(ctx context.Context, in *network.Manager, archive, web, api ne
 
 // addArtifacts opens the mirror and the registry. They are in the lab's internet and not on the
 // host, where a firewall that drops incoming packets would block them.
-func (w *internet) addArtifacts(ctx context.Context, in *network.Manager, s settings) error {
+func (w *internet) addArtifacts(ctx context.Context, in *network.Manager, s settings, account *cloud.Account) error {
 	images, err := registry.New(append([]string{s.ImagesDir}, s.MoreImages...)...) //nolint:contextcheck // reads local files only
 	if err != nil {
 		return fmt.Errorf("image registry: %w", err)
@@ -72,6 +73,6 @@ func (w *internet) addArtifacts(ctx context.Context, in *network.Manager, s sett
 		return fmt.Errorf("image registry: %w", err)
 	}
 	w.files = mirror.New(s.MirrorDir)
-	w.artifacts = []served{{w.files, mirrorAt}, {images, registryAt}}
+	w.artifacts = []served{{w.files, mirrorAt}, {account.Registry(images), registryAt}}
 	return nil
 }

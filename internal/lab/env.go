@@ -51,11 +51,21 @@ type Vars struct {
 // Elsewhere is what clusters in the lab need, unlike on AWS: where images come from, where machines reach S3, and the
 // settings of kubelet, kube-proxy and containerd if machines are containers on this host.
 type Elsewhere struct {
-	RegistryMirrors  map[string]string `json:"registry_mirrors"`
-	KubeletConfig    map[string]any    `json:"kubelet_config,omitempty"`    // fields of KubeletConfiguration
-	KubeProxyConfig  map[string]any    `json:"kube_proxy_config,omitempty"` // fields of KubeProxyConfiguration
-	ContainerdConfig map[string]any    `json:"containerd_config,omitempty"` // of config.toml, version 3
-	S3Endpoint       string            `json:"s3_endpoint"`                 // for programs on machines
+	Registries       map[string]Registry `json:"registries"`
+	KubeletConfig    map[string]any      `json:"kubelet_config,omitempty"`    // fields of KubeletConfiguration
+	KubeProxyConfig  map[string]any      `json:"kube_proxy_config,omitempty"` // fields of KubeProxyConfiguration
+	ContainerdConfig map[string]any      `json:"containerd_config,omitempty"` // of config.toml, version 3
+	S3Endpoint       string              `json:"s3_endpoint"`                 // for programs on machines
+}
+
+// Registry is one value of the argument registries of worker pools.
+type Registry struct {
+	Mirrors []RegistryMirror `json:"mirrors"`
+}
+
+// RegistryMirror is one of its mirrors.
+type RegistryMirror struct {
+	URL string `json:"url"`
 }
 
 // Vars returns the Terraform variables of this lab. It is an error if the lab is bare.
@@ -67,16 +77,17 @@ func (l *Lab) Vars() (Vars, error) {
 	if s.Bare {
 		return Vars{}, fmt.Errorf("the lab in %s is bare: it has no images and artifacts for clusters; k8s-lab up adds them", l.dir)
 	}
+	mirrored := Registry{Mirrors: []RegistryMirror{{URL: s.registry()}}}
 	v := Vars{
 		AdminCIDRs: []string{s.Operator.String() + "/32"},
 		Elsewhere: Elsewhere{
 			// An image name without a host, such as the toolbox's, means docker.io.
-			RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
-			S3Endpoint:      "http://" + outside.APIName,
+			Registries: map[string]Registry{"registry.k8s.io": mirrored, "docker.io": mirrored},
+			S3Endpoint: "http://" + outside.APIName,
 		},
 	}
 	if s.Cilium {
-		v.Elsewhere.RegistryMirrors["quay.io"] = s.registry()
+		v.Elsewhere.Registries["quay.io"] = mirrored
 	}
 	if s.Machines == machine.VirtualMachine {
 		return v, nil

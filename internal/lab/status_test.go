@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/json"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -172,8 +173,8 @@ func TestMirrorsOfCilium(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if mirror, there := v.Elsewhere.RegistryMirrors["quay.io"]; there != cilium || there && mirror != v.Elsewhere.RegistryMirrors["docker.io"] {
-			t.Errorf("with Cilium %t: %v", cilium, v.Elsewhere.RegistryMirrors)
+		if _, there := v.Elsewhere.Registries["quay.io"]; there != cilium || there && !reflect.DeepEqual(v.Elsewhere.Registries["quay.io"], v.Elsewhere.Registries["docker.io"]) {
+			t.Errorf("with Cilium %t: %v", cilium, v.Elsewhere.Registries)
 		}
 	}
 }

@@ -16,6 +16,7 @@ var words = map[string]string{
 	"file /etc/kubernetes/pki/ca.crt":                          "Authority of Kubernetes. Hard Way: `/var/lib/kubernetes/ca.crt`, formerly `ca.pem`. Here it is where kubeadm and most tools look.",
 	"file /etc/kubernetes/pki/ca.key":                          "Key of the authority. The controller manager signs certificate requests with it. It is on controllers only.",
 	"file /etc/kubernetes/pki/etcd-ca.crt":                     "Authority of etcd once more, for the API server: etcd may be on other machines than the API server.",
+	"file /etc/kubernetes/pki/root-ca.crt":                     "What every namespace gets as `kube-root-ca.crt`: `ca.crt`, and the certificates above it if the authority is a company's. Hard Way: `ca.crt`.",
 	"file /etc/kubernetes/pki/front-proxy-ca.crt":              "Authority of requests that the API server passes on to extension API servers. Hard Way: has none, so that metrics-server and other aggregated APIs do not work.",
 	"file /etc/kubernetes/pki/service-account.key":             "Key that signs tokens of service accounts. Hard Way: a key with a certificate, of which only the public key is used.",
 	"file /etc/kubernetes/pki/service-account.pub":             "Public keys that check tokens of service accounts.",
@@ -48,6 +49,7 @@ var words = map[string]string{
 	"file /etc/haproxy/kubernetes-ca.crt":                               "Authority of Kubernetes. HAProxy checks with it that an API server is one before it asks whether it is ready.",
 
 	"directory /etc/cni/net.d":            "Configuration of the network of pods.",
+	"directory /etc/containerd/certs.d":   "Where images come from: `registries` of the worker pool. Nothing else may be in it.",
 	"directory /etc/etcd/pki":             "Certificates of etcd.",
 	"directory /etc/kubernetes":           "Configuration of everything but etcd, containerd and HAProxy.",
 	"directory /etc/kubernetes/pki":       "Certificates and keys.",

@@ -80,7 +80,7 @@ func (b *builder) build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	launched, err := machine.Launch(ctx, b.client, machine.Spec{Cluster: cluster, Name: "builder", Role: aws.RoleWorker, PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
-		SubnetID: network.Subnets[0].ID, VPCID: network.VPCID, NetworkSubnets: []string{network.Subnets[0].ID}, SecurityGroupID: network.SecurityGroups[aws.RoleWorker],
+		SubnetID: network.Subnets[0].ID, VPCID: network.VPCID, NetworkSubnets: []string{network.Subnets[0].ID}, SecurityGroupIDs: network.MachineGroups(aws.RoleWorker),
 		User: machine.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(b.signer.PublicKey())))}}, rand.Reader)
 	if err != nil {
 		return "", err
@@ -126,6 +126,9 @@ func (b *builder) console(ctx context.Context, instance, script string) error {
 
 // install installs packages and programs as a role does.
 func install(ctx context.Context, shell *remote.Machine, state desired.State) error {
+	if _, err := host.AwaitBoot(ctx, shell, func(string) {}); err != nil {
+		return err
+	}
 	seen, err := host.Observe(ctx, shell, state, host.Record{})
 	if err != nil {
 		return err
@@ -138,8 +141,8 @@ func install(ctx context.Context, shell *remote.Machine, state desired.State) er
 func (b *builder) pull() string {
 	var script strings.Builder
 	script.WriteString(pullScript)
-	for _, registry := range slices.Sorted(maps.Keys(b.vars.Elsewhere.RegistryMirrors)) {
-		fmt.Fprintf(&script, "mirror '%s' '%s'\n", registry, b.vars.Elsewhere.RegistryMirrors[registry])
+	for _, registry := range slices.Sorted(maps.Keys(b.vars.Elsewhere.Registries)) {
+		fmt.Fprintf(&script, "mirror '%s' '%s'\n", registry, b.vars.Elsewhere.Registries[registry].Mirrors[0].URL)
 	}
 	for _, ref := range images {
 		fmt.Fprintf(&script, "pull '%s'\n", ref)

@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +14,9 @@ import (
 
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
@@ -171,17 +172,23 @@ func count(calls []string, action string) (n int) {
 	return n
 }
 
-// token is an OpenID Connect token that expires at a time.
-func token(expires time.Time) string {
-	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	return part(`{"alg":"RS256"}`) + "." + part(fmt.Sprintf(`{"iss":"https://app.terraform.io","sub":"organization:acme:workspace:demo","aud":["aws.workload.identity"],"exp":%d}`, expires.Unix())) + "." + part("signature")
+// workspaces is the OpenID Connect provider app.terraform.io of an account. token returns the token of a run.
+func workspaces(t *testing.T, c providertest.Cloud) (token func(expires time.Time) string) {
+	t.Helper()
+	issuer := cloudtest.NewIssuer(t)
+	providertest.Answer[iam.Issuer](t)(c.Account.Cloud.Identities().PutIssuer(iam.Issuer{URL: "https://app.terraform.io", ClientIDs: []string{"aws.workload.identity"}, Keys: issuer.Keys}))
+	return func(expires time.Time) string {
+		return issuer.Sign(t, map[string]any{
+			"iss": "https://app.terraform.io", "sub": "organization:acme:workspace:demo", "aud": []string{"aws.workload.identity"}, "exp": expires.Unix(),
+		})
+	}
 }
 
 // TestWebIdentity: a role is assumed with a token, and no access key; the token's file is read again
 // when credentials are due. No other test runs beside it, as with TestSessionsExpire.
 func TestWebIdentity(t *testing.T) {
 	c := providertest.NewCloud(t)
-	file := filepath.Join(t.TempDir(), "token")
+	token, file := workspaces(t, c), filepath.Join(t.TempDir(), "token")
 	write := func(expires time.Time) {
 		if err := os.WriteFile(file, []byte(token(expires)), 0o600); err != nil {
 			t.Fatal(err)

@@ -69,17 +69,16 @@ func TestKeyAsPeopleHaveIt(t *testing.T) {
 
 // TestHome: paths of AWS's files may begin with ~. It is not parallel, since it changes the environment.
 func TestHome(t *testing.T) {
-	home := t.TempDir()
+	home, c := t.TempDir(), providertest.NewCloud(t)
 	t.Setenv("HOME", home)
 	for name, text := range map[string]string{
 		"config": "[profile lab]\nregion = us-east-1\n", "credentials": "[lab]\naws_access_key_id = " + account.AccessKey + "\naws_secret_access_key = " + account.SecretKey + "\n",
-		"token": token(time.Now().Add(time.Hour)) + "\n",
+		"token": workspaces(t, c)(time.Now().Add(time.Hour)) + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c := providertest.NewCloud(t)
 	c.Role("tfc", `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sts:AssumeRoleWithWebIdentity","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/app.terraform.io"}}}`)
 	c.More = providertest.Values{"access_key": nil, "secret_key": nil, "region": nil, "profile": "lab", "shared_config_files": []any{"~/config"}, "shared_credentials_files": []any{"~/credentials"}}
 	c = c.Process(t)

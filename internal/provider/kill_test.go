@@ -42,6 +42,11 @@ func TestKilledAtEveryCall(t *testing.T) {
 			return providertest.With(providertest.VolumeConfig(k.Network), more)
 		}
 	}
+	image := func(more providertest.Values) func(*providertest.Killed) providertest.Values {
+		return func(k *providertest.Killed) providertest.Values {
+			return providertest.With(providertest.ImageConfig(k.Network), more)
+		}
+	}
 	balancers := func(more providertest.Values) func(*providertest.Killed) providertest.Values {
 		stopped := providertest.Values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": providertest.PublicKey(t), "instance_id": "i-0123456789abcdef0", "power_state": "stopped"}
 		return func(k *providertest.Killed) providertest.Values {
@@ -78,6 +83,9 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{Name: "create a machine with a data volume", Resource: "k8s_machine", Volume: true, To: controller},
 		{Name: "give a machine a data volume", Resource: "k8s_machine", Volume: true, From: bare, To: controller},
 		{Name: "delete a machine with a data volume", Resource: "k8s_machine", Volume: true, From: controller},
+		{Name: "create an image", Resource: "k8s_image", To: image(nil)},
+		{Name: "change an image", Resource: "k8s_image", From: image(nil), To: image(providertest.Values{"tags": providertest.Values{"room": "12"}})},
+		{Name: "delete an image", Resource: "k8s_image", From: image(nil)},
 		{Name: "create keys", Resource: "k8s_pki", To: keys(nil)},
 		{Name: "restore keys", Resource: "k8s_pki", To: providertest.KeysFromCopy(t)},
 		{Name: "rotate keys", Resource: "k8s_pki", From: keys(nil), To: keys(providertest.Values{"generations": providertest.Values{"kubernetes_ca": []any{1, 2}, "encryption": []any{1, 2}}})},
@@ -116,6 +124,9 @@ func TestKilledAtEveryCall(t *testing.T) {
 func newKilled(t *testing.T, op providertest.KilledOperation) *providertest.Killed {
 	t.Helper()
 	k := &providertest.Killed{T: t, Op: op, Cloud: providertest.NewCloud(t)}
+	if op.Resource == "k8s_image" {
+		k.Cloud = providertest.NewImageCloud(t)
+	}
 	k.Object = k.Cloud.Instance(op.Resource)
 	if k.Network = k.Object; op.Resource != "k8s_network" {
 		k.Network = k.Cloud.Instance("k8s_network")

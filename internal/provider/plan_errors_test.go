@@ -20,7 +20,7 @@ func TestBadInput(t *testing.T) {
 	ref := providertest.Values{
 		"cluster": "demo", "vpc_id": "vpc-1", "vpc_cidr": "10.240.0.0/16", "node_cidr": "10.240.0.0/24",
 		"subnets":            []any{providertest.Values{"id": "subnet-1", "cidr": "10.240.0.0/24"}},
-		"security_group_ids": providertest.Values{"worker": "sg-1"},
+		"security_group_ids": providertest.Values{"lb": "sg-1", "controller": "sg-2", "etcd": "sg-3", "worker": "sg-4", "ssh": "sg-5"},
 	}
 	network := providertest.NetworkConfig()
 	machine := providertest.Values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
@@ -93,7 +93,7 @@ func TestBadInput(t *testing.T) {
 		{"k8s_worker_pool", pool, "labels", providertest.Values{"tier": "b l u e"}, "b l u e"},
 		{"k8s_worker_pool", pool, "taints", []any{providertest.Values{"key": "a b", "effect": "NoSchedule"}}, `taint "a b"`},
 		{"k8s_worker_pool", pool, "taints", []any{providertest.Values{"key": "gpu", "effect": "NoSchedule"}, providertest.Values{"key": "gpu", "value": "x", "effect": "NoSchedule"}}, "given twice"},
-		{"k8s_worker_pool", pool, "registry_mirrors", providertest.Values{"docker.io": "ftp://mirror"}, "not an http or https URL"},
+		{"k8s_worker_pool", pool, "registries", registries("docker.io", providertest.Values{"url": "ftp://mirror"}), "not an http or https URL"},
 		{"k8s_worker_pool", pool, "kubelet_config", providertest.Values{"cgroupDrivr": "systemd"}, "cgroupDrivr"},
 		{"k8s_worker_pool", pool, "kubelet_config", `{"cgroupDriver": "systemd"}`, "this is a string. Write the object itself, without jsonencode"},
 		{"k8s_worker_pool", pool, "kubelet_config", []any{providertest.Values{}}, "this is a list"},

@@ -27,6 +27,15 @@ func (r refusal) try(t *testing.T, c *providertest.Core) {
 	}
 }
 
+// registries is the argument for one registry.
+func registries(name string, mirrors ...providertest.Values) providertest.Values {
+	list := []any{}
+	for _, m := range mirrors {
+		list = append(list, m)
+	}
+	return providertest.Values{name: providertest.Values{"mirrors": list}}
+}
+
 // TestRefusedOnNewCluster checks that what would break a cluster is an error of the first plan,
 // when nearly nothing is known yet.
 func TestRefusedOnNewCluster(t *testing.T) {
@@ -35,7 +44,7 @@ func TestRefusedOnNewCluster(t *testing.T) {
 	ref := providertest.Values{
 		"cluster": "demo", "vpc_id": "vpc-1", "vpc_cidr": "10.240.0.0/16", "node_cidr": "10.240.0.0/24",
 		"subnets":            []any{providertest.Values{"id": "subnet-1", "cidr": "10.240.0.0/24"}},
-		"security_group_ids": providertest.Values{"worker": "sg-1"},
+		"security_group_ids": providertest.Values{"lb": "sg-1", "controller": "sg-2", "etcd": "sg-3", "worker": "sg-4", "ssh": "sg-5"},
 	}
 	machine := providertest.Values{"name": "worker-0", "role": "worker", "network": ref}
 	keys := providertest.Values{"cluster": "demo"}
@@ -60,9 +69,14 @@ func TestRefusedOnNewCluster(t *testing.T) {
 		{"k8s_worker_pool", newPool, "labels", providertest.Values{"kubernetes.io/hostname": "x"}, "kubernetes.io/hostname"},
 		{"k8s_worker_pool", newPool, "labels", providertest.Values{"beta.kubernetes.io/arch": "x"}, "the kubelet sets it"},
 		{"k8s_worker_pool", newPool, "taints", []any{providertest.Values{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}}, "Kubernetes sets it"},
-		{"k8s_worker_pool", newPool, "registry_mirrors", providertest.Values{"https://docker.io": "https://m"}, "is not a registry"},
-		{"k8s_worker_pool", newPool, "registry_mirrors", providertest.Values{"docker.io\n": "https://m"}, "is not a registry"},
-		{"k8s_worker_pool", newPool, "registry_mirrors", providertest.Values{"docker.io": "https://m/\n[x]"}, "not an http or https URL"},
+		{"k8s_worker_pool", newPool, "registries", registries("https://docker.io", providertest.Values{"url": "https://m"}), "is not a registry"},
+		{"k8s_worker_pool", newPool, "registries", registries("docker.io\n", providertest.Values{"url": "https://m"}), "is not a registry"},
+		{"k8s_worker_pool", newPool, "registries", registries("docker.io", providertest.Values{"url": "https://m/\n[x]"}), "not an http or https URL"},
+		{"k8s_worker_pool", newPool, "registries", registries("docker.io"), "at least 1"},
+		{"k8s_worker_pool", newPool, "registries", registries("docker.io", providertest.Values{"url": "https://m", "user": "u"}), "password_wo"},
+		{"k8s_worker_pool", newPool, "registries", registries("docker.io", providertest.Values{"url": "https://m", "password_wo": "p"}), "user"},
+		{"k8s_worker_pool", newPool, "registries", registries("docker.io", providertest.Values{"url": "https://m", "password_wo_version": 1}), "password_wo"},
+		{"k8s_worker_pool", newPool, "registries", registries("docker.io", providertest.Values{"url": providertest.Unknown}, providertest.Values{"url": "http://m", "user": "u", "password_wo": providertest.Unknown}), "everybody on the way"},
 		{"k8s_worker_pool", newPool, "sandbox_image", "a\nb", "sandbox_image"},
 		{"k8s_worker_pool", newPool, "extra_args", kubelet(providertest.Values{"v": "4\n5"}), "line break"},
 		{"k8s_worker_pool", newPool, "extra_args", kubelet(providertest.Values{"hostname-override": "x"}), `extra_args.kubelet["hostname-override"]: the provider sets it`},
@@ -86,6 +100,9 @@ func TestRefusedOnNewCluster(t *testing.T) {
 		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_apiserver": providertest.Values{"oidc-issuer-url": "https://x.example.com"}}, "use the argument authentication"},
 		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_apiserver": providertest.Values{"anonymous-auth": "false"}}, "the provider sets it"},
 		{"k8s_control_plane", newControllers, "authentication", providertest.Values{"jwt": []any{providertest.Values{"issuer": providertest.Values{"audiences": []any{"a"}}}}}, "authentication.jwt[0].issuer.url: Required value"},
+		{"k8s_control_plane", newControllers, "access", []any{providertest.Values{"cluster_role": "view"}}, "either group or user"},
+		{"k8s_control_plane", newControllers, "access", []any{providertest.Values{"group": "oidc:ops", "role": "deployer"}}, "set namespace"},
+		{"k8s_control_plane", newControllers, "access", []any{providertest.Values{"group": "system:masters", "cluster_role": "view"}}, "nothing takes that back"},
 		{"k8s_control_plane", newControllers, "extra_args", providertest.Values{"kube_controller_manager": providertest.Values{"root-ca-file": "/x"}}, "the provider sets it"},
 		{"k8s_addon", addon, "manifests", []any{object, "kind: ["}, "document 1"},
 		{"k8s_addon", providertest.With(addon, providertest.Values{"manifests": []any{object}}), "ignore_fields", providertest.Values{"ConfigMap": []any{"data["}}, "is not the path of a field"},

@@ -54,6 +54,8 @@ type Provider struct {
 	Shell func(remote.Host) awsmachine.Shell
 	// Duty finds out what a machine does for its cluster; nil means by package maintenance.
 	Duty session.FindDuty
+	// Bake returns what does the work on a machine that becomes an image, in place of the given site; nil means the site.
+	Bake session.Bake
 	// Sessions are what it has given to its resources, one for each time that it was configured.
 	Sessions []*session.Session
 
@@ -107,25 +109,27 @@ func (p *Provider) ListResources(context.Context) []func() list.ListResource { r
 func (p *Provider) Functions(context.Context) []func() function.Function { return functions.All() }
 
 type providerModel struct {
-	Region            types.String `tfsdk:"region"`
-	Profile           types.String `tfsdk:"profile"`
-	AccessKey         types.String `tfsdk:"access_key"`
-	SecretKey         types.String `tfsdk:"secret_key"`
-	Token             types.String `tfsdk:"token"`
-	MaxRetries        types.Int64  `tfsdk:"max_retries"`
-	RetryMode         types.String `tfsdk:"retry_mode"`
-	DefaultTags       types.Map    `tfsdk:"default_tags"`
-	ArtifactMirror    types.String `tfsdk:"artifact_mirror"`
-	ArtifactChecksums types.String `tfsdk:"artifact_checksums"`
-	AssumeRole        types.Object `tfsdk:"assume_role"`
-	WebIdentity       types.Object `tfsdk:"assume_role_with_web_identity"`
-	ConfigFiles       types.List   `tfsdk:"shared_config_files"`
-	CredentialsFiles  types.List   `tfsdk:"shared_credentials_files"`
-	AllowedAccounts   types.Set    `tfsdk:"allowed_account_ids"`
-	ForbiddenAccounts types.Set    `tfsdk:"forbidden_account_ids"`
-	Endpoints         types.Object `tfsdk:"endpoints"`
-	SSH               types.Object `tfsdk:"ssh"`
-	Patience          types.Number `tfsdk:"patience"`
+	Region             types.String `tfsdk:"region"`
+	Profile            types.String `tfsdk:"profile"`
+	AccessKey          types.String `tfsdk:"access_key"`
+	SecretKey          types.String `tfsdk:"secret_key"`
+	Token              types.String `tfsdk:"token"`
+	MaxRetries         types.Int64  `tfsdk:"max_retries"`
+	RetryMode          types.String `tfsdk:"retry_mode"`
+	DefaultTags        types.Map    `tfsdk:"default_tags"`
+	ArtifactMirror     types.String `tfsdk:"artifact_mirror"`
+	ArtifactChecksums  types.String `tfsdk:"artifact_checksums"`
+	MachineProxy       types.Object `tfsdk:"machine_proxy"`
+	MachineAuthorities types.String `tfsdk:"machine_authorities"`
+	AssumeRole         types.Object `tfsdk:"assume_role"`
+	WebIdentity        types.Object `tfsdk:"assume_role_with_web_identity"`
+	ConfigFiles        types.List   `tfsdk:"shared_config_files"`
+	CredentialsFiles   types.List   `tfsdk:"shared_credentials_files"`
+	AllowedAccounts    types.Set    `tfsdk:"allowed_account_ids"`
+	ForbiddenAccounts  types.Set    `tfsdk:"forbidden_account_ids"`
+	Endpoints          types.Object `tfsdk:"endpoints"`
+	SSH                types.Object `tfsdk:"ssh"`
+	Patience           types.Number `tfsdk:"patience"`
 }
 
 type webIdentityModel struct {
@@ -275,7 +279,9 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 				MarkdownDescription: "SHA-256 checksums of release files in the format of `sha256sum`, with names relative to the mirror's root. The value is the text itself or the path " +
 					"of a file. They override the checksums that are built into the provider. Default: `K8S_ARTIFACT_CHECKSUMS`.",
 			},
-			"assume_role": assumeRoleAttribute(),
+			"machine_proxy":       proxyAttribute(),
+			"machine_authorities": authoritiesAttribute(),
+			"assume_role":         assumeRoleAttribute(),
 			"patience": schema.NumberAttribute{
 				Optional:            true,
 				MarkdownDescription: "Factor for slow machines and networks: every wait of the provider, and every default of `timeouts`, may take so many times as long. Between 1 and 100. Default: `K8S_PATIENCE`, else 1.",

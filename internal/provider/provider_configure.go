@@ -24,6 +24,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/bake"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -87,6 +88,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	d := &session.Session{Timing: p.timings.recorder, Now: p.Now, Rand: rand.Reader, DefaultTags: m.DefaultTags, Successions: new(session.Successions)}
 	configurePatience(d, p.Environment, m, &resp.Diagnostics)
 	configureAWS(ctx, d, p.Environment, p.version, m, &resp.Diagnostics)
+	configureEgress(ctx, d, m, &resp.Diagnostics) // before SSH, which takes its variables
 	configureSSH(ctx, d, p.Environment, p.watch, m, &resp.Diagnostics)
 	configureArtifacts(d, p.Environment, m, &resp.Diagnostics)
 	d.Shell, d.Duty, d.Prepare = p.Shell, p.Duty, func(context.Context, remote.Host) {}
@@ -94,6 +96,9 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 		d.Duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
 			return maintenance.Find(ctx, d.Fleet(ctx), t)
 		}
+	}
+	if d.Bake = p.Bake; d.Bake == nil {
+		d.Bake = func(s bake.Site) bake.Work { return s }
 	}
 	d.Works = maintenance.Works(d.Duty)
 	if d.Shell == nil {
@@ -170,7 +175,11 @@ func (m providerModel) unknownForAWS() []string {
 
 // logRefusal logs a call that AWS refused, also when a retry makes it good.
 func logRefusal(ctx context.Context, r infraaws.Refusal) {
-	tflog.Debug(ctx, infraaws.RefusalMessage, map[string]any{"service": r.Service, "action": r.Action, "code": r.Code})
+	fields := map[string]any{"service": r.Service, "action": r.Action, "code": r.Code}
+	if r.Encoded != "" {
+		fields["encoded"] = r.Encoded
+	}
+	tflog.Debug(ctx, infraaws.RefusalMessage, fields)
 }
 
 // checkAccount compares the account of the credentials with those that are allowed.

@@ -23,6 +23,8 @@ var (
 
 	volumeIdentity = identity.Identity{Parts: []identity.Part{ofNetwork,
 		{Name: "name", Description: "Name of the volume in its cluster.", At: path.Root("name")}}, InAWS: true}
+	imageIdentity = identity.Identity{Parts: []identity.Part{{Name: "cluster", Description: "Cluster in the tags of the image.", At: path.Root("cluster")},
+		{Name: "name", Description: "Name of the image.", At: path.Root("name")}}, InAWS: true}
 	machineIdentity = identity.Identity{Parts: []identity.Part{ofNetwork,
 		{Name: "name", Description: "Name of the machine in its cluster.", At: path.Root("name")}}, InAWS: true}
 	pkiIdentity = identity.Identity{Parts: []identity.Part{byCluster,

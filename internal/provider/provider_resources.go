@@ -22,6 +22,7 @@ func resources() []func() resource.Resource {
 	return []func() resource.Resource{
 		identity.With(networks.NewNetwork, clusterInAWS),
 		identity.With(machines.NewVolume, volumeIdentity),
+		identity.With(machines.NewImage, imageIdentity),
 		identity.With(machines.NewMachine, machineIdentity),
 		identity.With(keys.NewPKI, pkiIdentity),
 		identity.With(keys.NewPKICopy, copyIdentity),

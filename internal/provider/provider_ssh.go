@@ -67,6 +67,7 @@ func configureSSH(ctx context.Context, d *session.Session, env environment, watc
 	d.Pool = remote.NewPool(remote.Config{
 		Tunnels:        tunnels,
 		Timing:         d.Timing,
+		Environment:    d.Proxy.Environment(),
 		Signers:        d.SSH.Signers,
 		Agent:          d.SSH.Agent,
 		ConnectTimeout: tf.Duration(s.ConnectTimeout, patience.Of(patience.With(ctx, d.Patience), remote.DefaultConnectTimeout)),

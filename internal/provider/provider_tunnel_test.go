@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
-	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
@@ -116,7 +116,7 @@ func TestNetworkEndpoint(t *testing.T) {
 	network.Must(config)
 	network.Converged(config)
 	id, _ := network.Get("instance_connect_endpoint_id").(string)
-	if groups, _ := network.Get("security_group_ids").(providertest.Values); id == "" || len(groups) != len(infraaws.MachineRoles()) {
+	if groups, _ := network.Get("security_group_ids").(providertest.Values); id == "" || len(groups) != len(awsnetwork.Groups()) {
 		t.Errorf("endpoint %q, groups %v", id, groups)
 	}
 	imported := c.Instance("k8s_network")

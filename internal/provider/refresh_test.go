@@ -12,6 +12,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/crypto/ssh"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
@@ -28,6 +29,7 @@ func refreshedMachines(t *testing.T, many int) (c providertest.Cloud, network *p
 	network.Must(providertest.NetworkConfig())
 	ref := network.Get("ref").(providertest.Values)
 	subnet := ref["subnets"].([]any)[0].(providertest.Values)["id"].(string)
+	groups := ref["security_group_ids"].(providertest.Values)
 	tables := providertest.Answer[*ec2.DescribeRouteTablesOutput](t)(c.Client.EC2.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{
 		Filters: []types.Filter{{Name: sdk.String("association.subnet-id"), Values: []string{subnet}}}}))
 	var ids []string
@@ -35,7 +37,7 @@ func refreshedMachines(t *testing.T, many int) (c providertest.Cloud, network *p
 	for n := range many {
 		name := fmt.Sprintf("worker-%d", n)
 		if _, err := awsmachine.Launch(t.Context(), c.Client, awsmachine.Spec{
-			Cluster: "demo", Name: name, Role: infraaws.RoleWorker, SubnetID: subnet, SecurityGroupID: ref["security_group_ids"].(providertest.Values)["worker"].(string),
+			Cluster: "demo", Name: name, Role: infraaws.RoleWorker, SubnetID: subnet, SecurityGroupIDs: []string{groups["worker"].(string), groups["ssh"].(string)},
 			PrivateIP: address, InstanceType: "t3.small", Image: account.ImageID, User: "admin", AuthorizedKeys: []string{providertest.PublicKey(t)},
 			Claim: infraaws.NewClaim(fmt.Sprintf("run-%d", n), "test", time.Now()),
 		}, rand.Reader); err != nil {
@@ -51,11 +53,16 @@ func refreshedMachines(t *testing.T, many int) (c providertest.Cloud, network *p
 				DestinationCidrBlock: sdk.String(fmt.Sprintf("10.200.%d.0/24", len(ids))), NetworkInterfaceId: i.NetworkInterfaces[0].NetworkInterfaceId}))
 		}
 	}
+	hostKey := providertest.PublicKey(t)
 	providertest.Answer[*ec2.CreateTagsOutput](t)(c.Client.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids,
-		Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: sdk.String(providertest.PublicKey(t))}}}))
+		Tags: []types.Tag{{Key: sdk.String(infraaws.TagHostKey), Value: &hostKey}}}))
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(hostKey))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, id := range ids {
 		m := c.Instance("k8s_machine")
-		m.Imports(id)
+		m.Imports(id + "#" + ssh.FingerprintSHA256(key)) // nothing of these machines runs, so that their consoles are empty
 		machines = append(machines, m)
 	}
 	providertest.RefreshAll(machines) // settles what was imported

@@ -96,7 +96,7 @@ func TestNewAccount(t *testing.T) {
 		"Elastic IPs":                            {"L-0263D0A3", "1", "0", "5"},
 		"NAT gateways in one availability zone":  {"L-FE5A380F", "1", "0", "5"},
 		"EC2 Instance Connect Endpoints":         {"-", "1", "0", "5"},
-		"security groups":                        {"L-E79EC296", "6", "0", "2500"},
+		"security groups":                        {"L-E79EC296", "7", "0", "2500"},
 		"network interfaces":                     {"L-DF5E4CA3", "9", "0", "5000"},
 		"Network Load Balancers":                 {"L-69A177A2", "1", "0", "50"},
 		"target groups":                          {"L-B22855CB", "1", "0", "3000"},
@@ -174,7 +174,7 @@ func TestUsed(t *testing.T) {
 		"internet gateways":                      {"L-A4707A72", "1", "1", "6"},
 		"Elastic IPs":                            {"L-0263D0A3", "1", "5", "5"},
 		"NAT gateways in one availability zone":  {"L-FE5A380F", "1", "5", "5"},
-		"security groups":                        {"L-E79EC296", "6", "1", "2500"},
+		"security groups":                        {"L-E79EC296", "7", "1", "2500"},
 		"network interfaces":                     {"L-DF5E4CA3", "9", "9", "5000"},
 		"Network Load Balancers":                 {"L-69A177A2", "1", "1", "50"},
 		"target groups":                          {"L-B22855CB", "1", "0", "3000"},
@@ -265,7 +265,7 @@ func TestDenied(t *testing.T) {
 		t.Errorf("%v\n%s", err, rest)
 	}
 	wants(t, table, map[string][]string{
-		"vCPUs of running On-Demand Standard instances": {"L-1216C47A", "12", "0", "64"}, "security groups": {"L-E79EC296", "6", "?", "2500"},
+		"vCPUs of running On-Demand Standard instances": {"L-1216C47A", "12", "0", "64"}, "security groups": {"L-E79EC296", "7", "?", "2500"},
 	})
 	for _, want := range []string{"note: VPCs (L-F678F1CE): what the account uses is not known: no permission for ec2:DescribeVpcs\n",
 		"note: VPCs (L-F678F1CE): the limit is the default of AWS: no permission for servicequotas:GetAWSDefaultServiceQuota\n"} {

@@ -81,20 +81,12 @@ func length[T any](all []T, err error) (int, error) { return len(all), err }
 
 // usedVCPUs returns the vCPUs of the instances that run, or are about to, or still stop.
 func (c *check) usedVCPUs(ctx context.Context, spot bool) (int, error) {
-	running, err := infraaws.All(ctx, ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{
-		Filters: []types.Filter{infraaws.Filter("instance-state-name", "pending", "running", "stopping")},
-	}), func(p *ec2.DescribeInstancesOutput) (all []types.Instance) {
-		for _, r := range p.Reservations {
-			all = append(all, r.Instances...)
-		}
-		return all
-	})
+	machines := need.Plan{Machines: map[need.Machine]int{}}
+	err := c.EachInstance(ctx, func(i types.Instance) {
+		machines.Machines[need.Machine{Type: string(i.InstanceType), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot}]++
+	}, infraaws.Filter("instance-state-name", "pending", "running", "stopping"))
 	if err != nil {
 		return 0, err
-	}
-	machines := need.Plan{Machines: map[need.Machine]int{}}
-	for _, i := range running {
-		machines.Machines[need.Machine{Type: string(i.InstanceType), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot}]++
 	}
 	each, err := c.vcpus(ctx, machines.Types())
 	return machines.VCPUs(spot, each), err

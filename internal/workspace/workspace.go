@@ -158,7 +158,7 @@ func (w *Workspace) Run(ctx context.Context, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if w.Log != nil {
 		_, _ = fmt.Fprintf(w.Log, "$ terraform %s\n", strings.Join(args, " "))
-		log := &inTurn{to: w.Log}
+		log := InTurn(w.Log)
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, log), io.MultiWriter(&stderr, log)
 	}
 	err := cmd.Run()
@@ -172,7 +172,9 @@ func (w *Workspace) Run(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// inTurn lets several writers write to one that takes one at a time.
+// InTurn lets several writers write to one that takes one at a time.
+func InTurn(to io.Writer) io.Writer { return &inTurn{to: to} }
+
 type inTurn struct {
 	mu sync.Mutex
 	to io.Writer

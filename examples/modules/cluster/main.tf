@@ -167,7 +167,7 @@ resource "k8s_control_plane" "this" {
 resource "k8s_worker_pool" "this" {
   hosts             = k8s_machine.worker[*].host
   control_plane     = k8s_control_plane.this.ref
-  registry_mirrors  = var.elsewhere.registry_mirrors
+  registries        = var.elsewhere.registries
   kubelet_config    = var.elsewhere.kubelet_config
   cni               = var.cni
   kube_proxy        = var.kube_proxy
@@ -184,7 +184,7 @@ resource "k8s_worker_pool" "controllers" {
   control_plane     = k8s_control_plane.this.ref
   labels            = { "node-role.kubernetes.io/control-plane" = "" }
   taints            = [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }]
-  registry_mirrors  = var.elsewhere.registry_mirrors
+  registries        = var.elsewhere.registries
   kubelet_config    = merge({ kubeReserved = { cpu = "700m", memory = "1500Mi" } }, var.elsewhere.kubelet_config)
   cni               = var.cni
   kube_proxy        = var.kube_proxy

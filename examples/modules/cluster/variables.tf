@@ -154,7 +154,7 @@ variable "toleration_seconds" {
 
 variable "elsewhere" {
   type = object({
-    registry_mirrors  = optional(map(string), {})
+    registries        = optional(map(object({ mirrors = list(object({ url = string })) })), {})
     kubelet_config    = optional(any)
     kube_proxy_config = optional(any)
     containerd_config = optional(any)

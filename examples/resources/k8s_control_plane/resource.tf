@@ -7,6 +7,11 @@ resource "k8s_control_plane" "example" {
 
   extra_sans = ["api.demo.example.com"]
 
+  access = [
+    { group = "viewers", cluster_role = "view" }, # certificates of k8s_kubeconfig with groups = ["viewers"]
+    { group = "oidc:team-a", cluster_role = "edit", namespace = "team-a" },
+  ]
+
   extra_args = {
     kube_controller_manager = { terminated-pod-gc-threshold = "100" }
 

@@ -2,7 +2,7 @@
 resource "k8s_kubeconfig" "viewer" {
   control_plane = k8s_control_plane.this.ref
   user          = "viewer"
-  groups        = ["viewers"]
+  groups        = ["viewers"] # an entry of `access` of the control plane says what they may do
   ttl           = "720h"
 }
 

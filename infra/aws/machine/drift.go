@@ -47,7 +47,7 @@ func repairsOf(c *aws.Client, spec Spec, o observation) []aws.Repair {
 			out = append(out, aws.RepairOf(value(finding.SourceDestCheck, onOff(!want), onOff(want)),
 				func(ctx context.Context) error { return setSourceDestCheck(ctx, c, m.InterfaceID, want) }))
 		}
-		if wanted := spec.groups(); spec.SecurityGroupID != "" && !slices.Equal(m.SecurityGroupIDs, wanted) {
+		if wanted := spec.groups(); len(wanted) > 0 && !slices.Equal(m.SecurityGroupIDs, wanted) {
 			out = append(out, aws.RepairOf(value(finding.SecurityGroups, strings.Join(m.SecurityGroupIDs, ", "), strings.Join(wanted, ", ")), func(ctx context.Context) error {
 				_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
 					NetworkInterfaceId: &m.InterfaceID, Groups: wanted,
@@ -101,7 +101,7 @@ func (m Machine) tagged() []string {
 }
 
 func tagsOf(c *aws.Client, s Spec) map[string]string {
-	out := c.ClusterTags(s.Cluster, aws.KindMachine, s.Name, s.Tags)
+	out := c.ClusterTags(s.Cluster, s.kind(), s.Name, s.Tags)
 	out[aws.TagRole] = string(s.Role)
 	out[aws.TagUser] = s.User
 	if s.Roll {

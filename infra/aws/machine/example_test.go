@@ -39,7 +39,7 @@ func Example() {
 	}
 	launch, err := machine.Launch(ctx, client, machine.Spec{
 		Cluster: "demo", Name: "controller-0", Role: aws.RoleController,
-		SubnetID: made.Subnets[0].ID, SecurityGroupID: made.SecurityGroups[aws.RoleController],
+		SubnetID: made.Subnets[0].ID, SecurityGroupIDs: made.MachineGroups(aws.RoleController),
 		PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
 		InstanceType: aws.DefaultInstanceType, RootVolumeGiB: machine.DefaultRootVolumeGiB,
 		User: machine.DefaultUser, AuthorizedKeys: []string{string(ssh.MarshalAuthorizedKey(signer.PublicKey()))},

@@ -21,8 +21,8 @@ import (
 
 // instancesOf returns every instance with the machine's tags, including terminated ones that EC2
 // still lists.
-func instancesOf(ctx context.Context, c *aws.Client, cluster, name string) ([]types.Instance, error) {
-	found, _, err := memoryOf(c).lookups.machines.Ask(ctx, machineName{cluster, name})
+func instancesOf(ctx context.Context, c *aws.Client, kind, cluster, name string) ([]types.Instance, error) {
+	found, _, err := memoryOf(c).lookups.machines.Ask(ctx, machineName{kind, cluster, name})
 	if err != nil {
 		return nil, fmt.Errorf("look for instances of machine %s: %w", name, err)
 	}
@@ -155,8 +155,10 @@ func routedVPC(s Spec) string {
 	return s.VPCID
 }
 
-// Find returns a machine by its instance id, with its pod network, for an import.
-func Find(ctx context.Context, c *aws.Client, id string) (Machine, netip.Prefix, error) {
+// Find returns a machine by its instance id, with its pod network, for an import. The host key is in a tag, which others
+// may have written: it must have the given fingerprint ("SHA256:..."), or without one the fingerprint that the machine
+// itself has printed on its console. Otherwise the error is a HostKeyDoubt.
+func Find(ctx context.Context, c *aws.Client, id, hostKey string) (Machine, netip.Prefix, error) {
 	o, err := lookAt(ctx, c, id, "")
 	if err != nil {
 		return Machine{}, netip.Prefix{}, err
@@ -165,6 +167,9 @@ func Find(ctx context.Context, c *aws.Client, id string) (Machine, netip.Prefix,
 	if m.Cluster == "" || m.Name == "" || m.HostKey == "" {
 		return m, netip.Prefix{}, fmt.Errorf("instance %s was not made by this provider, or its creation never ended: the tags %s, %s and %s say which machine it is and which host key it has",
 			id, aws.TagCluster, aws.TagResource, aws.TagHostKey)
+	}
+	if err := checkHostKey(ctx, c, m, hostKey); err != nil {
+		return m, netip.Prefix{}, err
 	}
 	first, err := launchedWith(ctx, c, id)
 	if err != nil && !errors.Is(err, errForeignData) { // somebody else may have replaced them
@@ -214,7 +219,7 @@ func Pods(ctx context.Context, c *aws.Client, machines []Machine) (map[string]ne
 // Named returns the id of the instance that is a machine of a cluster, by its tags. Two such instances are an error:
 // tags can be copied.
 func Named(ctx context.Context, c *aws.Client, cluster, name string) (string, error) {
-	found, err := instancesOf(ctx, c, cluster, name)
+	found, err := instancesOf(ctx, c, aws.KindMachine, cluster, name)
 	if err != nil {
 		return "", err
 	}

@@ -1,17 +1,25 @@
 package machine
 
 import (
+	"cmp"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"golang.org/x/crypto/ssh"
 
@@ -30,31 +38,71 @@ type Shell interface {
 // Connect returns a machine's Shell for its login user. It must accept only the given host keys.
 type Connect func(m Machine, hostKeys []string) Shell
 
-// hostKeyPair is the SSH host key with which a machine is launched. It is in user data, which
-// everyone who may describe the instance can read. That is why the machine replaces it at the first
+// launchKeys are the SSH host keys with which a machine is launched, by type. They are in user data, which
+// everyone who may describe the instance can read. That is why the machine replaces them at the first
 // connection.
-type hostKeyPair struct {
+type launchKeys map[string]launchKey
+
+// launchKey is one key. Its private half has the same length whenever it is made.
+type launchKey struct {
 	authorized string // "ssh-ed25519 AAAA..."
 	pem        string
 }
 
-func newHostKey(rand io.Reader) (hostKeyPair, error) {
-	public, private, err := ed25519.GenerateKey(rand)
-	if err != nil {
-		return hostKeyPair{}, fmt.Errorf("make a host key: %w", err)
+// hostKeyTypes are the types of a machine's host keys, as cloud-init and the names of their files have them.
+// The first one that its sshd offers is used: an sshd under the rules of FIPS offers no ed25519.
+var hostKeyTypes = []string{"ed25519", "ecdsa"}
+
+func newLaunchKeys(rand io.Reader) (launchKeys, error) {
+	out := launchKeys{}
+	add := func(typ string, public crypto.PublicKey, block *pem.Block) error {
+		key, err := ssh.NewPublicKey(public)
+		if err == nil {
+			out[typ] = launchKey{authorized: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), pem: string(pem.EncodeToMemory(block))}
+		}
+		return err
 	}
-	sshPublic, err := ssh.NewPublicKey(public)
+	public, edwards, err := ed25519.GenerateKey(rand)
 	if err != nil {
-		return hostKeyPair{}, fmt.Errorf("make a host key: %w", err)
+		return nil, fmt.Errorf("make a host key: %w", err)
 	}
-	block, err := ssh.MarshalPrivateKey(private, "")
+	block, err := ssh.MarshalPrivateKey(edwards, "")
+	if err == nil {
+		err = add("ed25519", public, block)
+	}
 	if err != nil {
-		return hostKeyPair{}, fmt.Errorf("make a host key: %w", err)
+		return nil, fmt.Errorf("make a host key: %w", err)
 	}
-	return hostKeyPair{
-		authorized: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(sshPublic))),
-		pem:        string(pem.EncodeToMemory(block)),
-	}, nil
+	nist, err := ecdsa.GenerateKey(elliptic.P256(), rand)
+	if err != nil {
+		return nil, fmt.Errorf("make a host key: %w", err)
+	}
+	// Half as long as OpenSSH's own form, and always of the same length: user data must be short.
+	der, err := x509.MarshalECPrivateKey(nist)
+	if err == nil {
+		err = add("ecdsa", nist.Public(), &pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a host key: %w", err)
+	}
+	return out, nil
+}
+
+// authorized returns the public keys in authorized_keys form.
+func (k launchKeys) authorized() (out []string) {
+	for _, typ := range hostKeyTypes {
+		out = append(out, k[typ].authorized)
+	}
+	return out
+}
+
+// cloudInit returns the keys as cloud-init takes them, in ssh_keys.
+func (k launchKeys) cloudInit() map[string]string {
+	out := map[string]string{}
+	for typ, key := range k {
+		out[typ+"_private"], out[typ+"_public"] = key.pem, key.authorized
+	}
+	return out
 }
 
 // HostKeyTagError says that the tag of an instance has another SSH host key than the pinned one. Whoever may write
@@ -66,6 +114,66 @@ type HostKeyTagError struct {
 
 func (e *HostKeyTagError) Error() string {
 	return fmt.Sprintf("the tag %s of machine %s (%s) has the SSH host key %s, and the state has %s", aws.TagHostKey, e.Machine, e.ID, fingerprint(e.Tag), fingerprint(e.Pinned))
+}
+
+// HostKeyDoubt says that nothing but the tag of an instance says which SSH host key it has, or that something says otherwise.
+type HostKeyDoubt struct {
+	Machine, ID string
+	Tag         string // key in authorized_keys form
+	// Given is the fingerprint that the caller knows, and Printed the last one on the machine's console; empty if there is none.
+	Given, Printed string
+}
+
+func (e *HostKeyDoubt) Error() string {
+	said := fmt.Sprintf("the tag %s of machine %s (%s) has the SSH host key %s, and ", aws.TagHostKey, e.Machine, e.ID, fingerprint(e.Tag))
+	switch {
+	case e.Given != "":
+		return said + "the import says " + e.Given
+	case e.Printed != "":
+		return said + "the machine has printed " + e.Printed + " on its console"
+	}
+	return said + "the machine has not printed it on its console"
+}
+
+// printed finds what print-host-key.service of a machine prints at each boot: see [deed.SwitchHostKey].
+var printed = regexp.MustCompile(`k8s-from-scratch: the SSH host key is (SHA256:[0-9A-Za-z+/]{43})`)
+
+// checkHostKey returns a HostKeyDoubt unless something that only the machine or the caller can have said confirms the key in
+// the machine's tags.
+func checkHostKey(ctx context.Context, c *aws.Client, m Machine, given string) error {
+	doubt := &HostKeyDoubt{Machine: m.Name, ID: m.ID, Tag: m.HostKey, Given: given}
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey))
+	if err != nil {
+		return doubt
+	}
+	if given == "" {
+		console, err := consoleOf(ctx, c, m.ID)
+		if err != nil {
+			return fmt.Errorf("instance %s: read its console: %w", m.ID, err)
+		}
+		if all := printed.FindAllSubmatch(console, -1); all != nil {
+			doubt.Printed = string(all[len(all)-1][1])
+		}
+	}
+	if cmp.Or(given, doubt.Printed) != ssh.FingerprintSHA256(key) {
+		return doubt
+	}
+	return nil
+}
+
+// consoleOf returns the end of what an instance has printed, 64 KiB at most. Types without Nitro only have what they printed
+// shortly after the last boot.
+func consoleOf(ctx context.Context, c *aws.Client, id string) ([]byte, error) {
+	in := &ec2.GetConsoleOutputInput{InstanceId: &id, Latest: sdk.Bool(true)}
+	out, err := c.EC2.GetConsoleOutput(ctx, in)
+	if aws.IsCode(err, "UnsupportedOperation") {
+		in.Latest = nil
+		out, err = c.EC2.GetConsoleOutput(ctx, in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return base64.StdEncoding.DecodeString(sdk.ToString(out.Output))
 }
 
 // fingerprint returns the fingerprint of a key in authorized_keys form, or what is there if it is none.
@@ -83,15 +191,15 @@ const sshPoll = 100 * time.Millisecond
 // replaceHostKey makes sure that the machine uses a host key that only it knows, and returns its
 // public key. The key is written to the machine's tags before the machine uses it, so that after an
 // interruption at any point the machine can be recognised by the tag or by the first key.
-func replaceHostKey(ctx context.Context, c *aws.Client, spec Spec, m Machine, launchKey string, connect Connect) (string, error) {
-	if launchKey == "" {
+func replaceHostKey(ctx context.Context, c *aws.Client, spec Spec, m Machine, launch []string, connect Connect) (string, error) {
+	if len(launch) == 0 {
 		first, err := launchedWith(ctx, c, m.ID)
 		if err != nil && m.HostKey == "" {
 			return "", err
 		}
-		launchKey = first.hostKey
+		launch = first.hostKeys
 	}
-	pinned := slices.DeleteFunc([]string{m.HostKey, launchKey}, func(s string) bool { return s == "" })
+	pinned := slices.DeleteFunc(append([]string{m.HostKey}, launch...), func(s string) bool { return s == "" })
 	if len(pinned) == 0 {
 		return "", errors.New("neither its tags nor its user data say which SSH host key it has; terminate it and run apply again")
 	}
@@ -100,11 +208,11 @@ func replaceHostKey(ctx context.Context, c *aws.Client, spec Spec, m Machine, la
 	if err := awaitShell(ctx, c, m.ID, first); err != nil {
 		return "", fmt.Errorf("wait for SSH: %w", err)
 	}
-	key, err := deed.PrepareHostKey(ctx, first, launchKey)
+	key, err := deed.PrepareHostKey(ctx, first, launch)
 	if err != nil {
 		return "", fmt.Errorf("make its own SSH host key: %w", err)
 	}
-	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil || key == launchKey {
+	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil || slices.Contains(launch, key) {
 		return "", fmt.Errorf("make its own SSH host key: it answered %q", foreign.Text(key))
 	}
 	if key != m.HostKey {
@@ -135,7 +243,7 @@ func switchTo(ctx context.Context, c *aws.Client, m Machine, key string, before 
 		// This opens a new connection, and for a moment nothing may listen.
 		err := awaitShell(ctx, c, m.ID, either)
 		if err == nil {
-			err = deed.SwitchHostKey(ctx, either)
+			err = deed.SwitchHostKey(ctx, either, key)
 		}
 		if err != nil {
 			return fmt.Errorf("switch to its own SSH host key: %w", err)

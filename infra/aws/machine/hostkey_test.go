@@ -46,10 +46,11 @@ func (s expecting) Run(_ context.Context, cmd remote.Command) (remote.Output, er
 
 // sshd may still show the earlier key while something else restarts it. An unknown key is an error.
 func TestSwitchTo(t *testing.T) {
-	launch, err := newHostKey(rand.Reader)
+	keys, err := newLaunchKeys(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+	launch := keys["ecdsa"]
 	public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(launch.authorized))
 	if err != nil {
 		t.Fatal(err)
@@ -86,16 +87,31 @@ func TestSwitchTo(t *testing.T) {
 	}
 }
 
-func TestNewHostKey(t *testing.T) {
-	k, err := newHostKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.ParsePrivateKey([]byte(k.pem))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))); got != k.authorized {
-		t.Errorf("public half %q, wanted %q", k.authorized, got)
+// TestNewLaunchKeys: a machine gets a key of each type that an sshd may offer, always of the same length.
+func TestNewLaunchKeys(t *testing.T) {
+	length := 0
+	for range 50 {
+		keys, err := newLaunchKeys(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for typ, want := range map[string]string{"ed25519": ssh.KeyAlgoED25519, "ecdsa": ssh.KeyAlgoECDSA256} {
+			k := keys[typ]
+			signer, err := ssh.ParsePrivateKey([]byte(k.pem))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))); got != k.authorized || signer.PublicKey().Type() != want {
+				t.Errorf("public half %q, wanted %q", k.authorized, got)
+			}
+			n += len(k.pem) + len(k.authorized)
+		}
+		if length == 0 {
+			length = n
+		}
+		if n != length || len(keys.authorized()) != len(keys) {
+			t.Fatalf("%d bytes, and %d before; public keys %q", n, length, keys.authorized())
+		}
 	}
 }

@@ -28,8 +28,8 @@ func Launch(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader) (*Lau
 	// launched. It may be spent: on a predecessor that EC2 no longer shows, or by somebody else in the account, who can compute
 	// it. Nobody else knows the tokens of the further rounds.
 	secret := ""
-	for round := range launchRounds {
-		all, err := instancesOf(ctx, c, spec.Cluster, spec.Name)
+	for range launchRounds {
+		all, err := instancesOf(ctx, c, spec.kind(), spec.Cluster, spec.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func Launch(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader) (*Lau
 		if live != nil {
 			return resume(ctx, c, spec, *live)
 		}
-		token := aws.ClientToken(spec.Cluster, aws.KindMachine, spec.Name, spec.SubnetID, generation(all, round), secret)
+		token := aws.ClientToken(spec.Cluster, spec.kind(), spec.Name, spec.SubnetID, generation(all), secret)
 		l, err := run(ctx, c, spec, token, rand)
 		if !errors.Is(err, errSpentToken) {
 			return l, err
@@ -64,12 +64,12 @@ const secretBytes = 16
 var errSpentToken = errors.New("EC2 has ended each instance at once; run apply again in a minute")
 
 // generation distinguishes this launch from earlier ones of the same machine.
-func generation(all []types.Instance, round int) string {
+func generation(all []types.Instance) string {
 	var ids []string
 	for _, i := range all {
 		ids = append(ids, sdk.ToString(i.InstanceId))
 	}
-	return fmt.Sprintf("%s/%d", strings.Join(ids, ","), round)
+	return strings.Join(ids, ",")
 }
 
 // adoptable returns the live instance in all, nil if there is none. It first waits until instances
@@ -154,11 +154,11 @@ func run(ctx context.Context, c *aws.Client, spec Spec, token string, rand io.Re
 		return nil, &invalid.Field{Field: "root_volume_size", Problem: "Smaller than the image",
 			Err: fmt.Errorf("the root volume of %s has %d GiB, and that of AMI %s needs %d: set root_volume_size to %d or more", spec.Name, spec.rootGiB(), img.ID, img.MinimumGiB, img.MinimumGiB)}
 	}
-	key, err := newHostKey(rand)
+	keys, err := newLaunchKeys(rand)
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
-	data, err := userData(spec, key)
+	data, err := userData(spec, keys)
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
@@ -213,7 +213,7 @@ func run(ctx context.Context, c *aws.Client, spec Spec, token string, rand io.Re
 	if len(out.Instances) == 0 || aws.IsGone(out.Instances[0]) {
 		return nil, errSpentToken
 	}
-	return &Launching{client: c, spec: spec, instance: out.Instances[0], launchKey: key.authorized}, nil
+	return &Launching{client: c, spec: spec, instance: out.Instances[0], launchKeys: keys.authorized()}, nil
 }
 
 // runWhenFree launches an instance whose private address EC2 says is in use. If no network interface
@@ -256,12 +256,12 @@ func byToken(ctx context.Context, c *aws.Client, spec Spec, token string) (*Laun
 
 // Launching is a machine being launched.
 type Launching struct {
-	client    *aws.Client
-	spec      Spec
-	instance  types.Instance
-	launchKey string // first host key, public; empty if an earlier run made it
-	completed bool
-	tables    []string // the tables that got the route to its pods
+	client     *aws.Client
+	spec       Spec
+	instance   types.Instance
+	launchKeys []string // first host keys, public; empty if an earlier run made them
+	completed  bool
+	tables     []string // the tables that got the route to its pods
 }
 
 // Machine returns the machine as far as it is known. Do not call it while Bring runs.
@@ -272,7 +272,7 @@ func (l *Launching) Machine() Machine { return machineOf(l.instance) }
 // ClaimedError, since somebody else has taken over the instance meanwhile.
 func (l *Launching) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	id := sdk.ToString(l.instance.InstanceId)
-	if l.launchKey == "" {
+	if len(l.launchKeys) == 0 {
 		if err := l.adopt(ctx, id); err != nil {
 			if aws.IsClaimed(err) {
 				return Machine{}, err
@@ -289,7 +289,7 @@ func (l *Launching) Bring(ctx context.Context, connect Connect) (Machine, error)
 			return err
 		}
 		var err error
-		key, err = replaceHostKey(gctx, l.client, l.spec, machineOf(l.instance), l.launchKey, connect)
+		key, err = replaceHostKey(gctx, l.client, l.spec, machineOf(l.instance), l.launchKeys, connect)
 		return err
 	})
 	err := g.Wait()

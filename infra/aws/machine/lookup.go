@@ -33,8 +33,8 @@ type lookups struct {
 	healthy  *aws.Lookup[string, bool]                  // whether EC2's reachability checks have passed, by instance id
 }
 
-// machineName is the name of a machine in its cluster.
-type machineName struct{ cluster, name string }
+// machineName is the name of a machine in its cluster, among those of its kind.
+type machineName struct{ kind, cluster, name string }
 
 // statusIDs is how many ids DescribeInstanceStatus takes.
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceStatus.html
@@ -52,17 +52,18 @@ func memoryOf(c *aws.Client) *memory {
 }
 
 func describeMachines(ctx context.Context, c *aws.Client, wanted []machineName) (map[machineName][]types.Instance, error) {
-	var clusters, names []string
+	var kinds, clusters, names []string
 	for _, w := range wanted {
-		clusters, names = append(clusters, w.cluster), append(names, w.name)
+		kinds, clusters, names = append(kinds, w.kind), append(clusters, w.cluster), append(names, w.name)
 	}
+	slices.Sort(kinds)
 	slices.Sort(clusters)
 	out := map[machineName][]types.Instance{}
 	err := c.EachInstance(ctx, func(i types.Instance) {
 		tags := aws.TagMap(i.Tags)
-		of := machineName{tags[aws.TagCluster], tags[aws.TagResource]}
+		of := machineName{tags[aws.TagKind], tags[aws.TagCluster], tags[aws.TagResource]}
 		out[of] = append(out[of], i)
-	}, aws.TagFilter(aws.TagCluster, slices.Compact(clusters)...), aws.TagFilter(aws.TagKind, aws.KindMachine), aws.TagFilter(aws.TagResource, names...))
+	}, aws.TagFilter(aws.TagCluster, slices.Compact(clusters)...), aws.TagFilter(aws.TagKind, slices.Compact(kinds)...), aws.TagFilter(aws.TagResource, names...))
 	for _, found := range out {
 		slices.SortFunc(found, func(a, b types.Instance) int { return aws.CompareIDs(a.InstanceId, b.InstanceId) })
 	}

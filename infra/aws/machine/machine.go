@@ -27,10 +27,13 @@ const (
 // Spec is the wanted state of one machine.
 type Spec struct {
 	Cluster, Name string
-	Role          aws.MachineRole
+	// Kind is the kind of the machine in its tags; empty means [aws.KindMachine]. One of another kind is no machine of the
+	// cluster: only Launch, Bring, Converge, Observe of its id and Delete know it.
+	Kind string
+	Role aws.MachineRole
 
-	SubnetID, SecurityGroupID string
-	// SecurityGroupIDs are the machine's further security groups, beside SecurityGroupID.
+	SubnetID string
+	// SecurityGroupIDs are all security groups of the machine. None leaves those that it has, and launches it with the VPC's default group.
 	SecurityGroupIDs []string
 	// VPCID and NetworkSubnets, the ids of all subnets of the network, say which route tables get
 	// the route to the machine's pods: all that apply to one of the subnets, either associated with
@@ -194,10 +197,12 @@ func machineOf(i types.Instance) Machine {
 	return m
 }
 
-// groups returns the ids of all security groups that the machine is to have, sorted.
+// groups returns the ids of the security groups that the machine is to have, sorted.
 func (s Spec) groups() []string {
-	return slices.Compact(slices.Sorted(slices.Values(append([]string{s.SecurityGroupID}, s.SecurityGroupIDs...))))
+	return slices.Compact(slices.Sorted(slices.Values(s.SecurityGroupIDs)))
 }
+
+func (s Spec) kind() string { return cmp.Or(s.Kind, aws.KindMachine) }
 
 func (s Spec) rootGiB() int32 { return cmp.Or(s.RootVolumeGiB, DefaultRootVolumeGiB) }
 

@@ -25,6 +25,20 @@ func CheckInstanceType(name string) (errs invalid.Fields) {
 	return errs
 }
 
+// xenTypes are the types of the hypervisor Xen, all of earlier generations. New types have Nitro.
+// https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-nitro-instances.html
+var xenTypes = regexp.MustCompile(`^(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|x1e?)\.`)
+
+// CheckDataVolumeType reports an instance type on which no data volume is found: a machine finds its volume by
+// the id, which is in the names of NVMe devices, and Xen names devices after what the request has said.
+func CheckDataVolumeType(name string) (errs invalid.Fields) {
+	if xenTypes.MatchString(name) && !strings.HasSuffix(name, ".metal") {
+		errs.Say("instance_type", "No data volume on this type", "%s runs on Xen, where devices are not named after the ids of their volumes, so the machine could not tell "+
+			"which one is its data volume. Choose a type that runs on Nitro, such as %s, or remove %s.", name, aws.DefaultInstanceType, fieldDataVolume)
+	}
+	return errs
+}
+
 // Architecture returns the architecture of an instance type's processors: artifact.AMD64 or
 // artifact.ARM64. Graviton has a g among the attributes after the generation, and some families are of
 // ARM as a whole.

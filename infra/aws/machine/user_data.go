@@ -37,6 +37,7 @@ type cloudInit struct {
 type cloudInitUser struct {
 	Name           string   `json:"name"`
 	Gecos          string   `json:"gecos,omitempty"`
+	PrimaryGroup   string   `json:"primary_group"` // made unless the image has it: useradd would fail because of one of its name
 	Groups         []string `json:"groups,omitempty"`
 	Shell          string   `json:"shell"`
 	Sudo           string   `json:"sudo"`
@@ -134,7 +135,7 @@ func ownKeys() (keys []string) {
 //
 // Further user data come before the provider's configuration: of two configurations cloud-init takes each
 // key from the later one. With them, the boot command is a boothook: bootcmd would replace theirs.
-func userData(spec Spec, key hostKeyPair) ([]byte, error) {
+func userData(spec Spec, keys launchKeys) ([]byte, error) {
 	if len(spec.AuthorizedKeys) == 0 {
 		return nil, errors.New("no SSH public key to authorise on the machine")
 	}
@@ -142,9 +143,9 @@ func userData(spec Spec, key hostKeyPair) ([]byte, error) {
 		Hostname:    spec.Name,
 		DisableRoot: true,
 		DeleteKeys:  true,
-		HostKeys:    map[string]string{"ed25519_private": key.pem, "ed25519_public": key.authorized},
+		HostKeys:    keys.cloudInit(),
 		Users: []cloudInitUser{{
-			Name: spec.User, Gecos: "Administrator", Groups: []string{"adm", "systemd-journal"}, Shell: "/bin/bash",
+			Name: spec.User, Gecos: "Administrator", PrimaryGroup: spec.User, Groups: []string{"adm", "systemd-journal"}, Shell: "/bin/bash",
 			Sudo: "ALL=(ALL) NOPASSWD:ALL", LockPassword: true, AuthorizedKeys: spec.AuthorizedKeys,
 		}},
 	}
@@ -173,18 +174,18 @@ var oncePerInstance = []string{"cloud-init-per", "instance", "k8s-from-scratch",
 // UserDataBytes returns how many bytes of user data a machine of the specification is launched with. EC2
 // takes [MaxUserData].
 func (s Spec) UserDataBytes(rand io.Reader) (int, error) {
-	key, err := newHostKey(rand) // all have the same length
+	keys, err := newLaunchKeys(rand) // all have the same length
 	if err != nil {
 		return 0, err
 	}
-	data, err := userData(s, key)
+	data, err := userData(s, keys)
 	return len(data), err
 }
 
 // launchData is what a machine was launched with.
 type launchData struct {
-	hostKey  string // its first one, public; empty if there is none
-	userData string // that of the caller's own
+	hostKeys []string // its first ones, public; empty if there are none
+	userData string   // that of the caller's own
 }
 
 var errForeignData = errors.New("they were not written by this provider")
@@ -234,7 +235,11 @@ func parseUserData(raw []byte) (launchData, error) {
 	if err := yaml.Unmarshal([]byte(own), &parsed); err != nil {
 		return launchData{}, fmt.Errorf("its configuration: %w", err)
 	}
-	found.hostKey = strings.TrimSpace(parsed.HostKeys["ed25519_public"])
+	for _, typ := range hostKeyTypes {
+		if key := strings.TrimSpace(parsed.HostKeys[typ+"_public"]); key != "" {
+			found.hostKeys = append(found.hostKeys, key)
+		}
+	}
 	return found, nil
 }
 

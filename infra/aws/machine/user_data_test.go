@@ -2,6 +2,8 @@ package machine
 
 import (
 	"crypto/rand"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +19,7 @@ func specWith(text, boot string) Spec {
 // text is, and cloud-init gets each part with its type, the provider's configuration after the
 // user's.
 func TestUserDataThereAndBack(t *testing.T) {
-	key, err := newHostKey(rand.Reader)
+	keys, err := newLaunchKeys(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,13 +28,13 @@ func TestUserDataThereAndBack(t *testing.T) {
 		"#!/bin/sh\necho \u00e9t\u00e9\n", "#!/bin/sh\r\necho\r\n", "#!/bin/sh\n--k8s-from-scratch\n--k8s-from-scratch--\n", "#include https://example.com/a\n",
 	} {
 		for _, boot := range []string{"", "printf '%s' x"} {
-			data, err := userData(specWith(text, boot), key)
+			data, err := userData(specWith(text, boot), keys)
 			if err != nil {
 				t.Fatal(err)
 			}
 			found, err := parseUserData(data)
-			if err != nil || found.hostKey != key.authorized || found.userData != text {
-				t.Errorf("%q: read back as %q, key %q: %v", text, found.userData, found.hostKey, err)
+			if err != nil || !slices.Equal(found.hostKeys, keys.authorized()) || found.userData != text {
+				t.Errorf("%q: read back as %q, keys %q: %v", text, found.userData, found.hostKeys, err)
 			}
 			if text == "" {
 				if !strings.HasPrefix(string(data), "#cloud-config\n") || strings.Contains(string(data), "bootcmd") != (boot != "") {
@@ -88,7 +90,7 @@ func TestCheckUserData(t *testing.T) {
 
 func TestCloudConfig(t *testing.T) {
 	spec := Spec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}}
-	body, err := userData(spec, hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "-----BEGIN\nxyz\n-----END\n"})
+	body, err := userData(spec, launchKeys{"ed25519": {authorized: "ssh-ed25519 BBBB", pem: "-----BEGIN\nxyz\n-----END\n"}, "ecdsa": {authorized: "ecdsa-sha2-nistp256 CCCC", pem: "-----BEGIN\nuvw\n-----END\n"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +100,11 @@ hostname: worker-0
 preserve_hostname: false
 ssh_deletekeys: true
 ssh_keys:
+  ecdsa_private: |
+    -----BEGIN
+    uvw
+    -----END
+  ecdsa_public: ecdsa-sha2-nistp256 CCCC
   ed25519_private: |
     -----BEGIN
     xyz
@@ -111,6 +118,7 @@ users:
   - systemd-journal
   lock_passwd: true
   name: admin
+  primary_group: admin
   shell: /bin/bash
   ssh_authorized_keys:
   - ssh-ed25519 AAAA op
@@ -119,7 +127,7 @@ users:
 	if diff := cmp.Diff(want, string(body)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := userData(Spec{Name: "x"}, hostKeyPair{}); err == nil {
+	if _, err := userData(Spec{Name: "x"}, launchKeys{}); err == nil {
 		t.Error("a machine nobody can log in to")
 	}
 }
@@ -130,16 +138,16 @@ func TestBootCommand(t *testing.T) {
 	for _, length := range []int{0, 9 << 10, 16 << 10} {
 		command := strings.Repeat("x", length)
 		spec := Spec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}, BootCommand: command}
-		key, err := newHostKey(rand.Reader)
+		keys, err := newLaunchKeys(rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := userData(spec, key)
+		body, err := userData(spec, keys)
 		if n, foretold := spec.UserDataBytes(rand.Reader); err != nil || foretold != nil || n != len(body) || (n > MaxUserData) != (length == 16<<10) {
 			t.Errorf("%d bytes of user data (%v), foretold were %d (%v)", len(body), err, n, foretold)
 		}
 		var parsed cloudInit
-		if err := yaml.Unmarshal(body, &parsed); err != nil || parsed.HostKeys["ed25519_public"] != key.authorized {
+		if err := yaml.Unmarshal(body, &parsed); err != nil || !maps.Equal(parsed.HostKeys, keys.cloudInit()) {
 			t.Errorf("host keys %v: %v", parsed.HostKeys, err)
 		}
 		var want [][]string

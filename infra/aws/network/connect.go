@@ -41,14 +41,6 @@ func (s Spec) mayConnect() bool {
 	return s.InstanceConnect || s.Known.Connect != ConnectParts{} || s.lookForParts
 }
 
-// groupRoles returns the names of the security groups that the network wants.
-func (s Spec) groupRoles() []aws.MachineRole {
-	if s.InstanceConnect {
-		return append(aws.MachineRoles(), roleConnect)
-	}
-	return aws.MachineRoles()
-}
-
 // connectParts returns the network's endpoints, also those that are being deleted.
 func connectParts(ctx context.Context, c *aws.Client, spec Spec, within []types.Filter) (found []types.Ec2InstanceConnectEndpoint, err error) {
 	mine := spec.mine()

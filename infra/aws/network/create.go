@@ -195,6 +195,7 @@ var roleDescriptions = map[aws.MachineRole]string{
 	aws.RoleController:   "Kubernetes cluster %s: controllers",
 	aws.RoleEtcd:         "Kubernetes cluster %s: members of etcd",
 	aws.RoleWorker:       "Kubernetes cluster %s: workers",
+	GroupSSH:             "Kubernetes cluster %s: SSH to all machines",
 	roleConnect:          "Kubernetes cluster %s: EC2 Instance Connect Endpoint",
 }
 
@@ -240,9 +241,12 @@ func (b *builder) adoptGroup(ctx context.Context, role aws.MachineRole, name str
 	return fmt.Errorf("a group named %s exists in %s and is not this cluster's", name, b.vpcID())
 }
 
-func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermission, egress bool) error {
+func (b *builder) authorize(ctx context.Context, group string, rules []rule, egress bool) error {
+	if len(rules) == 0 {
+		return nil
+	}
 	var err error
-	if egress {
+	if p := permissions(rules); egress {
 		_, err = b.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p}, b.RetryUntilKnown())
 	} else {
 		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.RetryUntilKnown())
@@ -254,9 +258,9 @@ func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermi
 		return nil
 	}
 	// EC2 adds none of them if it has one, which it did not show. It may still not show it: so each is added alone.
-	if rules := rulesOf(p); len(rules) > 1 {
+	if len(rules) > 1 {
 		for _, r := range rules {
-			if err := b.authorize(ctx, group, permissions([]rule{r}), egress); err != nil {
+			if err := b.authorize(ctx, group, []rule{r}, egress); err != nil {
 				return err
 			}
 		}
@@ -264,9 +268,12 @@ func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermi
 	return nil
 }
 
-func (b *builder) revoke(ctx context.Context, group string, p []types.IpPermission, egress bool) error {
+func (b *builder) revoke(ctx context.Context, group string, rules []rule, egress bool) error {
+	if len(rules) == 0 {
+		return nil
+	}
 	var err error
-	if egress {
+	if p := permissions(rules); egress {
 		_, err = b.EC2.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p})
 	} else {
 		_, err = b.EC2.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p})

@@ -103,7 +103,7 @@ func deleteGroups(ctx context.Context, c *aws.Client, groups []types.SecurityGro
 		for egress, all := range map[bool][]types.IpPermission{false: group.IpPermissions, true: group.IpPermissionsEgress} {
 			if rules := slices.DeleteFunc(rulesOf(all), func(r rule) bool { return !ours[r.source] }); len(rules) > 0 {
 				g.Go(func() error {
-					err := b.revoke(gctx, sdk.ToString(group.GroupId), permissions(rules), egress)
+					err := b.revoke(gctx, sdk.ToString(group.GroupId), rules, egress)
 					return aws.Ignore(err, "InvalidGroup.NotFound")
 				})
 			}

@@ -23,12 +23,19 @@ type builder struct {
 	mu   sync.Mutex
 	snapshot
 	choice zoneChoice
+	// sharing guards shared, which says that the machines have the group ssh: see shareSSH.
+	sharing sync.Mutex
+	shared  bool
 }
 
 // passes returns the functions that find differences, in the order in which they must be repaired:
-// each pass needs the results of the one before. The repairs of a pass are independent.
+// each pass needs the results of the one before. The repairs of a pass are independent. The rules of the group ssh come before
+// those of roles, which may still have rules for SSH.
 func (b *builder) passes() []func() []aws.Repair {
-	return []func() []aws.Repair{b.findVPC, b.findParts, func() []aws.Repair { return append(b.findNATGateways(), b.findConnect()...) }, b.findSettings, b.findExcessConnect, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
+	access := func() []aws.Repair {
+		return slices.Concat(b.findNATGateways(), b.findConnect(), b.findRules(GroupSSH))
+	}
+	return []func() []aws.Repair{b.findVPC, b.findParts, access, b.findSettings, b.findExcessConnect, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
 }
 
 // Ensure makes the network, or completes and repairs an existing one. With an error it
@@ -130,7 +137,7 @@ func Find(ctx context.Context, c *aws.Client, cluster string) (Network, Spec, er
 	n := s.network(spec)
 	n.Claim = aws.ClaimIn(aws.TagMap(s.vpc.Tags))
 	spec.VPCCIDR, spec.InstanceConnect = n.VPCCIDR, n.Connect.EndpointID != ""
-	for _, r := range rulesOf(s.groups[aws.RoleLoadBalancer].IpPermissions) {
+	for _, r := range rulesOf(s.groups[GroupSSH].IpPermissions) {
 		if r.from != portSSH || r.protocol != "tcp" {
 			continue
 		}
@@ -208,7 +215,7 @@ func (b *builder) findParts() []aws.Repair {
 	add := func(subject string, kind finding.Kind, problem finding.Problem, fix func(context.Context) error) {
 		out = append(out, aws.RepairOf(finding.Finding{Subject: subject, Kind: kind, Problem: problem}, fix))
 	}
-	for _, role := range b.spec.groupRoles() {
+	for _, role := range b.spec.wantedGroups() {
 		if _, ok := b.groups[role]; !ok {
 			add(subjectGroup(role), finding.SecurityGroup, finding.Missing, func(ctx context.Context) error { return b.createGroup(ctx, role) })
 		}

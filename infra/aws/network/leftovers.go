@@ -274,46 +274,47 @@ func (l leftovers) check(spec Spec) error {
 // remove deletes the leftovers but for the security groups, which are deleted with the network's own since rules of both refer
 // to each other, and the volumes. Nothing can bring back a volume, so removeVolumes deletes them when the groups are gone.
 func (l leftovers) remove(ctx context.Context, c *aws.Client) error {
-	g, gctx := parallel.WithContext(ctx)
-	for _, b := range l.balancers {
-		g.Go(func() error {
-			_, err := c.ELB.DeleteLoadBalancer(gctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: b.LoadBalancerArn})
-			return aboutLeftover("load balancer", b.LoadBalancerArn, aws.Ignore(err, "LoadBalancerNotFound"))
-		})
-	}
-	if err := g.Wait(); err != nil {
+	err := deleteEach(ctx, "load balancer", l.balancers, func(ctx context.Context, b elbtypes.LoadBalancer) (*string, error) {
+		_, err := c.ELB.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: b.LoadBalancerArn})
+		return b.LoadBalancerArn, aws.Ignore(err, "LoadBalancerNotFound")
+	})
+	if err != nil {
 		return err
 	}
-	g, gctx = parallel.WithContext(ctx)
-	for _, t := range l.targets { // listeners of a load balancer that has just been deleted may still use them
-		g.Go(func() error {
-			_, err := c.ELB.DeleteTargetGroup(gctx, &elb.DeleteTargetGroupInput{TargetGroupArn: t.TargetGroupArn}, c.RetryELB(aws.ConsistencyAttempts, "ResourceInUse"))
-			return aboutLeftover("target group", t.TargetGroupArn, aws.Ignore(err, "TargetGroupNotFound"))
+	g, ctx := parallel.WithContext(ctx)
+	g.Go(func() error { // listeners of a load balancer that has just been deleted may still use them
+		return deleteEach(ctx, "target group", l.targets, func(ctx context.Context, t elbtypes.TargetGroup) (*string, error) {
+			_, err := c.ELB.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: t.TargetGroupArn}, c.RetryELB(aws.ConsistencyAttempts, "ResourceInUse"))
+			return t.TargetGroupArn, aws.Ignore(err, "TargetGroupNotFound")
 		})
-	}
-	for _, i := range l.interfaces {
-		g.Go(func() error {
-			_, err := c.EC2.DeleteNetworkInterface(gctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: i.NetworkInterfaceId})
-			return aboutLeftover("network interface", i.NetworkInterfaceId, aws.Ignore(err, "InvalidNetworkInterfaceID.NotFound"))
+	})
+	g.Go(func() error {
+		return deleteEach(ctx, "network interface", l.interfaces, func(ctx context.Context, i types.NetworkInterface) (*string, error) {
+			_, err := c.EC2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: i.NetworkInterfaceId})
+			return i.NetworkInterfaceId, aws.Ignore(err, "InvalidNetworkInterfaceID.NotFound")
 		})
-	}
+	})
 	return g.Wait()
 }
 
 func (l leftovers) removeVolumes(ctx context.Context, c *aws.Client) error {
-	g, gctx := parallel.WithContext(ctx)
-	for _, v := range l.volumes {
+	return deleteEach(ctx, "volume", l.volumes, func(ctx context.Context, v types.Volume) (*string, error) {
+		_, err := c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
+		return v.VolumeId, aws.Ignore(err, "InvalidVolume.NotFound")
+	})
+}
+
+// deleteEach deletes leftovers of a kind in parallel. del also returns the id.
+func deleteEach[T any](ctx context.Context, kind string, all []T, del func(context.Context, T) (id *string, err error)) error {
+	g, ctx := parallel.WithContext(ctx)
+	for _, one := range all {
 		g.Go(func() error {
-			_, err := c.EC2.DeleteVolume(gctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
-			return aboutLeftover("volume", v.VolumeId, aws.Ignore(err, "InvalidVolume.NotFound"))
+			id, err := del(ctx, one)
+			if err != nil {
+				return fmt.Errorf("delete %s %s, which a controller in the cluster has made: %w", kind, sdk.ToString(id), err)
+			}
+			return nil
 		})
 	}
 	return g.Wait()
-}
-
-func aboutLeftover(kind string, id *string, err error) error {
-	if err != nil {
-		return fmt.Errorf("delete %s %s, which a controller in the cluster has made: %w", kind, sdk.ToString(id), err)
-	}
-	return nil
 }

@@ -74,7 +74,7 @@ type Network struct {
 	RouteTables map[string]string
 	// NATGateways are our own, by name, see natName.
 	NATGateways map[string]NATGateway
-	// SecurityGroups holds the group of each role.
+	// SecurityGroups holds the id of each of Groups by name.
 	SecurityGroups map[aws.MachineRole]string
 	// Connect identifies our own EC2 Instance Connect Endpoint, if there is one.
 	Connect ConnectParts

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // Ports of the cluster. https://kubernetes.io/docs/reference/networking/ports-and-protocols/
@@ -47,6 +48,11 @@ func (r rule) traffic() string {
 	}
 }
 
+// letsSSH reports whether a rule lets in SSH.
+func (r rule) letsSSH() bool {
+	return r.protocol == "-1" || r.protocol == "tcp" && r.from <= portSSH && portSSH <= r.to
+}
+
 // in describes the rule of a group, with roles instead of group ids.
 func (r rule) in(groups map[aws.MachineRole]string, egress bool) string {
 	for role, id := range groups {
@@ -60,7 +66,7 @@ func (r rule) in(groups map[aws.MachineRole]string, egress bool) string {
 	return r.String()
 }
 
-// wantedRules returns the ingress rules of each role: only what is needed, with groups referring to
+// wantedRules returns the ingress rules of each group: only what is needed, with groups referring to
 // each other. The ids of all groups must be known.
 func wantedRules(spec Spec, groups map[aws.MachineRole]string) map[aws.MachineRole][]rule {
 	out := map[aws.MachineRole][]rule{}
@@ -73,14 +79,12 @@ func wantedRules(spec Spec, groups map[aws.MachineRole]string) map[aws.MachineRo
 	admins := cidrStrings(spec.AdminCIDRs)
 
 	bastions := groups[spec.BastionRole]
-	for _, role := range aws.MachineRoles() {
-		allow(role, "tcp", portSSH, portSSH, admins...)
-		if bastions != "" {
-			allow(role, "tcp", portSSH, portSSH, bastions)
-		}
-		if spec.InstanceConnect {
-			allow(role, "tcp", portSSH, portSSH, groups[roleConnect])
-		}
+	allow(GroupSSH, "tcp", portSSH, portSSH, admins...)
+	if bastions != "" {
+		allow(GroupSSH, "tcp", portSSH, portSSH, bastions)
+	}
+	if spec.InstanceConnect {
+		allow(GroupSSH, "tcp", portSSH, portSSH, groups[roleConnect])
 	}
 	allow(aws.RoleLoadBalancer, "tcp", aws.PortAPI, aws.PortAPI, append(admins, controller, worker)...)
 	if bastions == lb && bastions != "" {
@@ -105,6 +109,32 @@ func wantedRules(spec Spec, groups map[aws.MachineRole]string) map[aws.MachineRo
 		allow(aws.RoleWorker, protocol, portNodePortMin, portNodePortMax, cidrStrings(spec.NodePortCIDRs)...)
 	}
 	return out
+}
+
+// rulesPerGroup is how many incoming rules AWS allows a security group, unless the account's quota L-0EA8095F is higher.
+// https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
+const rulesPerGroup = 60
+
+// CheckRules returns an error on admin_cidrs or nodeport_cidrs if its networks need more rules in a security group than AWS
+// allows by default. What the account allows is not known here.
+func CheckRules(spec Spec) (errs invalid.Fields) {
+	names := map[aws.MachineRole]string{roleConnect: string(roleConnect)}
+	for _, group := range Groups() {
+		names[group] = string(group)
+	}
+	rules := wantedRules(spec, names)
+	check := func(field string, networks []netip.Prefix, group aws.MachineRole, each int, needs string) {
+		n := len(cidrStrings(networks))
+		others := len(set(rules[group])) - n*each
+		if fit := (rulesPerGroup - others) / each; n > fit {
+			errs.Say(field, "More networks than fit by default", "%d networks are given, and %d fit: AWS allows %d rules in a security group unless the account's quota is higher: the apply would "+
+				"fail. In the group of role %s each network needs %s, and %d further rules are needed. Write fewer, wider networks, or ask for more: Service Quotas, Amazon VPC, Inbound or "+
+				"outbound rules per security group (L-0EA8095F).", n, fit, rulesPerGroup, group, needs, others)
+		}
+	}
+	check("admin_cidrs", spec.AdminCIDRs, aws.RoleController, 1, "a rule for the API") // the group with the most rules for them
+	check("nodeport_cidrs", spec.NodePortCIDRs, aws.RoleWorker, 2, "two rules")
+	return errs
 }
 
 // podTraffic is what reaches pods on controllers. A rule cannot tell a pod from its machine, so ports are

@@ -42,8 +42,50 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// TestCheckRules counts the rules as findRules makes them.
+func TestCheckRules(t *testing.T) {
+	networks := func(n int) (out []netip.Prefix) {
+		for i := range n {
+			out = append(out, netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32))
+		}
+		return out
+	}
+	names := map[aws.MachineRole]string{roleConnect: "connect"}
+	for _, group := range Groups() {
+		names[group] = string(group)
+	}
+	for _, tt := range []struct {
+		spec        Spec
+		field, says string // says is empty if the networks fit
+	}{
+		{spec: Spec{AdminCIDRs: networks(30), BastionRole: aws.RoleLoadBalancer, InstanceConnect: true}},
+		{spec: Spec{AdminCIDRs: networks(55), BastionRole: aws.RoleController, InstanceConnect: true, NodePortCIDRs: networks(28)}},
+		{spec: Spec{AdminCIDRs: networks(55), BastionRole: aws.RoleLoadBalancer, InstanceConnect: true}},
+		{spec: Spec{AdminCIDRs: networks(45), ControllerPods: true, BastionRole: aws.RoleWorker, InstanceConnect: true}},
+		{spec: Spec{AdminCIDRs: slices.Repeat(networks(1), 80)}},
+		{Spec{AdminCIDRs: networks(56)}, "admin_cidrs", "56 networks are given, and 55 fit: AWS allows 60 rules in a security group unless the account's quota is higher: the apply would fail. In the group of role controller each network needs a rule for the API, and 5 further rules"},
+		{Spec{AdminCIDRs: networks(46), ControllerPods: true}, "admin_cidrs", "46 networks are given, and 45 fit"},
+		{Spec{AdminCIDRs: networks(1), NodePortCIDRs: networks(29)}, "nodeport_cidrs", "29 networks are given, and 28 fit"},
+	} {
+		errs := CheckRules(tt.spec)
+		most := 0
+		for _, rules := range wantedRules(tt.spec, names) {
+			most = max(most, len(set(rules)))
+		}
+		if fits := most <= rulesPerGroup; fits != (len(errs) == 0) {
+			t.Errorf("%d rules in a group: %v", most, errs.Err())
+		}
+		if tt.says == "" && len(errs) == 0 {
+			continue
+		}
+		if len(errs) != 1 || errs[0].Field != tt.field || !strings.Contains(errs[0].Err.Error(), tt.says) {
+			t.Errorf("%d networks: %v, wanted %s: %s", len(tt.spec.AdminCIDRs), errs.Err(), tt.field, tt.says)
+		}
+	}
+}
+
 func TestPermissionsRoundTrip(t *testing.T) {
-	groups := map[aws.MachineRole]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w"}
+	groups := map[aws.MachineRole]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w", GroupSSH: "sg-s"}
 	spec := Spec{AdminCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.0.2.0/24")}}
 	for role, rules := range wantedRules(spec, groups) {
 		missing, unexpected := diffRules(rules, rulesOf(permissions(rules)))
@@ -63,24 +105,28 @@ func TestPermissionsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSSHFromBastions checks that machines reach each other's SSH only from the role of bastions, and
-// that bastions reach the API servers.
+// TestSSHFromBastions checks that SSH is open in the group ssh only, there from the role of bastions, and that bastions reach
+// the API servers.
 func TestSSHFromBastions(t *testing.T) {
-	groups := map[aws.MachineRole]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w"}
+	groups := map[aws.MachineRole]string{aws.RoleLoadBalancer: "sg-l", aws.RoleController: "sg-c", aws.RoleEtcd: "sg-e", aws.RoleWorker: "sg-w", GroupSSH: "sg-s"}
 	for _, bastions := range []aws.MachineRole{aws.RoleLoadBalancer, aws.RoleController, aws.RoleWorker, ""} {
 		rules := wantedRules(Spec{BastionRole: bastions}, groups)
-		for _, role := range aws.MachineRoles() {
+		for _, group := range Groups() {
 			var from []string
-			for _, r := range rules[role] {
-				if r.protocol == "tcp" && r.from <= portSSH && portSSH <= r.to {
+			for _, r := range rules[group] {
+				if r.protocol == "tcp" && r.letsSSH() {
 					from = append(from, r.source)
 				}
 			}
-			if want := groups[bastions]; strings.Join(from, " ") != want {
-				t.Errorf("with bastions %q, SSH to %s is open from %q, wanted %q", bastions, role, from, want)
+			want := ""
+			if group == GroupSSH {
+				want = groups[bastions]
 			}
-			if api := (rule{"tcp", aws.PortAPI, aws.PortAPI, groups[bastions]}); bastions != "" && (role == aws.RoleLoadBalancer || role == aws.RoleController) && !slices.Contains(rules[role], api) {
-				t.Errorf("with bastions %q, %s lacks the rule %s", bastions, role, api)
+			if strings.Join(from, " ") != want {
+				t.Errorf("with bastions %q, SSH in %s is open from %q, wanted %q", bastions, group, from, want)
+			}
+			if api := (rule{"tcp", aws.PortAPI, aws.PortAPI, groups[bastions]}); bastions != "" && (group == aws.RoleLoadBalancer || group == aws.RoleController) && !slices.Contains(rules[group], api) {
+				t.Errorf("with bastions %q, %s lacks the rule %s", bastions, group, api)
 			}
 		}
 	}

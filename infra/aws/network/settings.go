@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -14,7 +15,7 @@ import (
 )
 
 func (b *builder) findSettings() []aws.Repair {
-	out := b.findRules()
+	out := b.findRules(slices.DeleteFunc(b.spec.wantedGroups(), func(g aws.MachineRole) bool { return g == GroupSSH })...)
 	out = append(out, b.findTags()...)
 	if b.spec.adopts() {
 		return out
@@ -109,14 +110,15 @@ func (b *builder) findDefaultRoute(name string, natZone int) []aws.Repair {
 	return out
 }
 
-func (b *builder) findRules() []aws.Repair {
+// findRules finds how the rules of groups differ from what is wanted.
+func (b *builder) findRules(of ...aws.MachineRole) []aws.Repair {
 	ids := b.groupIDs()
-	if slices.ContainsFunc(b.spec.groupRoles(), func(role aws.MachineRole) bool { return ids[role] == "" }) {
+	if slices.ContainsFunc(b.spec.wantedGroups(), func(role aws.MachineRole) bool { return ids[role] == "" }) {
 		return nil // the missing group is a finding of its own, and rules need its id
 	}
 	var out []aws.Repair
 	wanted := wantedRules(b.spec, ids)
-	for _, role := range b.spec.groupRoles() {
+	for _, role := range of {
 		group := b.groups[role]
 		others := func(egress bool) func(rule) bool {
 			return func(r rule) bool { return egress && r == egressIPv6 || b.ignored[groupRule{ids[role], egress, r}] }
@@ -129,25 +131,39 @@ func (b *builder) findRules() []aws.Repair {
 	return out
 }
 
-// ruleRepairs makes one repair, with one call, for all missing rules, and one for all unexpected
-// ones.
+// ruleRepairs makes one repair for all rules of a group in one direction; none if nothing differs. It adds rules first, so that
+// nobody is shut out who may come in before and after.
 func (b *builder) ruleRepairs(role aws.MachineRole, ids map[aws.MachineRole]string, missing, unexpected []rule, egress bool) []aws.Repair {
-	var out []aws.Repair
-	add := func(rules []rule, problem finding.Problem, fix func(context.Context, string, []types.IpPermission, bool) error) {
-		if len(rules) == 0 {
-			return
-		}
-		var differs []finding.Finding
+	var differs []finding.Finding
+	say := func(rules []rule, problem finding.Problem) {
 		for _, r := range rules {
 			differs = append(differs, finding.Finding{Subject: subjectGroup(role), Kind: finding.Rule, Target: r.in(ids, egress), Problem: problem})
 		}
-		out = append(out, aws.Repair{Findings: differs, Fix: func(ctx context.Context) error {
-			return fix(ctx, ids[role], permissions(rules), egress)
-		}})
 	}
-	add(missing, finding.Missing, b.authorize)
-	add(unexpected, finding.NotWanted, b.revoke)
-	return out
+	say(missing, finding.Missing)
+	say(unexpected, finding.NotWanted)
+	if len(differs) == 0 {
+		return nil
+	}
+	return []aws.Repair{{Findings: differs, Fix: func(ctx context.Context) error {
+		err := b.authorize(ctx, ids[role], missing, egress)
+		full := len(unexpected) > 0 && aws.IsCode(err, "RulesPerSecurityGroupLimitExceeded")
+		if err != nil && !full {
+			return err
+		}
+		if !egress && role != GroupSSH && slices.ContainsFunc(unexpected, rule.letsSSH) {
+			if err := b.shareSSH(ctx, ids); err != nil {
+				return err
+			}
+		}
+		if err := b.revoke(ctx, ids[role], unexpected, egress); err != nil || !full {
+			return err
+		}
+		if err := b.authorize(ctx, ids[role], missing, egress); err != nil { // who could come in before still can
+			return errors.Join(err, b.authorize(ctx, ids[role], unexpected, egress))
+		}
+		return nil
+	}}}
 }
 
 // diffDefaultRoute returns what is wrong with the default route: at most one finding.

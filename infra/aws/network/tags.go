@@ -30,7 +30,7 @@ func (b *builder) ownedNATParts() []taggedThing {
 // owned returns our resources with the tags they have.
 func (b *builder) owned() []taggedThing {
 	var out []taggedThing
-	for _, role := range aws.MachineRoles() {
+	for _, role := range Groups() {
 		if g, ok := b.groups[role]; ok {
 			out = append(out, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), aws.TagMap(g.Tags)})
 		}
@@ -95,9 +95,15 @@ func (b *builder) removeTags(ctx context.Context) error {
 	return b.RemoveTags(ctx, ids, b.spec.RemoveTags, b.want(""))
 }
 
-// want returns the tags of one part of the network; for groups, name is a role.
+// want returns the tags of one part of the network; for groups, name is one of Groups. GroupSSH has no tag of Kubernetes' cloud
+// integrations: of the groups of a machine they change the rules of that with the tag, and refuse two of them.
 func (b *builder) want(name string) map[string]string {
 	out := b.ClusterTags(b.spec.Cluster, aws.KindNetwork, name, b.spec.Tags)
+	if name == string(GroupSSH) {
+		for _, key := range aws.Inside(b.spec.Cluster).Tags() {
+			delete(out, key)
+		}
+	}
 	maps.Copy(out, b.spec.Claim.Tags())
 	return out
 }

@@ -5,6 +5,7 @@ package remotetest
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,7 +21,7 @@ import (
 // Machine is the machine. It lets everybody in. Nothing listens on its own ports.
 type Machine struct {
 	Host remote.Host
-	// Dial connects the machine to an address. Nil refuses.
+	// Dial connects the machine to an address. Nil refuses. An [*ssh.OpenChannelError] is the answer as it is.
 	Dial func(address string) (net.Conn, error)
 
 	run      func(script string) (stdout string, status int)
@@ -121,7 +122,9 @@ func (m *Machine) forward(c ssh.NewChannel) {
 	_ = ssh.Unmarshal(c.ExtraData(), &to)
 	conn, err := m.Dial(fmt.Sprintf("%s:%d", to.Host, to.Port))
 	if err != nil {
-		_ = c.Reject(ssh.ConnectionFailed, err.Error())
+		denied := &ssh.OpenChannelError{Reason: ssh.ConnectionFailed, Message: err.Error()}
+		_ = errors.As(err, &denied)
+		_ = c.Reject(denied.Reason, denied.Message)
 		return
 	}
 	defer conn.Close()

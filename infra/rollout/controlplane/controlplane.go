@@ -41,42 +41,27 @@ func (x ControlPlane) Definition() rollout.Definition {
 			x.Spec, err = spec.Read(n, f)
 			return x, err
 		},
-		AsksMachines: true}
+		AsksMachines: true, AskedAt: component.APIServerPort}
 }
 
-// Observe implements Role. It also compares the RBAC objects that the API servers need, and the keys that encrypt
+// Observe implements Role. It also compares the RBAC objects that the cluster needs, and the keys that encrypt
 // secrets in etcd, with what is wanted, and what the API servers have loaded with what is on their machines.
 func (x ControlPlane) Observe(ctx context.Context, base *rollout.Operation) rollout.Report {
 	o := &operation{Operation: base, want: x}
 	return o.Report(ctx, func(ctx context.Context, r *rollout.Report) {
-		o.systemDrift(ctx, r)
+		o.objectDrift(ctx, r)
 		o.sealingDrift(ctx, r)
 		o.loadedDrift(ctx, r)
 	})
 }
 
-// systemDrift compares the objects that every cluster needs through the first API server that
-// answers. The report names the object.
-func (o *operation) systemDrift(ctx context.Context, r *rollout.Report) {
-	drift, err := fleet.AskAPIServers(ctx, o.Access, rollout.MachinesOf(o.Machines), o.systemObjectDrift)
-	if err != nil {
-		r.CannotJudge(finding.SystemObjects, "", err)
-	}
-	r.Find(drift...)
-}
-
-func (o *operation) systemObjectDrift(ctx context.Context, m *fleet.Machine) ([]finding.Finding, error) {
-	c, err := o.ready(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	return c.Drift(ctx, component.SystemObjects(), kube.Terms{Force: true})
-}
-
 // Apply implements Role. It installs all controllers in parallel when no API server runs yet. Otherwise it changes one
 // controller at a time.
-func (x ControlPlane) Apply(ctx context.Context, base *rollout.Operation, _ rollout.Role) error {
+func (x ControlPlane) Apply(ctx context.Context, base *rollout.Operation, prior rollout.Role) error {
 	o := &operation{Operation: base, want: x}
+	if before, ok := prior.(ControlPlane); ok {
+		o.had = kube.RefsOf(before.Spec.SystemObjects())
+	}
 	if err := o.converge(ctx); err != nil {
 		return err
 	}
@@ -142,7 +127,7 @@ func (o *operation) converge(ctx context.Context) error {
 		return err
 	}
 	o.SaveUnchanged()
-	err := o.systemObjects(ctx)
+	err := o.applyObjects(ctx)
 	if err == nil {
 		err = o.waitLoaded(ctx)
 	}
@@ -158,7 +143,7 @@ func (o *operation) facts() []controllerFacts {
 		managers, rest := splitManagers(m.Changes)
 		facts = append(facts, controllerFacts{
 			name: m.Name(), reachable: m.Gone == nil, serving: m.Running(component.APIServerUnit),
-			changes: len(rest) > 0, restarts: rollout.Restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
+			changes: len(rest) > 0, restarts: rollout.Restarts(rest, component.APIServerUnit) || m.RestartsForeign(rest), managers: len(managers) > 0,
 			unproven: m.Record.Unproven && o.want.Balancer != "",
 		})
 	}
@@ -300,25 +285,4 @@ func (o *operation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate) er
 	}
 	return &fleet.StepError{Machine: m.Name(), Step: "wait until " + string(g),
 		Err: fmt.Errorf("%w (%s)", err, fleet.List(sick)), Unit: component.APIServerUnit}
-}
-
-// systemObjects applies the objects that every cluster needs, if they differ.
-func (o *operation) systemObjects(ctx context.Context) error {
-	if len(o.Reachable()) == 0 {
-		return nil // no machine was reached; the operation's error reports it
-	}
-	err := fleet.Within(ctx, fleet.APIBudget, "a ready API server", func(ctx context.Context) error {
-		_, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.QuestionsFor(o.Reached(), func(ctx context.Context, m *fleet.Machine) (kube.Applied, error) {
-			c, err := o.ready(ctx, m)
-			if err != nil {
-				return kube.Applied{}, err
-			}
-			return c.Apply(ctx, component.SystemObjects(), kube.Terms{Force: true})
-		}))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("applying the system RBAC objects: %w", err)
-	}
-	return nil
 }

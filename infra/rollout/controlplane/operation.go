@@ -12,6 +12,7 @@ import (
 type operation struct {
 	*rollout.Operation
 	want ControlPlane
+	had  []kube.ObjectRef // system objects of the prior control plane
 }
 
 // ready returns the client of a controller's API server, if that is ready.

@@ -44,7 +44,8 @@ const trustBudget = 2 * time.Minute
 // removes the CAs that were dropped.
 func (o *operation) publishTrust(ctx context.Context, prior pki.Ref) error {
 	now := o.want.Spec.Cluster.PKI
-	if prior.KubernetesCA == now.KubernetesCA && prior.FrontProxyCA == now.FrontProxyCA {
+	root := now.ServerBundle(pki.KubernetesCA)
+	if prior.ServerBundle(pki.KubernetesCA) == root && prior.FrontProxyCA == now.FrontProxyCA {
 		return nil
 	}
 	var last error
@@ -52,7 +53,7 @@ func (o *operation) publishTrust(ctx context.Context, prior pki.Ref) error {
 		return wait.PollUntilContextCancel(ctx, fleet.Poll, true, func(ctx context.Context) (bool, error) {
 			c, err := o.anyReady(ctx, o.Reached())
 			if err == nil {
-				err = publishedRootCA(ctx, c, now.KubernetesCA)
+				err = publishedRootCA(ctx, c, root)
 			}
 			if err == nil {
 				err = publishedAuthentication(ctx, c, prior, now)

@@ -135,9 +135,15 @@ func (x Backup) Apply(ctx context.Context, o *rollout.Operation, _ rollout.Role)
 	if err := o.Survey(ctx); err != nil {
 		return err
 	}
-	if err := fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *rollout.Machine) error {
-		return o.Apply(ctx, m, m.Changes)
-	}); err != nil {
+	one := func(ctx context.Context, m *rollout.Machine) error { return o.Apply(ctx, m, m.Changes) }
+	for _, m := range o.Reachable() { // units of others restart on one machine after another
+		if m.RestartsForeign(m.Changes) {
+			if err := one(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	if err := fleet.Each(ctx, o.Reachable(), one); err != nil {
 		return err
 	}
 	o.SaveUnchanged()

@@ -44,7 +44,7 @@ func (x Cluster) Definition() rollout.Definition {
 			x.Spec, err = spec.Read(n, f)
 			return x, err
 		},
-		Dirs: []string{component.EtcdDataDir}, AsksMachines: true}
+		Dirs: []string{component.EtcdDataDir}, AsksMachines: true, AskedAt: component.EtcdClientPort}
 }
 
 func (x Cluster) restore() Restore { return x.Restore.complete(x.Spec.Cluster.Name) }

@@ -28,7 +28,7 @@ func (o *operation) facts(ctx context.Context) (clusterFacts, error) {
 		f.wanted = append(f.wanted, memberFacts{
 			name: m.Name(), peerURL: component.EtcdPeerURL(m.Node), reachable: m.Gone == nil,
 			running: m.Running(component.EtcdUnit), data: hasData(m),
-			changes: len(m.Changes) > 0, restarts: rollout.Restarts(m.Changes, component.EtcdUnit), rules: changesRules(m),
+			changes: len(m.Changes) > 0, restarts: rollout.Restarts(m.Changes, component.EtcdUnit) || m.RestartsForeign(m.Changes), rules: changesRules(m),
 		})
 	}
 	if len(running) == 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -50,7 +51,9 @@ func TestNeedsPeers(t *testing.T) {
 func TestQuietChanges(t *testing.T) {
 	rules := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/k8s-etcd-firewall.nft"}, Restarts: []string{"k8s-etcd-firewall.service"}}
 	flags := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/systemd/system/etcd.service"}, Restarts: []string{"etcd.service"}}
-	if got := quietChanges([]host.Change{flags, rules}); len(got) != 1 || got[0].Target != rules.Target {
+	others := host.Change{Finding: finding.Finding{Kind: finding.File, Target: "/etc/chrony/chrony.conf"}, Restarts: []string{"chrony.service"}}
+	m := &rollout.Machine{Changes: []host.Change{flags, rules, others}, State: desired.State{Units: []desired.Unit{{Name: "chrony.service", Foreign: true}, {Name: "etcd.service"}}}}
+	if got := quietChanges(m); len(got) != 1 || got[0].Target != rules.Target {
 		t.Errorf("got %v", got)
 	}
 }

@@ -40,7 +40,7 @@ func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step
 	case actionJoin:
 		err = o.join(ctx, m)
 	case rollout.ActionQuiet:
-		err = o.ApplyWithin(ctx, m, quietChanges(m.Changes), fleet.EtcdBudget, component.EtcdUnit)
+		err = o.ApplyWithin(ctx, m, quietChanges(m), fleet.EtcdBudget, component.EtcdUnit)
 	default:
 		err = o.ApplyWithin(ctx, m, m.Changes, fleet.EtcdBudget, component.EtcdUnit)
 	}
@@ -50,7 +50,9 @@ func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step
 	return o.then(ctx, m.Machine, s.Then)
 }
 
-// quietChanges returns the changes that do not restart etcd.
-func quietChanges(all []host.Change) []host.Change {
-	return slices.DeleteFunc(slices.Clone(all), func(c host.Change) bool { return slices.Contains(c.Restarts, component.EtcdUnit) })
+// quietChanges returns the changes that restart neither etcd nor a unit of others.
+func quietChanges(m *rollout.Machine) []host.Change {
+	return slices.DeleteFunc(slices.Clone(m.Changes), func(c host.Change) bool {
+		return slices.Contains(c.Restarts, component.EtcdUnit) || m.RestartsForeign([]host.Change{c})
+	})
 }

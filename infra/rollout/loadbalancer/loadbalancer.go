@@ -29,6 +29,7 @@ func (x LoadBalancer) Definition() rollout.Definition {
 	return rollout.Definition{Name: "load balancer", PKI: x.Spec.Cluster.PKI, Targets: x.Targets,
 		Machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) },
 		Traces:  x.Spec.Traces(),
+		AskedAt: x.Spec.ListenPort(),
 		ReadSettings: func(_ component.Node, f component.Found) (_ rollout.Role, err error) {
 			x.Spec, err = x.Spec.Read(f)
 			return x, err

@@ -22,6 +22,7 @@ type workerFacts struct {
 	reachable bool
 	running   bool // its kubelet is active
 	unproven  bool // ... and no pod is known to have started since its units did
+	unready   bool // ... and its node is not Ready
 	reloads   bool // some changes only make units read a list again, such as the list of routes
 	changes   bool // there are others
 	rolls     bool // ... and some of these lists concern all pods of the node
@@ -30,14 +31,19 @@ type workerFacts struct {
 
 // planWorkers orders the work on the workers: lists such as the list of routes, which also has routes to new
 // nodes, all at once; machines whose kubelet does not run, all at once; changes that concern no pods, all at
-// once; then the rest, at most Pool.MaxUnavailable at a time. Of these, nodes on which pods may be unable to
-// start come first, because they have the least to lose.
+// once; then the rest, at most Pool.MaxUnavailable at a time. Of these, nodes that are not Ready come first, since the
+// gate of all others waits for them, and then nodes on which pods may be unable to start. They have the least to lose.
 func planWorkers(workers []workerFacts) rollout.Plan {
 	var reloads, first, quiet, rolls []rollout.Step
 	rank := map[string]int{}
 	for _, w := range workers {
-		if !w.unproven {
+		switch {
+		case w.unready:
+			rank[w.name] = 0
+		case w.unproven:
 			rank[w.name] = 1
+		default:
+			rank[w.name] = 2
 		}
 		if w.reachable && w.running && w.reloads {
 			reloads = append(reloads, rollout.Step{Machine: w.name, Action: actionReload})

@@ -27,6 +27,12 @@ func TestPlanWorkers(t *testing.T) {
 1. b: apply with restart, when all others healthy, then wait: node Ready, a pod started
 1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
 `},
+		{"of three the broken ones first", []workerFacts{up("a", roll), up("b", workerFacts{running: true, unproven: true, changes: true, rolls: true}),
+			up("c", workerFacts{running: true, unready: true, changes: true, rolls: true})}, `
+1. c: apply with restart, when all others healthy, then wait: node Ready, a pod started
+1. b: apply with restart, when all others healthy, then wait: node Ready, a pod started
+1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
+`},
 		{"kubelet configuration and a label", []workerFacts{up("a", workerFacts{running: true, changes: true, rolls: true}), up("b", workerFacts{running: true, changes: true}), {name: "c"}}, `
 1. b: apply without restart
 2. a: apply with restart, when all others healthy, then wait: node Ready, a pod started

@@ -13,8 +13,10 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet/fleettest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -42,12 +44,17 @@ func TestGateConditions(t *testing.T) {
 	for _, tt := range []struct {
 		network       string
 		ready         []bool
+		changes       []host.Change // of b
+		waits         bool
 		registered    bool // is enough
 		whatItIsAbout string
 	}{
-		{component.CNIBridge, []bool{false, false}, false, "a network of ours"},
-		{component.CNINone, []bool{false, false}, true, "a network that nobody has installed yet"},
-		{component.CNINone, []bool{true, false}, false, "a network that works on one node"},
+		{component.CNIBridge, []bool{false, false}, nil, true, false, "a network of ours"},
+		{component.CNINone, []bool{false, false}, nil, true, true, "a network that nobody has installed yet"},
+		{component.CNINone, []bool{true, false}, nil, true, false, "a network that works on one node"},
+		{component.CNIBridge, []bool{false, false}, []host.Change{change(finding.File, "kubelet.yaml")}, false, false, "two broken nodes"},
+		{component.CNIBridge, []bool{false, true}, []host.Change{change(finding.File, "kubelet.yaml")}, true, false, "a broken node and one that works"},
+		{component.CNIBridge, []bool{true, false}, []host.Change{change(finding.File, "kubelet.yaml")}, true, false, "a node that works and a broken one"},
 	} {
 		o := &operation{Operation: &rollout.Operation{}, ready: map[string]bool{}, want: Pool{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: tt.network}}}}
 		for n, ready := range tt.ready {
@@ -55,8 +62,9 @@ func TestGateConditions(t *testing.T) {
 			o.ready[m.Name()] = ready
 			o.Machines = append(o.Machines, &rollout.Machine{Machine: m})
 		}
-		got := o.gateConditions(map[string]bool{"a": true})
-		if len(got) != 1 || got[0].Name != "b" || got[0].Registered != tt.registered {
+		o.Machines[1].Changes = tt.changes
+		got := o.gateConditions("a", map[string]bool{"a": true})
+		if tt.waits != (len(got) == 1) || tt.waits && (got[0].Name != "b" || got[0].Registered != tt.registered) {
 			t.Errorf("%s: %+v", tt.whatItIsAbout, got)
 		}
 	}

@@ -44,7 +44,7 @@ func (x Pool) Definition() rollout.Definition {
 			x.Spec, err = x.Spec.Read(n, f)
 			return x, err
 		},
-		Dirs:     []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
+		Dirs:     component.WorkerDirs,
 		EndFirst: deed.EndPods(component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)}
 }
 
@@ -149,7 +149,7 @@ func (o *operation) converge(ctx context.Context) error {
 	for _, m := range o.Machines {
 		reloads, rest := splitReloads(m.State.Units, m.Changes)
 		facts = append(facts, workerFacts{
-			name: m.Name(), reachable: m.Gone == nil, running: m.Running(component.KubeletUnit), unproven: o.unproven[m.Name()],
+			name: m.Name(), reachable: m.Gone == nil, running: m.Running(component.KubeletUnit), unproven: o.unproven[m.Name()], unready: !o.ready[m.Name()],
 			reloads: len(reloads) > 0, changes: len(rest) > 0, rolls: rollsNode(rest), drain: disturbsPods(rest) || o.outgrown[m.Name()],
 		})
 	}

@@ -175,13 +175,15 @@ func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step
 	return nil
 }
 
-// gateConditions returns the conditions of the nodes that are not taken down: they are Ready. If the user
-// installs the network of pods, this is required only once one of them is Ready.
-func (o *operation) gateConditions(taken map[string]bool) []kube.NodeCondition {
+// gateConditions returns the conditions of the nodes that are not taken down when a machine is: they are Ready. If the
+// user installs the network of pods, this is required only once one of them is Ready. Of several broken nodes
+// with changes none waits for the others, which this operation has yet to repair.
+func (o *operation) gateConditions(machine string, taken map[string]bool) []kube.NodeCondition {
 	var out []kube.NodeCondition
 	networked := slices.ContainsFunc(o.Machines, func(m *rollout.Machine) bool { return o.ready[m.Name()] })
 	for _, m := range o.Reachable() {
-		if !taken[m.Name()] {
+		broken := !o.ready[machine] && !o.ready[m.Name()] && len(m.Changes) > 0
+		if !taken[m.Name()] && !broken {
 			c := o.want.condition(m.Node)
 			c.Registered = c.Registered && !networked
 			c.Version = "" // it may not have been rolled yet
@@ -194,7 +196,7 @@ func (o *operation) gateConditions(taken map[string]bool) []kube.NodeCondition {
 // gate waits until the nodes that are not taken down are Ready. It skips those that cannot be
 // reached, which are down already.
 func (o *operation) gate(ctx context.Context, s rollout.Step, taken map[string]bool) error {
-	conditions := o.gateConditions(taken)
+	conditions := o.gateConditions(s.Machine, taken)
 	err := fleet.Within(ctx, fleet.GateBudget, string(s.Gate), func(ctx context.Context) error {
 		return o.api.WaitNodes(ctx, conditions, nil)
 	})

@@ -145,11 +145,11 @@ func TestScriptsRunUnchanged(t *testing.T) {
 		t.Errorf("an observation took %d round trips and %d handshakes", fleet.Commands.Load(), fleet.Handshakes.Load())
 	}
 
-	next, err := deed.PrepareHostKey(t.Context(), machines[0], hosts[0].HostPublicKey)
+	next, err := deed.PrepareHostKey(t.Context(), machines[0], []string{hosts[0].HostPublicKey})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := deed.SwitchHostKey(t.Context(), machines[0]); err != nil {
+	if err := deed.SwitchHostKey(t.Context(), machines[0], next); err != nil {
 		t.Fatal(err)
 	}
 	again := pool.Machine(remote.Host{Name: "m-0", Address: "198.51.100.10", User: "admin", HostKeys: []string{next}})

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 // TestSmallFleet measures three workers without a control plane, as "make bench" measures more.
 func TestSmallFleet(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	var printed, log strings.Builder
 	small := o
@@ -63,6 +63,23 @@ func TestSmallFleet(t *testing.T) {
 		if f.Log > 10_000 {
 			t.Errorf("the provider has logged %d bytes that nobody reads", f.Log)
 		}
+	}
+}
+
+// TestSmallClass applies, plans and destroys two clusters in one account at once.
+func TestSmallClass(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	defer cancel()
+	var printed, log strings.Builder
+	small := o
+	small.Log = &log
+	all, err := measureClass(ctx, t.TempDir(), small, 2, &printed)
+	t.Log("\n" + printed.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	if len(all) != 3 || all[0].Calls["ec2"] < 2*20 || all[0].Calls["ssm"] == 0 || all[1].Calls["ec2"] == 0 {
+		t.Errorf("%+v", all)
 	}
 }
 

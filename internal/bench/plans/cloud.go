@@ -2,16 +2,14 @@ package plans
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"sigs.k8s.io/yaml"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -37,7 +35,7 @@ type site struct {
 	account.QuietMachines
 	cloud  *cloud.Account
 	fleet  *hosts.Fleet
-	client *infraaws.Client // the bench's own
+	client *infraaws.Client // the bench's own, for the keys of the cluster
 
 	mu    sync.Mutex
 	hosts map[string]*hosts.Host // by instance
@@ -45,17 +43,17 @@ type site struct {
 	calls map[string]int // by service: "ec2"
 }
 
-func newSite(ctx context.Context, dir, url string) (*site, error) {
+func newSite(ctx context.Context, dir, url string, change ...func(*cloud.Config)) (*site, error) {
 	s := &site{hosts: map[string]*hosts.Host{}, calls: map[string]int{}}
 	var err error
 	if s.fleet, err = hosts.New(dir); err != nil {
 		return nil, err
 	}
 	first := netip.MustParsePrefix(publicNetwork).Addr().Next()
-	s.cloud, err = account.Open(ctx, func(c *cloud.Config) {
+	s.cloud, err = account.Open(ctx, append([]func(*cloud.Config){func(c *cloud.Config) {
 		c.Machines, c.PublicIPs = s, account.Addresses(first, most)
 		c.Quotas = labec2.Quotas{VCPUs: 8 * most, Addresses: most}
-	})
+	}}, change...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +79,7 @@ func (s *site) Start(ctx context.Context, spec machine.Spec) error {
 	booted := s.hosts[spec.ID] != nil
 	s.mu.Unlock()
 	if !booted {
-		h, err := s.boot(ctx, spec.ID)
+		h, err := s.boot(spec.ID)
 		if err != nil {
 			return err
 		}
@@ -92,19 +90,20 @@ func (s *site) Start(ctx context.Context, spec machine.Spec) error {
 	return s.QuietMachines.Start(ctx, spec)
 }
 
-// boot does what cloud-init does at the first boot.
-func (s *site) boot(ctx context.Context, id string) (*hosts.Host, error) {
-	described, err := s.client.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
-	if err != nil {
-		return nil, err
+// boot does what cloud-init does at the first boot. As a machine does, it asks the metadata service: that is no call of EC2.
+func (s *site) boot(id string) (*hosts.Host, error) {
+	all := s.cloud.Overview().Instances
+	n := slices.IndexFunc(all, func(i labec2.InstanceOverview) bool { return i.ID == id })
+	if n < 0 {
+		return nil, fmt.Errorf("there is no instance %s", id)
 	}
-	data, err := s.client.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &id, Attribute: types.InstanceAttributeNameUserData})
+	address, err := netip.ParseAddr(all[n].PrivateIP)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("instance %s: %w", id, err)
 	}
-	text, err := base64.StdEncoding.DecodeString(*data.UserData.Value)
-	if err != nil {
-		return nil, err
+	said, ok := s.cloud.Instances().InstanceByAddress(all[n].VPC, address)
+	if !ok {
+		return nil, fmt.Errorf("the metadata service does not know instance %s", id)
 	}
 	var config struct {
 		Hostname string            `json:"hostname"`
@@ -114,15 +113,11 @@ func (s *site) boot(ctx context.Context, id string) (*hosts.Host, error) {
 			Keys []string `json:"ssh_authorized_keys"`
 		} `json:"users"`
 	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
+	if err := yaml.Unmarshal(said.UserData, &config); err != nil {
 		return nil, err
 	}
 	if len(config.Users) != 1 {
 		return nil, errors.New("the user data do not have one user")
-	}
-	address, err := netip.ParseAddr(*described.Reservations[0].Instances[0].PrivateIpAddress)
-	if err != nil {
-		return nil, fmt.Errorf("instance %s: %w", id, err)
 	}
 	spec := hosts.Spec{
 		Name: config.Hostname, Address: address, User: config.Users[0].Name, LoginKeys: config.Users[0].Keys,

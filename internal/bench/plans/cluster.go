@@ -17,6 +17,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/bench/hosts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
@@ -45,37 +46,49 @@ type cluster struct {
 // newCluster makes everything around a cluster, and no machine yet. It ends with ctx.
 func newCluster(ctx context.Context, dir string, o options) (*cluster, error) {
 	c := &cluster{options: o, usage: filepath.Join(dir, "usage")}
-	for _, d := range []string{"fleet", "work"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
-			return nil, err
-		}
-	}
-	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.site.ServeHTTP(w, r) }))
-	var err error
-	if c.site, err = newSite(ctx, filepath.Join(dir, "fleet"), "http://"+api.Listener.Addr().String()); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "work"), 0o755); err != nil {
 		return nil, err
 	}
-	api.Start()
+	var api string
+	var err error
+	if c.site, api, err = serveSite(ctx, dir); err != nil {
+		return nil, err
+	}
 	m, err := newMirror(o.Mirror)
 	if err != nil {
 		return nil, err
 	}
 	files := httptest.NewServer(m)
-	context.AfterFunc(ctx, func() {
-		api.Close()
-		files.Close()
-		c.site.cloud.Close()
-	})
-	ssh, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "0.0.0.0:22")
-	if err != nil {
-		return nil, err
-	}
-	server := hosts.Server{Fleet: c.site.fleet, Find: c.site.find}
-	go server.Serve(ctx, ssh)
+	context.AfterFunc(ctx, files.Close)
 	if err := balance(ctx); err != nil {
 		return nil, err
 	}
-	return c, c.prepare(dir, api.URL, files.URL, m.sums)
+	return c, c.prepare(dir, api, files.URL, m.sums)
+}
+
+// serveSite serves an account's API, and SSH of its machines, until ctx ends. The machines are in the directory fleet of dir.
+func serveSite(ctx context.Context, dir string, change ...func(*cloud.Config)) (s *site, url string, err error) {
+	fleet := filepath.Join(dir, "fleet")
+	if err := os.Mkdir(fleet, 0o755); err != nil {
+		return nil, "", err
+	}
+	ssh, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "0.0.0.0:22")
+	if err != nil {
+		return nil, "", err
+	}
+	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r) }))
+	url = "http://" + api.Listener.Addr().String()
+	if s, err = newSite(ctx, fleet, url, change...); err != nil {
+		return nil, "", errors.Join(err, ssh.Close())
+	}
+	api.Start()
+	context.AfterFunc(ctx, func() {
+		api.Close()
+		s.cloud.Close()
+	})
+	server := hosts.Server{Fleet: s.fleet, Find: s.find}
+	go server.Serve(ctx, ssh)
+	return s, url, nil
 }
 
 // prepare makes the working directory.
@@ -89,12 +102,8 @@ func (c *cluster) prepare(dir, api, mirror, sums string) error {
 	if err != nil {
 		return err
 	}
-	c.ws, err = workspace.New(workspace.Options{Dir: filepath.Join(dir, "work"), CLI: c.CLI, Provider: self, Log: c.Log, Env: []string{
-		"HOME=" + dir, "AWS_ENDPOINT_URL=" + api, "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
-		"AWS_ACCESS_KEY_ID=" + account.AccessKey, "AWS_SECRET_ACCESS_KEY=" + account.SecretKey,
-		"K8S_ARTIFACT_MIRROR=" + mirror, "K8S_ARTIFACT_CHECKSUMS=" + checksums, "K8S_SSH_PRIVATE_KEY_FILE=" + key,
-		usageVariable + "=" + c.usage, providerVariable + "=" + c.Provider,
-	}})
+	c.ws, err = workspace.New(workspace.Options{Dir: filepath.Join(dir, "work"), CLI: c.CLI, Provider: self, Log: c.Log, Env: append(environment(dir, api, key),
+		"K8S_ARTIFACT_MIRROR="+mirror, "K8S_ARTIFACT_CHECKSUMS="+checksums, usageVariable+"="+c.usage, providerVariable+"="+c.Provider)})
 	if err != nil {
 		return err
 	}
@@ -104,6 +113,14 @@ func (c *cluster) prepare(dir, api, mirror, sums string) error {
 		}
 	}
 	return c.ws.WriteFile("main.tf", configuration)
+}
+
+// environment is that of a Terraform whose account is the site's.
+func environment(home, api, sshKey string) []string {
+	return []string{
+		"HOME=" + home, "AWS_ENDPOINT_URL=" + api, "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
+		"AWS_ACCESS_KEY_ID=" + account.AccessKey, "AWS_SECRET_ACCESS_KEY=" + account.SecretKey, "K8S_SSH_PRIVATE_KEY_FILE=" + sshKey,
+	}
 }
 
 // balance stands in for HAProxy: what comes to its port goes to the API server.

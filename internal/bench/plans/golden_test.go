@@ -44,7 +44,7 @@ var changes = []planned{
 	{name: "kubelet-field", override: pool(`kubelet_config = { maxPods = 60 }`)},
 	{name: "kube-proxy-field", override: pool(`kube_proxy_config = { conntrack = { maxPerCore = 65536 } }`)},
 	{name: "containerd-field", override: pool(`containerd_config = { plugins = { "io.containerd.cri.v1.images" = { max_concurrent_downloads = 5 } } }`)},
-	{name: "registry-mirror", override: pool(`registry_mirrors = { "docker.io" = "https://puller:hunter2@mirror.example.com/hub" }`)},
+	{name: "registry-mirror", override: pool(`registries = { "docker.io" = { mirrors = [{ url = "https://mirror.example.com/hunter2", user = "puller", password_wo = "hunter2", password_wo_version = 1 }] } }`)},
 	{name: "etcd-flag", override: "resource \"k8s_etcd_cluster\" \"this\" {\nextra_args = { etcd = { snapshot-count = \"20000\" } }\n}\n"},
 	{name: "check-interval", override: "resource \"k8s_lb\" \"this\" {\ncheck_interval = \"2s\"\n}\n"},
 	{name: "new-worker", args: []string{"-var=workers=4"}},
@@ -106,7 +106,7 @@ var damages = []damage{
 
 // TestPlans plans changes of the configuration, and damaged machines, with Terraform, and compares what it prints.
 func TestPlans(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	var log strings.Builder
 	options := o

@@ -43,9 +43,6 @@ func Run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if os.Getuid() != 0 {
-		return errors.New("the machines are directories with mounts, which need root: sudo make bench")
-	}
 	sizes, err := parseSizes(*workers)
 	if err != nil {
 		return err
@@ -53,9 +50,29 @@ func Run(ctx context.Context, args []string) error {
 	if *verbose {
 		o.Log = os.Stderr
 	}
+	return o.inNamespaces(ctx, func(dir string) error {
+		all, err := measureAll(ctx, dir, o, sizes, os.Stdout)
+		if err != nil {
+			return err
+		}
+		fmt.Println()
+		for _, aim := range aims(all) {
+			fmt.Println(aim)
+		}
+		return judge(all)
+	})
+}
+
+// inNamespaces runs f, with a directory for it, in network namespaces of its own. Before, it finds what the options do not
+// say.
+func (o *options) inNamespaces(ctx context.Context, f func(dir string) error) error {
+	if os.Getuid() != 0 {
+		return errors.New("the machines are directories with mounts, which need root: use sudo")
+	}
 	// Terraform starts the provider in another directory.
 	for _, name := range []*string{&o.Profile, &o.Provider} {
 		if *name != "" {
+			var err error
 			if *name, err = filepath.Abs(*name); err != nil {
 				return err
 			}
@@ -66,7 +83,7 @@ func Run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if err := find(ctx, &o); err != nil {
+	if err := find(ctx, o); err != nil {
 		return err
 	}
 	inside, err := hosts.Enter(ctx, privateNetwork, publicNetwork)
@@ -81,15 +98,7 @@ func Run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	all, err := measureAll(ctx, dir, o, sizes, os.Stdout)
-	if err != nil {
-		return err
-	}
-	fmt.Println()
-	for _, aim := range aims(all) {
-		fmt.Println(aim)
-	}
-	return judge(all)
+	return f(dir)
 }
 
 func parseSizes(text string) ([]int, error) {

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ type Account struct {
 	URL   string // of every service
 
 	refusals refusals
+	consoles string
 }
 
 // ServeHTTP serves every service at one URL.
@@ -66,11 +68,12 @@ func Large(c *cloud.Config) {
 // AWS.
 func New(t *testing.T, change ...func(*cloud.Config)) *Account {
 	t.Helper()
-	a := &Account{t: t}
+	a := &Account{t: t, consoles: t.TempDir()}
 	account, err := Open(t.Context(), append([]func(*cloud.Config){func(c *cloud.Config) {
 		// Long enough that a client that does not wait fails, and short enough for tests.
 		c.ParameterReuse = 300 * time.Millisecond
 		c.Calls = slog.New(&a.refusals)
+		c.Machines = &QuietMachines{Consoles: a.consoles}
 	}}, change...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +218,9 @@ func (quietNetwork) DialFrom(ctx context.Context, _ string, _ netip.AddrPort) (n
 
 // QuietMachines start and stop at once. The zero value has none.
 type QuietMachines struct {
+	// Consoles is the directory of what consoles print; empty if nothing does.
+	Consoles string
+
 	mu      sync.Mutex
 	running map[string]bool
 }
@@ -244,8 +250,22 @@ func (m *QuietMachines) Terminate(_ context.Context, id string) error { return m
 // Exits never delivers anything.
 func (m *QuietMachines) Exits() <-chan machine.Exit { return nil }
 
-// Console returns no path.
-func (m *QuietMachines) Console(string) string { return "" }
+// Console returns the path of what a machine's console has printed; none if nothing does.
+func (m *QuietMachines) Console(id string) string {
+	if m.Consoles == "" {
+		return ""
+	}
+	return filepath.Join(m.Consoles, id)
+}
+
+// Snapshot does nothing.
+func (m *QuietMachines) Snapshot(context.Context, string, string) error { return nil }
+
+// RemoveSnapshot does nothing.
+func (m *QuietMachines) RemoveSnapshot(string) error { return nil }
+
+// Snapshots returns none.
+func (m *QuietMachines) Snapshots() ([]string, error) { return nil, nil }
 
 // RemoveVolume does nothing.
 func (m *QuietMachines) RemoveVolume(string) error { return nil }

@@ -33,7 +33,9 @@ import (
 type Machines struct {
 	t      *testing.T
 	client *infraaws.Client
-	bin    string // before the others in PATH: replaces commands that a script must not really run
+	// console returns the path of the log of an instance's console.
+	console func(id string) string
+	bin     string // before the others in PATH: replaces commands that a script must not really run
 
 	shared    string // the disks of volumes, and the roots of machines
 	volumeBin string // bin for scripts about data volumes; empty until there is one
@@ -43,13 +45,13 @@ type Machines struct {
 }
 
 // NewMachines returns the machines of the account to which client belongs.
-func NewMachines(t *testing.T, client *infraaws.Client) *Machines {
+func (a *Account) NewMachines(t *testing.T, client *infraaws.Client) *Machines {
 	t.Helper()
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &Machines{t: t, client: client, bin: bin, shared: t.TempDir(), dirs: map[string]string{}}
+	return &Machines{t: t, client: client, console: (&QuietMachines{Consoles: a.consoles}).Console, bin: bin, shared: t.TempDir(), dirs: map[string]string{}}
 }
 
 // directory returns the machine's directory. The first call boots the machine.
@@ -132,6 +134,14 @@ func (m *Machines) HostKey(id string) string {
 	return inUse(m.t.Context(), dir)
 }
 
+// ForgetConsole empties the log of an instance's console, as EC2 does with what is older than 64 KiB.
+func (m *Machines) ForgetConsole(id string) {
+	m.t.Helper()
+	if err := os.Remove(m.console(id)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // inUse derives the public key from the private key, as sshd does.
 func inUse(ctx context.Context, dir string) string {
 	out, err := exec.CommandContext(ctx, "ssh-keygen", "-y", "-f", filepath.Join(dir, "ssh_host_ed25519_key")).Output()
@@ -169,7 +179,7 @@ func (m *Machines) Run(ctx context.Context, host machine.Machine, hostKeys []str
 	if !strings.Contains(cmd.Script, "/etc/ssh") {
 		return remote.Output{}, nil
 	}
-	run := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", strings.ReplaceAll(cmd.Script, "/etc/ssh", dir))
+	run := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", strings.NewReplacer("/etc/ssh", dir, "/etc/systemd/system", dir, "/dev/console", m.console(host.ID)).Replace(cmd.Script))
 	run.Env = []string{"PATH=" + m.bin + ":" + os.Getenv("PATH")}
 	var stderr strings.Builder
 	run.Stderr = &stderr

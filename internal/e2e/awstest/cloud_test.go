@@ -177,7 +177,7 @@ func machineSpecs(n network.Network) []machine.Spec {
 	add := func(role infraaws.MachineRole, name string, ip string, pods string) {
 		s := machine.Spec{
 			Cluster: "demo", Name: name, Role: role,
-			SubnetID: n.Subnets[0].ID, VPCID: n.VPCID, NetworkSubnets: []string{n.Subnets[0].ID}, SecurityGroupID: n.SecurityGroups[role],
+			SubnetID: n.Subnets[0].ID, VPCID: n.VPCID, NetworkSubnets: []string{n.Subnets[0].ID}, SecurityGroupIDs: n.MachineGroups(role),
 			PrivateIP: netip.MustParseAddr(ip), PublicIP: true, InstanceType: "t3.small", RootVolumeGiB: 20,
 			User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8Rf1n6h2Yq3n8G8kqk1Zk7bq1Jt0i3v6s7x8y9z0AB op"},
 		}

@@ -55,7 +55,7 @@ func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire)
 func undisturbed(t *testing.T) (made, all int) {
 	t.Helper()
 	a, w := newAccount(t), &wire{}
-	made, err := whole(deadline(t), a.client(w), w, newMachines(t, a.client(&wire{})).on)
+	made, err := whole(deadline(t), a.client(w), w, a.newMachines(t, a.client(&wire{})).on)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Run(fmt.Sprintf("call %d arrives %v", at+1, arrives), func(t *testing.T) {
 				t.Parallel()
 				a := newAccount(t)
-				ssh := newMachines(t, a.client(&wire{}))
+				ssh := a.newMachines(t, a.client(&wire{}))
 				ctx, cancel := context.WithCancel(deadline(t))
 				defer cancel()
 				dying := &wire{dieAt: at + 1, arrives: arrives, cancel: cancel}
@@ -127,7 +127,7 @@ func TestKilledWhileDeleting(t *testing.T) {
 		t.Run(fmt.Sprintf("call %d", at+1), func(t *testing.T) {
 			t.Parallel()
 			a := newAccount(t)
-			ssh := newMachines(t, a.client(&wire{}))
+			ssh := a.newMachines(t, a.client(&wire{}))
 			w := &wire{}
 			c := a.client(w)
 			n, m, err := small(deadline(t), c, ssh.on(w))
@@ -165,7 +165,7 @@ func TestLostAnswers(t *testing.T) {
 			t.Parallel()
 			a := newAccount(t)
 			w := &wire{loseAt: at + 1}
-			if _, err := whole(deadline(t), a.client(w), w, newMachines(t, a.client(&wire{})).on); err != nil {
+			if _, err := whole(deadline(t), a.client(w), w, a.newMachines(t, a.client(&wire{})).on); err != nil {
 				t.Fatalf("the answer to %s was lost: %v", w.calls[at], err)
 			}
 			a.Empty()
@@ -178,7 +178,7 @@ func TestThrottled(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	a.Fault(fault.Fault{Kind: fault.Throttle, Fraction: 0.2})
 	c := a.client(w)
-	n, m, err := small(ctx, c, newMachines(t, c).on(w))
+	n, m, err := small(ctx, c, a.newMachines(t, c).on(w))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestEventualConsistency(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	a.Fault(fault.Fault{Kind: fault.Eventual, Milliseconds: 700})
 	c := a.client(w)
-	n, m, err := small(ctx, c, newMachines(t, a.client(&wire{})).on(w))
+	n, m, err := small(ctx, c, a.newMachines(t, a.client(&wire{})).on(w))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestShortPages(t *testing.T) {
 	t.Parallel()
 	a, w := newAccount(t), &wire{}
 	a.Fault(fault.Fault{Kind: fault.ShortPages, Items: 1})
-	if _, err := whole(deadline(t), a.client(w), w, newMachines(t, a.client(&wire{})).on); err != nil {
+	if _, err := whole(deadline(t), a.client(w), w, a.newMachines(t, a.client(&wire{})).on); err != nil {
 		t.Fatal(err)
 	}
 	a.Empty()
@@ -240,7 +240,7 @@ func TestNoCapacity(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	a.Fault(fault.Fault{Kind: fault.Capacity, Count: 1})
 	c := a.client(w)
-	ssh := newMachines(t, c)
+	ssh := a.newMachines(t, c)
 	_, _, err := small(ctx, c, ssh.on(w))
 	if infraaws.ErrorCode(err) != "InsufficientInstanceCapacity" || infraaws.Advice(err) == "" || !strings.Contains(err.Error(), "worker-0") {
 		t.Fatalf("got %v", err)

@@ -63,7 +63,7 @@ func TestMachinesLifecycle(t *testing.T) {
 	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
-	ssh := newMachines(t, a.client(&wire{}))
+	ssh := a.newMachines(t, a.client(&wire{}))
 	n := ensured(ctx, t, c, networkSpec())
 	specs := machineSpecs(n)
 	before := len(w.calls)
@@ -162,7 +162,7 @@ func TestMachineDrift(t *testing.T) {
 	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
 	c := a.client(&wire{})
-	ssh := newMachines(t, c)
+	ssh := a.newMachines(t, c)
 	n := ensured(ctx, t, c, networkSpec())
 	spec := machineSpecs(n)[3] // worker-0
 	m := made(ctx, t, c, ssh.on(&wire{}), []machine.Spec{spec})[0]
@@ -196,7 +196,7 @@ func TestMachineDrift(t *testing.T) {
 				NetworkInterfaceId: &m.InterfaceID, Groups: []string{n.SecurityGroups[infraaws.RoleLoadBalancer]},
 			})
 			return err
-		}, "security groups: found " + n.SecurityGroups[infraaws.RoleLoadBalancer] + ", wanted " + spec.SecurityGroupID,
+		}, "security groups: found " + n.SecurityGroups[infraaws.RoleLoadBalancer] + ", wanted " + strings.Join(slices.Sorted(slices.Values(spec.SecurityGroupIDs)), ", "),
 	}, {
 		"metadata service", func() error {
 			_, err := api.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{
@@ -282,7 +282,7 @@ func TestMachineDrift(t *testing.T) {
 		}
 	})
 	t.Run("import", func(t *testing.T) {
-		found, pods, err := machine.Find(ctx, c, m.ID)
+		found, pods, err := machine.Find(ctx, c, m.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +297,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
 	c := a.client(&wire{})
-	ssh := newMachines(t, c)
+	ssh := a.newMachines(t, c)
 	n := ensured(ctx, t, c, networkSpec())
 	spec := machineSpecs(n)[0]
 

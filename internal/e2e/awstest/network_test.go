@@ -49,7 +49,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
-	if n.VPCID == "" || len(n.Subnets) != 1 || n.Subnets[0].RouteTableID == "" || len(n.SecurityGroups) != len(infraaws.MachineRoles()) {
+	if n.VPCID == "" || len(n.Subnets) != 1 || n.Subnets[0].RouteTableID == "" || len(n.SecurityGroups) != len(network.Groups()) {
 		t.Fatalf("incomplete: %+v", n)
 	}
 	t.Logf("made with %d calls", len(w.calls))
@@ -113,25 +113,22 @@ func TestSecurityGroups(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"controller: tcp 22-22 from 198.51.100.7/32",
 		"controller: tcp 2379-2380 from controller",
 		"controller: tcp 2379-2380 from etcd",
 		"controller: tcp 6443-6443 from 198.51.100.7/32",
 		"controller: tcp 6443-6443 from controller",
 		"controller: tcp 6443-6443 from lb",
 		"controller: tcp 6443-6443 from worker",
-		"etcd: tcp 22-22 from 198.51.100.7/32",
 		"etcd: tcp 2379-2380 from controller",
 		"etcd: tcp 2379-2380 from etcd",
-		"lb: tcp 22-22 from 198.51.100.7/32",
 		"lb: tcp 6443-6443 from 198.51.100.7/32",
 		"lb: tcp 6443-6443 from controller",
 		"lb: tcp 6443-6443 from worker",
+		"ssh: tcp 22-22 from 198.51.100.7/32",
 		"worker: -1 from controller",
 		"worker: -1 from worker",
 		"worker: tcp 10250-10250 from controller",
 		"worker: tcp 10250-10250 from worker",
-		"worker: tcp 22-22 from 198.51.100.7/32",
 		"worker: tcp 30000-32767 from 192.0.2.0/24",
 		"worker: udp 30000-32767 from 192.0.2.0/24",
 	}
@@ -276,7 +273,7 @@ func TestAdoptedVPC(t *testing.T) {
 	if n.Subnets[0].RouteTableID != foreign.Subnets[0].RouteTableID || n.SecurityGroups[infraaws.RoleWorker] == foreign.SecurityGroups[infraaws.RoleWorker] {
 		t.Errorf("adopted %+v of %+v", n, foreign)
 	}
-	if got := a.Cloud.Overview().Total; got != total+len(infraaws.MachineRoles()) {
+	if got := a.Cloud.Overview().Total; got != total+len(network.Groups()) {
 		t.Errorf("%d things, wanted one for each role more than %d", got, total)
 	}
 	if err := network.Delete(ctx, c, spec); err != nil {

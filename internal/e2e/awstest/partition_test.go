@@ -95,7 +95,7 @@ func TestPartitions(t *testing.T) {
 			}
 			spec := machineSpecs(n)[0]
 			spec.Image, spec.RootVolumeKey = *images.Images[0].ImageId, "alias/demo"
-			m := made(ctx, t, c, newMachines(t, c).on(&wire{}), []machine.Spec{spec})[0]
+			m := made(ctx, t, c, machines{a.NewMachines(t, c)}.on(&wire{}), []machine.Spec{spec})[0]
 			nlb := balancer.Spec{Cluster: "demo", Name: balancer.Public, Public: true, VPCID: n.VPCID, GroupID: n.SecurityGroups[infraaws.RoleLoadBalancer],
 				Subnets: map[string][]balancer.Subnet{n.Subnets[0].AvailabilityZone: {{ID: n.Subnets[0].ID}}}, InstanceIDs: []string{m.ID}}
 			b, err := balancer.Ensure(ctx, c, "", nlb)

@@ -23,7 +23,7 @@ func TestAddress(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
-	all := made(ctx, t, c, newMachines(t, c).on(w), machineSpecs(n)[:2])
+	all := made(ctx, t, c, a.newMachines(t, c).on(w), machineSpecs(n)[:2])
 	spec := awsaddress.Spec{Cluster: "demo", Name: "lb", InstanceID: all[0].ID}
 	first, err := awsaddress.Ensure(ctx, c, "", spec)
 	if err != nil {

@@ -38,7 +38,7 @@ func newOffice(t *testing.T) *office {
 	t.Helper()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	o := &office{Client: a.client(w), account: a, t: t, ctx: ctx, wire: w}
-	o.connect = newMachines(t, o.Client).on(w)
+	o.connect = a.newMachines(t, o.Client).on(w)
 	vpc, err := o.EC2.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: sdk.String("10.240.0.0/16")})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestPodRoutes(t *testing.T) {
 		t.Errorf("a look took %v", got)
 	}
 
-	found, prefix, err := machine.Find(o.ctx, o.Client, m.ID)
+	found, prefix, err := machine.Find(o.ctx, o.Client, m.ID, "")
 	if err != nil || prefix.String() != pods || found.ID != m.ID {
 		t.Errorf("found %s with pods %s, %v", found.ID, prefix, err)
 	}
@@ -238,7 +238,7 @@ func TestLateAssociation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := make1(ctx, c, newMachines(t, c).on(&wire{}), machineSpecs(n)[3])
+	m, err := make1(ctx, c, a.newMachines(t, c).on(&wire{}), machineSpecs(n)[3])
 	if err != nil || !slices.Equal(m.RouteTables, []string{n.Subnets[0].RouteTableID}) {
 		t.Errorf("routes in %v, wanted %s: %v", m.RouteTables, n.Subnets[0].RouteTableID, err)
 	}
@@ -284,7 +284,8 @@ func TestIgnoredRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.EC2.UpdateSecurityGroupRuleDescriptionsIngress(ctx, &ec2.UpdateSecurityGroupRuleDescriptionsIngressInput{GroupId: &worker, IpPermissions: []types.IpPermission{{
+	ssh := n.SecurityGroups[network.GroupSSH]
+	if _, err := c.EC2.UpdateSecurityGroupRuleDescriptionsIngress(ctx, &ec2.UpdateSecurityGroupRuleDescriptionsIngressInput{GroupId: &ssh, IpPermissions: []types.IpPermission{{
 		IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(22), ToPort: sdk.Int32(22),
 		IpRanges: []types.IpRange{{CidrIp: sdk.String("198.51.100.7/32"), Description: sdk.String("elbv2.k8s.aws/y")}}}}}); err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 // machines are the account's machines, reached by processes that can be killed.
 type machines struct{ *account.Machines }
 
-func newMachines(t *testing.T, client *infraaws.Client) machines {
+func (a lab) newMachines(t *testing.T, client *infraaws.Client) machines {
 	t.Helper()
-	return machines{account.NewMachines(t, client)}
+	return machines{a.NewMachines(t, client)}
 }
 
 // on returns the connection of a process that uses w.

@@ -9,8 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,26 +40,11 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	ws := suite.Workspace(t, "backup", suite.CLI, "testdata")
+	suite.Bind(t, ws, "demo")
 	w := &world{suite.Cluster(ws), suite.S3(), map[string]any{}}
 	suite.KeepSnapshots(t)
-	w.lab(t, "bucket", "example-elsewhere")
+	suite.MustLab(t, "bucket", "example-elsewhere")
 	return w
-}
-
-func (w *world) lab(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := suite.Lab(t.Context(), args...); err != nil {
-		t.Fatalf("k8s-lab %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-// allow gives the controllers' role one policy of examples/iam, or what else the path names.
-func (w *world) allow(t *testing.T, policy string) {
-	t.Helper()
-	if !filepath.IsAbs(policy) {
-		policy = filepath.Join(suite.Root, "examples", "iam", policy)
-	}
-	w.lab(t, "iam", "role", harness.SnapshotProfile, "--tag", "k8s-cluster=demo", "--policy", policy)
 }
 
 // set sets Terraform variables, beside those that are set already; nil unsets one.

@@ -1,6 +1,7 @@
 // Package clients_test lets clients that this project did not write use the local EC2: the AWS CLI,
 // boto3 and Ansible's amazon.aws, as Debian 12 has them. Each creates a VPC with a machine and
 // destroys it; what is done again changes nothing. K8S_CLIENT_ROUNDS=2 does all of it twice.
+// The AWS CLI also makes the attacks of package isolation.
 package clients_test
 
 import (

@@ -21,9 +21,12 @@ import (
 // keepalives of an API server, which are due after three minutes.
 const forgetAfter = 75 * time.Second
 
-// idle has two watches without keepalives of their own: one through the load balancer, one directly to an API server.
+// idle has two watches without keepalives of their own: one through the load balancer, one directly to an API server. It
+// also has sessions of kubectl with a pod.
 type idle struct {
 	through, direct *watch
+	command, logs   *spoken
+	forwarded       string     // URL of a forwarded port that nobody has used
 	forgotten       chan error // once the local EC2 has forgotten what is idle
 }
 
@@ -67,10 +70,22 @@ func (w *watch) next() (string, error) {
 	return w.events.ReadString('\n')
 }
 
-// beginIdle opens the watches. The local EC2 forgets idle connections meanwhile.
+// idlePod logs nothing, and has a page.
+const idlePod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: idle, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: idle, image: "k8s-lab/toolbox:1", command: [sh, -c, "mkdir /www; echo still here >/www/index.html; exec httpd -f -p 8080 -h /www"]}
+`
+
+// beginIdle opens the watches and the sessions. The local EC2 forgets idle connections meanwhile.
 func (c *cluster) beginIdle(t *testing.T) *idle {
-	i := &idle{through: c.watches(t, "lb-0"), direct: c.watches(t, "controller-0"), forgotten: make(chan error, 1)}
 	ctx := t.Context()
+	i := &idle{through: c.watches(t, "lb-0"), direct: c.watches(t, "controller-0"), forgotten: make(chan error, 1)}
+	c.beginSessions(t, i)
 	time.AfterFunc(forgetAfter+5*time.Second, func() {
 		var got struct{ Forgotten int }
 		err := suite.Control(context.WithoutCancel(ctx), "POST", "/_lab/faults", map[string]any{"kind": "idle-flows", "seconds": forgetAfter.Seconds()}, &got)
@@ -82,8 +97,18 @@ func (c *cluster) beginIdle(t *testing.T) *idle {
 	return i
 }
 
+// beginSessions starts a pod and what kubectl does with it.
+func (c *cluster) beginSessions(t *testing.T, i *idle) {
+	ctx := t.Context()
+	c.Create(t, idlePod)
+	c.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "pod/idle")
+	i.command = c.begin(ctx, t, "exec", "idle", "--", "sh", "-c", "until [ -e /tmp/go ]; do sleep 0.2; done; echo still here")
+	i.logs = c.begin(ctx, t, "logs", "--follow", "idle")
+	i.forwarded = c.forward(ctx, t, "idle")
+}
+
 // testIdle: a watch through the load balancer is told of a change although nothing happened for longer than EC2 remembers a
-// connection. A watch without the load balancer is not.
+// connection. A watch without the load balancer is not. Nor does this end what kubectl does with a pod.
 func (c *cluster) testIdle(t *testing.T, i *idle) {
 	began := time.Now()
 	if err := <-i.forgotten; err != nil {
@@ -97,5 +122,15 @@ func (c *cluster) testIdle(t *testing.T, i *idle) {
 	if event, err := i.direct.next(); err == nil {
 		t.Errorf("a watch without keepalives is remembered: %q", event)
 	}
-	c.Kubectl(t, "delete", "configmap", "idle")
+	c.Kubectl(t, "delete", "configmap/idle")
+	c.Kubectl(t, "exec", "idle", "--", "sh", "-c", "touch /tmp/go; echo still here >/proc/1/fd/1")
+	for what, s := range map[string]*spoken{"exec": i.command, "logs --follow": i.logs} {
+		if line, err := s.next(); err != nil || line != "still here\n" {
+			t.Errorf("kubectl %s after %s: %q %v", what, forgetAfter, line, err)
+		}
+	}
+	if page, err := get(t.Context(), i.forwarded); err != nil || page != "still here\n" {
+		t.Errorf("kubectl port-forward after %s: %q %v", forgetAfter, page, err)
+	}
+	c.Kubectl(t, "delete", "pod/idle")
 }

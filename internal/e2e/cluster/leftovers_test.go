@@ -34,7 +34,7 @@ func (c *cluster) testLeftovers(t *testing.T) {
 	}
 	still := harness.Must[*ec2.DescribeSecurityGroupsOutput](t)(api.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
 		Filters: []types.Filter{{Name: aws.String("vpc-id"), Values: []string{*groups[0].VpcId}}}})).SecurityGroups
-	if len(still) < 5 { // of four roles, and the other one
+	if len(still) < 6 { // of four roles, of SSH, and the other one
 		t.Errorf("%d security groups are left", len(still))
 	}
 	harness.Must[*ec2.DeleteSecurityGroupOutput](t)(api.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: left.GroupId}))

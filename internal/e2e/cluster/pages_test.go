@@ -63,10 +63,14 @@ func (c *cluster) testWhatIsWhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const everywhere = "/etc/systemd/system/print-host-key.service" // by k8s_machine, in front of the tables
+	if intro, _, _ := strings.Cut(string(raw), "\n## "); !strings.Contains(intro, "`"+everywhere+"`") {
+		t.Errorf("the page does not have %s", everywhere)
+	}
 	for machine, heading := range map[string]string{"controller-0": "## Controllers", "worker-0": "## Workers", "lb-0": "## The load balancer"} {
 		_, part, _ := strings.Cut(string(raw), "\n"+heading+"\n")
 		part, _, _ = strings.Cut(part, "\n## ")
-		wanted := map[string]string{} // path -> mode; empty if the page has none
+		wanted := map[string]string{everywhere: "644"} // path -> mode; empty if the page has none
 		for _, row := range rows(part, "### Files") {
 			wanted[row[0]] = strings.TrimPrefix(row[1], "0")
 		}

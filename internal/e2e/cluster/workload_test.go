@@ -8,8 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -117,37 +117,69 @@ func (c *cluster) privateIP(t *testing.T, machine string) string {
 func (c *cluster) testPortForward(t *testing.T, pod string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	bin := filepath.Join(suite.Cache, "mirror", "dl.k8s.io", "release", "v"+harness.KubernetesVersion, "bin", "linux", "amd64", "kubectl")
-	cmd := exec.CommandContext(ctx, bin, "--kubeconfig", c.Kubeconfig, "port-forward", "pod/"+pod, ":8080", "--address", "127.0.0.1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	if body, err := get(ctx, c.forward(ctx, t, pod)); err != nil || !strings.Contains(body, pod) {
+		t.Errorf("port-forward: %q %v", body, err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = cmd.Wait() }()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+}
+
+// forward forwards a port to a pod's port 8080 until the context or the test ends, and returns its URL.
+func (c *cluster) forward(ctx context.Context, t *testing.T, pod string) string {
+	t.Helper()
+	s := c.begin(ctx, t, "port-forward", "pod/"+pod, ":8080", "--address", "127.0.0.1")
+	line, err := s.next()
+	var port int
+	if _, scanned := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d", &port); err != nil || scanned != nil {
 		t.Fatalf("port-forward: %q %v", line, err)
 	}
-	var port int
-	if _, err := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d", &port); err != nil {
-		t.Fatalf("port-forward: %q", line)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", port), nil)
+	return fmt.Sprintf("http://127.0.0.1:%d/", port)
+}
+
+// get returns a page, over a connection of its own.
+func get(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
+	req.Close = true
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatalf("port-forward: %v", err)
+		return "", err
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
-	if err != nil || !strings.Contains(string(body), pod) {
-		t.Errorf("port-forward: %q %v", body, err)
+	return string(body), err
+}
+
+// spoken is what a kubectl that runs has to say.
+type spoken struct {
+	out   *os.File
+	lines *bufio.Reader
+}
+
+// begin starts kubectl, which ends with the context or with the test.
+func (c *cluster) begin(ctx context.Context, t *testing.T, args ...string) *spoken {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	cmd := exec.CommandContext(ctx, suite.KubectlPath(), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	t.Cleanup(func() { cancel(); _ = cmd.Wait(); _ = r.Close() })
+	return &spoken{r, bufio.NewReader(r)}
+}
+
+// next returns the next line, if it comes soon.
+func (s *spoken) next() (string, error) {
+	if err := s.out.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return "", err
+	}
+	return s.lines.ReadString('\n')
 }
 
 func (c *cluster) testSecurity(t *testing.T) {

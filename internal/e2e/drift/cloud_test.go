@@ -170,13 +170,17 @@ func account() []damage {
 			name: "another security group beside", resource: "k8s_machine.controller[2]", thing: "controller-2",
 			hurt: func(t *testing.T, w *world) {
 				i := w.instance(t, "controller-2")
+				groups := []string{*w.group(t, "worker").GroupId}
+				for _, g := range i.SecurityGroups {
+					groups = append(groups, *g.GroupId)
+				}
 				harness.Must[*ec2.ModifyInstanceAttributeOutput](t)(w.ec2.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
-					InstanceId: i.InstanceId, Groups: []string{*i.SecurityGroups[0].GroupId, *w.group(t, "worker").GroupId}}))
+					InstanceId: i.InstanceId, Groups: groups}))
 			},
 			look: func(t *testing.T, w *world) string {
 				return text(t, w.instance(t, "controller-2").NetworkInterfaces[0].Groups)
 			},
-			says: []string{`security groups: found sg-\w+, sg-\w+, wanted sg-\w+`},
+			says: []string{`security groups: found sg-\w+, sg-\w+, sg-\w+, wanted sg-\w+, sg-\w+`},
 		},
 		{
 			name: "certificate missing from the key store", resource: keys, thing: "key store",

@@ -89,7 +89,7 @@ func TestExercises(t *testing.T) {
 func objects(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	return c.Kubectl(t, "get", "--namespace=default", "--output=name", strings.Join([]string{"namespaces", "pods", "deployments", "replicasets", "services",
-		"jobs", "cronjobs", "horizontalpodautoscalers", "apiservices", "configmaps", "secrets", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "priorityclasses", "certificatesigningrequests",
+		"jobs", "cronjobs", "horizontalpodautoscalers", "apiservices", "configmaps", "secrets", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "priorityclasses", "persistentvolumes", "persistentvolumeclaims", "certificatesigningrequests",
 		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, ",")) +
 		c.Kubectl(t, "get", "nodes", "--output=jsonpath={range .items[*]}{.metadata.labels} {.spec.taints} {.spec.unschedulable}{\"\\n\"}{end}")

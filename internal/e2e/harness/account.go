@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,30 +26,6 @@ func (s *Suite) AWS() aws.Config {
 // S3 returns a client of the lab's S3.
 func (s *Suite) S3() *s3.Client {
 	return s3.NewFromConfig(s.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
-}
-
-// SnapshotProfile is the instance profile of machines that keep snapshots of etcd in SnapshotBucket.
-const (
-	SnapshotProfile = "k8s-controller"
-	SnapshotBucket  = "example-snapshots"
-)
-
-// ProfileOverride gives the controllers of examples/ha-cluster the SnapshotProfile.
-const ProfileOverride = "resource \"k8s_machine\" \"controller\" {\n  instance_profile = \"" + SnapshotProfile + "\"\n}\n"
-
-// KeepSnapshots makes SnapshotBucket and SnapshotProfile. Its role, of the same name, has exactly the
-// policy etcd-snapshots.json of examples/iam.
-func (s *Suite) KeepSnapshots(t *testing.T) {
-	t.Helper()
-	for _, args := range [][]string{
-		{"bucket", SnapshotBucket},
-		{"iam", "role", SnapshotProfile, "--tag", "k8s-cluster=demo", "--policy", filepath.Join(s.Root, "examples", "iam", "etcd-snapshots.json")},
-		{"iam", "instance-profile", SnapshotProfile, "--role", SnapshotProfile},
-	} {
-		if out, err := s.Lab(t.Context(), args...); err != nil {
-			t.Fatalf("k8s-lab %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
 }
 
 // Parameters returns the SHA-256 of every parameter in the account, by name.

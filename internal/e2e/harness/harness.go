@@ -188,11 +188,13 @@ func (s *Suite) Lab(ctx context.Context, args ...string) (string, error) {
 
 // MustLab is Lab, but fails the test on an error. It also works in cleanups, after the test's context has
 // ended.
-func (s *Suite) MustLab(t *testing.T, args ...string) {
+func (s *Suite) MustLab(t *testing.T, args ...string) string {
 	t.Helper()
-	if out, err := s.Lab(context.WithoutCancel(t.Context()), args...); err != nil {
+	out, err := s.Lab(context.WithoutCancel(t.Context()), args...)
+	if err != nil {
 		t.Fatalf("k8s-lab %v: %v\n%s", args, err, out)
 	}
+	return out
 }
 
 func (s *Suite) readEnv(ctx context.Context) error {
@@ -222,45 +224,6 @@ func (s *Suite) Env() []string {
 		env = append(env, k+"="+v)
 	}
 	return env
-}
-
-// Restrict lets a workspace run as a user that has exactly the policy everyday.json of examples/iam.
-func (s *Suite) Restrict(t *testing.T, ws *workspace.Workspace) {
-	t.Helper()
-	ws.Env = append(ws.Env, workspace.Exports(s.permit(t, "everyday.json"))...)
-}
-
-// PermitDestroy gives the user of Restrict the policy destroy.json, too.
-func (s *Suite) PermitDestroy(t *testing.T) { t.Helper(); s.permit(t, "everyday.json", "destroy.json") }
-
-// permit gives the restricted user policies of examples/iam, and returns the exports of its keys.
-func (s *Suite) permit(t *testing.T, policies ...string) string {
-	t.Helper()
-	args := []string{"iam", "user", "terraform"}
-	for _, name := range policies {
-		args = append(args, "--policy", filepath.Join(s.Root, "examples", "iam", name))
-	}
-	out, err := s.Lab(t.Context(), args...)
-	if err != nil {
-		t.Fatalf("k8s-lab iam: %v\n%s", err, out)
-	}
-	return out
-}
-
-// Bind lets a workspace run as a user who is bound to one cluster: with member.json and boundary.json of examples/iam,
-// and the tag k8s-cluster.
-func (s *Suite) Bind(t *testing.T, ws *workspace.Workspace, cluster string) {
-	t.Helper()
-	run := func(args ...string) string {
-		out, err := s.Lab(t.Context(), append([]string{"iam"}, args...)...)
-		if err != nil {
-			t.Fatalf("k8s-lab iam: %v\n%s", err, out)
-		}
-		return out
-	}
-	policy := func(name string) string { return filepath.Join(s.Root, "examples", "iam", name) }
-	boundary := strings.TrimSpace(run("policy", "k8s-boundary", "--document", policy("boundary.json")))
-	ws.Env = append(ws.Env, workspace.Exports(run("user", "member", "--path", "/k8s/", "--tag", "k8s-cluster="+cluster, "--policy", policy("member.json"), "--boundary", boundary))...)
 }
 
 // Workspace creates a working directory with the provider installed, the given configuration, and

@@ -96,6 +96,7 @@ func TestEngine(t *testing.T) {
 	sub("full disk", func(t *testing.T) { m.testFullDisk(t, rec) })
 	sub("crashing unit", func(t *testing.T) { rec = m.testCrashingUnit(t, want, rec) })
 	sub("interrupted", func(t *testing.T) { rec = m.testInterrupted(t, rec) })
+	sub("boot", m.testBoot)
 	sub("packages", m.testPackages)
 	sub("reboot", func(t *testing.T) { rec = m.testReboot(t, want, rec) })
 	sub("remove", func(t *testing.T) { m.testRemove(t, want) })

@@ -85,16 +85,23 @@ func boot(t *testing.T) *realMachine {
 			t.Error(err)
 		}
 	})
+	m.start(machine.Spec{Image: img.ID})
+	return m
+}
+
+// start starts a machine with a host key of its own, which the connection expects.
+func (m *realMachine) start(spec machine.Spec) {
+	m.t.Helper()
 	h := m.network.Add("")
-	m.spec = machine.Spec{ID: h.ID, Image: img.ID, Hostname: h.Hostname, Netns: h.Netns, VCPUs: 2, Cores: 1, MemoryMiB: 2048}
-	if err := m.manager.Start(t.Context(), m.spec); err != nil {
-		t.Fatal(err)
+	spec.ID, spec.Hostname, spec.Netns, spec.VCPUs, spec.Cores, spec.MemoryMiB = h.ID, h.Hostname, h.Netns, 2, 1, 2048
+	m.spec = spec
+	if err := m.manager.Start(m.t.Context(), m.spec); err != nil {
+		m.t.Fatal(err)
 	}
 	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{m.network.Key}, Dial: m.dial})
-	t.Cleanup(func() { _ = pool.Close() })
+	m.t.Cleanup(func() { _ = pool.Close() })
 	m.Machine = pool.Machine(remote.Host{Name: h.Hostname, Address: h.Address.String(), User: "admin", HostKeys: []string{testbed.AuthorizedKey(h.HostKey)}})
 	m.awaitReady()
-	return m
 }
 
 func (m *realMachine) awaitReady() {

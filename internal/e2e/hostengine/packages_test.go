@@ -2,7 +2,6 @@ package hostengine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -80,15 +79,6 @@ time.sleep(600)'
 timeout 20 sh -c 'until [ -e /run/held ]; do sleep 0.05; done'`)
 }
 
-// neverEnding restarts a stage of cloud-init that does not end.
-func (m *realMachine) neverEnding() {
-	m.sh(`mkdir -p /run/systemd/system/cloud-final.service.d
-printf '[Service]\nExecStart=\nExecStart=/bin/sleep infinity\nExecStartPost=\n' >/run/systemd/system/cloud-final.service.d/never.conf
-systemctl daemon-reload
-systemctl restart --no-block cloud-final.service
-timeout 20 sh -c 'until systemctl show -p ActiveState cloud-final.service | grep -q activating; do sleep 0.05; done'`)
-}
-
 // testPackages checks that one apply installs the missing packages whatever a freshly booted
 // machine is doing, and that it says what it waits for.
 func (m *realMachine) testPackages(t *testing.T) {
@@ -121,8 +111,6 @@ func (m *realMachine) testPackages(t *testing.T) {
 			func() { m.sh("systemctl stop upgrade") }, " of upgrade.service) holds /var/cache/apt/archives/lock"},
 		{"power cut while unpacking", func() { m.sh("touch /cut.preinst; ! apt-get -q -y install web 2>&1") }, "", nil, "installing packages web"},
 		{"power cut while configuring", func() { m.sh("touch /cut.postinst; ! apt-get -q -y install web 2>&1") }, "", nil, "installing packages web"},
-		{"cloud-init at work", m.neverEnding, "waiting for cloud-init", func() { m.sh("systemctl kill --signal=KILL cloud-final.service") },
-			"cloud-init has ended with errors (cloud-final.service), going on all the same"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			outer := m.t
@@ -157,18 +145,4 @@ func (m *realMachine) testPackages(t *testing.T) {
 			}
 		})
 	}
-	t.Run("cloud-init never ends", func(t *testing.T) {
-		m.sh("dpkg --purge --force-all web 2>&1")
-		m.neverEnding()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		_, err := host.Apply(ctx, m, want, m.diff(want, host.Record{}), host.Record{}, host.Options{})
-		var apply *host.ApplyError
-		if !errors.As(err, &apply) || apply.Unit != "cloud-final.service" || !strings.Contains(err.Error(), "cloud-init is still in its stage final after") {
-			t.Errorf("error is %v", err)
-		}
-		t.Log(err)
-		m.sh("rm -r /run/systemd/system/cloud-final.service.d; systemctl kill --signal=KILL cloud-final.service; systemctl daemon-reload; systemctl reset-failed cloud-final.service")
-		m.converge(want, host.Record{})
-	})
 }

@@ -11,6 +11,7 @@ import (
 func (w *world) testColleague(t *testing.T) {
 	was := w.Units(t)
 	theirs := suite.Workspace(t, "colleague", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))
+	suite.Bind(t, theirs, "demo")
 	out, err := theirs.Run(t.Context(), "apply", "-auto-approve", "-no-color")
 	said := out
 	if err != nil {

@@ -65,10 +65,11 @@ resource "k8s_addon" "quota" {
 `
 
 // unusual changes settings that not every machine has: some that only workers have, and some that
-// are only in Node objects.
+// are only in objects of Kubernetes.
 func (w *world) unusual(t *testing.T) {
 	w.edit(t, `resource "k8s_control_plane" "this" {`, `resource "k8s_control_plane" "this" {
-  dns_ip = "10.32.0.53"`, 1)
+  dns_ip = "10.32.0.53"
+  access = [{ group = "ops", cluster_role = "view" }, { user = "ada", role = "deployer", namespace = "default" }]`, 1)
 	w.edit(t, "k8s_network.this.node_cidrs", `["10.240.0.0/20", "10.241.0.0/24"]`, 1)
 	w.edit(t, `resource "k8s_worker_pool" "this" {`, `resource "k8s_worker_pool" "this" {
   labels = { "node-role.kubernetes.io/worker" = "", tier = "blue" }`, 1)

@@ -31,6 +31,7 @@ func TestInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	ws := suite.Workspace(t, "instances", suite.CLI, example)
+	suite.Bind(t, ws, "demo")
 	w := &world{Cluster: suite.Cluster(ws), main: string(source), api: ec2.NewFromConfig(suite.AWS())}
 	for _, step := range []struct {
 		name string

@@ -37,13 +37,7 @@ func (w *world) testProfile(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(nodePolicy), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{
-		{"iam", "role", "k8s-node", "--policy", policy}, {"iam", "instance-profile", "k8s-node", "--role", "k8s-node"},
-	} {
-		if out, err := suite.Lab(t.Context(), args...); err != nil {
-			t.Fatalf("k8s-lab %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
+	suite.MachineRole(t, "k8s-node", "demo", policy)
 	was := w.Units(t)
 	w.edit(t, `role       = "lb"`, "role       = \"lb\"\n  instance_profile = \"k8s-node\"", 1)
 	w.apply(t)

@@ -92,7 +92,7 @@ func (w world) whole(t *testing.T) {
 		strings.Join(machines, ", "), len(w.VPCs), len(w.Subnets), len(w.Gateways), len(w.RouteTables), len(w.Groups),
 		len(w.Interfaces), len(w.Volumes), len(w.Addresses), len(w.KeyPairs), len(w.Parameters))
 	const want = "controller-0 running, controller-1 running, controller-2 running, lb-0 running, worker-0 running, worker-1 running; " +
-		"VPCs 1, subnets 1, gateways 1, route tables 2, groups 5, interfaces 6, volumes 6, addresses 1, key pairs 0, parameters 10"
+		"VPCs 1, subnets 1, gateways 1, route tables 2, groups 6, interfaces 6, volumes 6, addresses 1, key pairs 0, parameters 10"
 	if got != want {
 		t.Errorf("the cluster has\n%s\nwanted\n%s", got, want)
 	}

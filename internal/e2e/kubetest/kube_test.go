@@ -12,12 +12,14 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/local"
@@ -257,14 +259,59 @@ data: {password: aHVudGVyMg==}`)
 }
 
 func testSystemObjects(t *testing.T, c *kube.Client) {
-	want := component.SystemObjects()
+	ops := access.Entry{Group: "oidc:/ops", ClusterRole: "view"}
+	spec := component.ControlPlaneSpec{Access: []access.Entry{ops, {User: "oidc:ada@example.com", Role: "deployer", Namespace: "default"}}}
+	want := spec.SystemObjects()
 	if len(drift(t, c, want)) == 0 {
 		t.Fatal("a fresh API server has the system objects already")
 	}
-	if _, err := c.Apply(t.Context(), want, kube.Terms{}); err != nil {
+	terms := kube.Terms{Force: true, Replace: kube.RefsOf(want)}
+	apply := func() {
+		t.Helper()
+		if _, err := c.Apply(t.Context(), want, terms); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "applied", drift(t, c, want), nil)
+	}
+	apply()
+
+	// Somebody makes a binding anew, with another role: roleRef cannot be changed.
+	bindings, name := c.Typed().RbacV1().ClusterRoleBindings(), ops.Binding().GetName()
+	edited, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
+	if err == nil {
+		err = bindings.Delete(t.Context(), name, metav1.DeleteOptions{})
+	}
+	if err == nil {
+		edited.ResourceVersion, edited.UID, edited.RoleRef.Name = "", "", "cluster-admin"
+		_, err = bindings.Create(t.Context(), edited, metav1.CreateOptions{})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "applied", drift(t, c, want), nil)
+	expect(t, "edited", drift(t, c, want), []string{"ClusterRoleBinding " + name + ": roleRef cannot be changed: an apply deletes the object and creates it again"})
+	apply()
+
+	found := 0
+	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
+		labelled, err := c.Labelled(t.Context(), rbacv1.SchemeGroupVersion.WithKind(kind), access.Label)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range labelled {
+			if e, ok := access.Read(o); !ok || !slices.Contains(spec.Access, e) {
+				t.Errorf("read %s from %s (%t)", e, kube.RefOf(o), ok)
+			}
+			found++
+		}
+	}
+	if found != len(spec.Access) {
+		t.Errorf("%d bindings have the label, wanted %d", found, len(spec.Access))
+	}
+	role, space := kube.RefOf(spec.Access[1].RoleObject()), kube.ObjectRef{APIVersion: "v1", Kind: "Namespace", Name: "default"}
+	absent, err := c.Absent(t.Context(), []kube.ObjectRef{space, role, kube.RefOf(ops.RoleObject()), role})
+	if err != nil || !slices.Equal(absent, []kube.ObjectRef{role}) {
+		t.Errorf("absent are %v (%v), wanted %s", absent, err, role)
+	}
 }
 
 func testLeases(t *testing.T, c *kube.Client) {

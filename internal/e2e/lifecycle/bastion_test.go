@@ -9,7 +9,7 @@ import (
 )
 
 // testBastion reaches the machines through lb-0. Until the network lets SSH in from there, the plan
-// warns and says what to set.
+// warns and says what to set. The network then has thirty admin_cidrs as well.
 func (c *cluster) testBastion(t *testing.T) {
 	const network = "  admin_cidrs = var.admin_cidrs\n"
 	if !strings.Contains(c.main, network) {
@@ -37,7 +37,8 @@ func (c *cluster) testBastion(t *testing.T) {
 		t.Errorf("the bastion is not reached directly:\n%s", text)
 	}
 
-	write("main.tf", strings.Replace(c.main, network, network+"  bastion_role = \"lb\"\n", 1))
+	const thirty = "  admin_cidrs = concat(var.admin_cidrs, [for i in range(29) : \"203.0.113.${i}/32\"])\n"
+	write("main.tf", strings.Replace(c.main, network, thirty+"  bastion_role = \"lb\"\n", 1))
 	c.Apply(t)
 	changes, text, err = c.WS.Plan(t.Context())
 	if err != nil || changes || strings.Contains(harness.Flat(text), "cannot be reached") {

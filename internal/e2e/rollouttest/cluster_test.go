@@ -47,7 +47,7 @@ func TestControllers(t *testing.T) {
 	d.firstApply()
 	d.eventually("status", func() error {
 		s, err := d.status()
-		if err == nil && (len(s.APIServers) != 3 || len(s.Etcd) != 3 || len(s.Leases) != 2 || s.Version != "v"+kubernetesVersion || len(s.Certificates) == 0) {
+		if err == nil && (len(s.APIServers) != 3 || len(s.Etcd) != 3 || len(s.Leases) != 2 || len(s.Nodes) != 0 || s.Version != "v"+kubernetesVersion || len(s.Certificates) == 0) {
 			err = fmt.Errorf("incomplete: %+v", s)
 		}
 		return err
@@ -164,11 +164,11 @@ func (d *deployment) testControllerDamage() {
 	d.shell(d.control.Targets[2], "systemctl disable kube-controller-manager 2>/dev/null; echo x >> /etc/kubernetes/audit-policy.yaml")
 	d.shell(d.lb.Targets[0], "rm /etc/haproxy/haproxy.cfg")
 	c := d.api()
-	if err := c.Typed().RbacV1().ClusterRoleBindings().Delete(d.t.Context(), component.SystemObjects()[1].GetName(), metav1.DeleteOptions{}); err != nil {
+	if err := c.Typed().RbacV1().ClusterRoleBindings().Delete(d.t.Context(), component.ControlPlaneSpec{}.SystemObjects()[1].GetName(), metav1.DeleteOptions{}); err != nil {
 		d.t.Fatal(err)
 	}
 	d.expectDrift(
-		"control ClusterRoleBinding "+component.SystemObjects()[1].GetName()+": missing",
+		"control ClusterRoleBinding "+component.ControlPlaneSpec{}.SystemObjects()[1].GetName()+": missing",
 		"control controller-0: file /etc/systemd/system/kube-scheduler.service: content differs",
 		"control controller-2: file /etc/kubernetes/audit-policy.yaml: content differs",
 		"etcd controller-1: unit etcd.service: stopped, wanted running",

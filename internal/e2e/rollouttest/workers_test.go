@@ -20,6 +20,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
@@ -214,9 +215,9 @@ func (d *deployment) testKubeletSetting() {
 func (d *deployment) testRuntimeSetting() {
 	before, pods := d.starts(), d.pods()
 	prior := *d
-	d.workers.Spec.Containerd.RegistryMirrors = map[string]string{"example.com": "http://203.0.113.1:5000"}
-	for k, v := range prior.workers.Spec.Containerd.RegistryMirrors {
-		d.workers.Spec.Containerd.RegistryMirrors[k] = v
+	d.workers.Spec.Containerd.Registries = registry.Registries{"example.com": {{URL: "http://203.0.113.1:5000"}}}
+	for k, v := range prior.workers.Spec.Containerd.Registries {
+		d.workers.Spec.Containerd.Registries[k] = v
 	}
 	d.workers.Spec.Containerd.Config["oom_score"] = -998
 	least := 2

@@ -34,6 +34,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
@@ -213,7 +214,7 @@ func (w *world) say(machine, message string) {
 
 func (w *world) machineSpec(name string, role aws.MachineRole, ip netip.Addr, pods netip.Prefix) machine.Spec {
 	return machine.Spec{Cluster: clusterName, Name: name, Role: role, Image: w.image, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
-		SubnetID: w.network.Subnets[0].ID, VPCID: w.network.VPCID, NetworkSubnets: []string{w.network.Subnets[0].ID}, SecurityGroupID: w.network.SecurityGroups[role],
+		SubnetID: w.network.Subnets[0].ID, VPCID: w.network.VPCID, NetworkSubnets: []string{w.network.Subnets[0].ID}, SecurityGroupIDs: w.network.MachineGroups(role),
 		User: machine.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
 }
 
@@ -311,10 +312,14 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 	d.control = controlplane.ControlPlane{Spec: component.ControlPlaneSpec{Cluster: w.cluster, Version: kubernetesVersion,
 		EndpointNames: []string{lb.Node.PublicIP.String(), lb.Node.PrivateIP.String()},
 		Artifacts:     w.artifacts(w.catalog.ControlPlaneSet(kubernetesVersion))}}
+	mirrors := registry.Registries{}
+	for name, r := range w.vars.Elsewhere.Registries {
+		mirrors[name] = []registry.Mirror{{URL: r.Mirrors[0].URL}}
+	}
 	d.workers = workerpool.Pool{Endpoint: "https://" + net.JoinHostPort(lb.Node.PublicIP.String(), "6443"),
 		Spec: component.WorkerSpec{Cluster: w.cluster, Version: kubernetesVersion,
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
-			Containerd:           component.ContainerdSpec{RegistryMirrors: w.vars.Elsewhere.RegistryMirrors}, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", "", true))}}
+			Containerd:           component.ContainerdSpec{Registries: mirrors}, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", "", true))}}
 	d.workers.Spec.Kubelet.Config, d.workers.Spec.KubeProxy.Config = maps.Clone(w.vars.Elsewhere.KubeletConfig), maps.Clone(w.vars.Elsewhere.KubeProxyConfig)
 	d.workers.Spec.Containerd.Config = maps.Clone(w.vars.Elsewhere.ContainerdConfig)
 	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})

@@ -68,8 +68,10 @@ func TestRolls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ws := suite.Workspace(t, "rolls", suite.CLI, example)
+	suite.Restrict(t, ws)
 	w := &world{
-		Cluster: suite.Cluster(suite.Workspace(t, "rolls", suite.CLI, example)), main: string(source),
+		Cluster: suite.Cluster(ws), main: string(source),
 		vars:       map[string]any{"workers": len(workers), "etcd_version": etcdBefore, "kubernetes_version": kubernetesVersion},
 		containerd: containerdBefore,
 	}
@@ -90,6 +92,9 @@ func TestRolls(t *testing.T) {
 		{"load balancer that would lose its servers", w.testUnbalanced},
 		{"settings", w.testSettings},
 		{"sign-in", w.testSignIn},
+		{"access", w.testAccess},
+		{"files", w.testFiles},
+		{"registries", w.testRegistries},
 		{"unknown flag", w.testUnknownFlag},
 		{"refused values", w.testRefusedValues},
 		{"sandbox image that does not exist", w.testNoSandbox},
@@ -100,6 +105,7 @@ func TestRolls(t *testing.T) {
 		{"encryption: the first is dropped", w.testFirstDropped},
 		{"reboots", w.testReboots},
 		{"destroy", func(t *testing.T) {
+			suite.PermitDestroy(t)
 			if _, err := w.WS.Destroy(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,6 @@ const issuerPort = "9443"
 // server is restarted.
 func (w *world) testSignIn(t *testing.T) {
 	l := w.startIssuer(t)
-	w.Kubectl(t, "create", "clusterrolebinding", "developers", "--clusterrole=view", "--group=oidc:developers")
 	example := w.main
 	w.main += `
 resource "k8s_kubeconfig" "people" {
@@ -67,6 +66,7 @@ output "people" { value = nonsensitive(k8s_kubeconfig.people.kubeconfig_raw) }
     issuer        = { url = "` + l.url + `", audiences = ["` + issuer.ClientID + `"], certificateAuthority = ` + strconv.Quote(l.ca) + ` }
     claimMappings = { username = { claim = "sub", prefix = "oidc:" }, groups = { claim = "groups", prefix = "oidc:" } }
   }] }`
+	w.arguments["k8s_control_plane"]["access"] = `[{ group = "oidc:developers", cluster_role = "view" }, { user = "oidc:bob", cluster_role = "edit", namespace = "default" }]`
 	was := suite.Units(t, machines...)
 	traffic := w.Traffic(t, w.Kubeconfig)
 	began := time.Now()
@@ -86,6 +86,11 @@ output "people" { value = nonsensitive(k8s_kubeconfig.people.kubeconfig_raw) }
 	sign := func(claims string) string { return l.post(t, "/test/sign", "application/json", claims) }
 	old := sign(`{"sub": "bob", "groups": ["visitors"]}`)
 	l.accepted(t, old, "oidc:bob")
+	if _, err := l.as(old, "create", "configmap", "mine", "--dry-run=server"); err != nil {
+		t.Error(err)
+	}
+	_, err = l.as(old, "get", "pods", "--namespace=kube-system")
+	harness.Refused(t, err, "Forbidden", `User "oidc:bob" cannot list resource "pods"`)
 	l.refused(t, "another audience", sign(`{"sub": "bob", "aud": "another"}`))
 	l.refused(t, "expired", sign(`{"sub": "bob", "exp": 1000000000}`))
 	l.refused(t, "another issuer", sign(`{"sub": "bob", "iss": "https://login.example.com"}`))
@@ -101,6 +106,7 @@ output "people" { value = nonsensitive(k8s_kubeconfig.people.kubeconfig_raw) }
 
 	w.main = example
 	delete(w.arguments["k8s_control_plane"], "authentication")
+	delete(w.arguments["k8s_control_plane"], "access")
 	w.apply(t)
 	harness.Eventually(t, 30*time.Second, "the issuer that was taken away is no longer accepted", func() error { return l.refuses(token) })
 	traffic.Unbroken(t)
@@ -128,7 +134,7 @@ func (w *world) startIssuer(t *testing.T) *login {
 	}
 	at := net.JoinHostPort(address, issuerPort)
 	w.Sh(t, "worker-0", "chmod 755 /var/tmp/issuer; systemd-run --quiet --unit=issuer /var/tmp/issuer "+at+" /var/tmp/issuer.crt /var/tmp/issuer.key")
-	l := &login{world: w, url: "https://" + at, ca: string(certificate), proxy: w.Proxy(t, "worker-0")}
+	l := &login{world: w, url: "https://" + at, ca: string(certificate), proxy: "socks5://" + suite.SOCKS(t, w.Addresses["worker-0"], "22", w.HostKeys["worker-0"])}
 	proxy, err := url.Parse(l.proxy)
 	if err != nil {
 		t.Fatal(err)
@@ -252,8 +258,8 @@ func (l *login) ask(ctx context.Context, method, path, kind, body string) (strin
 	return string(text), err
 }
 
-// whoami asks an API server, through the load balancer, whose token this is.
-func (l *login) whoami(token string) (string, error) {
+// as runs kubectl with a token, through the load balancer.
+func (l *login) as(token string, args ...string) (string, error) {
 	config, err := clientcmd.LoadFromFile(l.kubeconfig)
 	if err != nil {
 		return "", err
@@ -265,18 +271,18 @@ func (l *login) whoami(token string) (string, error) {
 	if err := clientcmd.WriteToFile(*config, name); err != nil {
 		return "", err
 	}
-	return suite.Kubectl(context.Background(), name, nil, "auth", "whoami")
+	return suite.Kubectl(context.Background(), name, nil, args...)
 }
 
 func (l *login) accepted(t *testing.T, token, name string) {
 	t.Helper()
-	if who, err := l.whoami(token); err != nil || !strings.Contains(who, name) {
+	if who, err := l.as(token, "auth", "whoami"); err != nil || !strings.Contains(who, name) {
 		t.Errorf("%v: %s", err, who)
 	}
 }
 
 func (l *login) refuses(token string) error {
-	switch who, err := l.whoami(token); {
+	switch who, err := l.as(token, "auth", "whoami"); {
 	case err == nil:
 		return errors.New("accepted: " + who)
 	case !strings.Contains(err.Error(), "Unauthorized"):

@@ -2,7 +2,11 @@
 // Terraform, while clients that trust what a person would trust at the time read and write through
 // the Elastic IP. All keys are rotated together, with one apply that is killed half way. With
 // K8S_ROTATION_APART=1, as `make soak PART=rotation` sets it, the Kubernetes CA is rotated alone
-// and the others after it. Package rolls_test covers encrypted secrets in etcd in more detail.
+// and the others after it.
+//
+// Half of the authorities are intermediates of a company: the rotation goes to a given Kubernetes
+// CA, and away from a given etcd CA and front-proxy CA; with K8S_ROTATION_APART=1 the other way
+// round. Package rolls_test covers encrypted secrets in etcd in more detail.
 package rotation_test
 
 import (
@@ -20,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/company"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
@@ -42,6 +47,17 @@ variable "generations" {
   default = {}
 }
 
+variable "authorities" {
+  type    = map(map(object({ certificate_pem = string, chain_pem = optional(string) })))
+  default = {}
+}
+
+variable "authority_keys" {
+  type      = map(string)
+  default   = {}
+  ephemeral = true
+}
+
 resource "k8s_addon" "metrics" {
   name          = "metrics-server"
   control_plane = k8s_control_plane.this.ref
@@ -53,6 +69,8 @@ resource "k8s_addon" "metrics" {
 type cluster struct {
 	*harness.Cluster
 	generations map[string][]int
+	root        *company.Authority
+	given       map[pki.Kind]map[int]*company.Authority
 	services    int
 }
 
@@ -68,12 +86,16 @@ func newCluster(t *testing.T) *cluster {
 	if strings.Count(string(source), at) != 1 {
 		t.Fatalf("the example has no %q any more", at)
 	}
-	lookups := ""
+	c.found(t)
+	lookups, authorities := "", ""
 	for _, k := range pki.Kinds() {
 		lookups += fmt.Sprintf("    %s = lookup(var.generations, %q, null)\n", k, k)
 	}
+	for _, k := range pki.AuthorityKinds() {
+		authorities += fmt.Sprintf("    %[1]s = { for n, a in lookup(var.authorities, %[1]q, {}) : n => merge(a, { private_key_wo = lookup(var.authority_keys, \"%[1]s/${n}\", null) }) }\n", k)
+	}
 	for name, content := range map[string]string{
-		"main.tf": strings.Replace(string(source), at, at+"  generations = {\n"+lookups+"  }\n", 1),
+		"main.tf": strings.Replace(string(source), at, at+"  generations = {\n"+lookups+"  }\n  authorities = {\n"+authorities+"  }\n", 1),
 		"more.tf": more,
 	} {
 		if err := c.WS.WriteFile(name, content); err != nil {
@@ -102,7 +124,8 @@ func (c *cluster) set(t *testing.T, generations map[pki.Kind][]int) map[string][
 
 func (c *cluster) write(t *testing.T) {
 	t.Helper()
-	b, err := json.Marshal(map[string]any{"workers": workers, "generations": c.generations})
+	authorities, keys := c.configured(t)
+	b, err := json.Marshal(map[string]any{"workers": workers, "generations": c.generations, "authorities": authorities, "authority_keys": keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +188,7 @@ func (c *cluster) ref(t *testing.T) pki.Ref {
 		var v struct {
 			Ref struct {
 				KubernetesCA string          `json:"kubernetes_ca_pem"`
+				Chain        string          `json:"kubernetes_ca_chain_pem"`
 				EtcdCA       string          `json:"etcd_ca_pem"`
 				FrontProxyCA string          `json:"front_proxy_ca_pem"`
 				PublicKey    string          `json:"service_account_public_key_pem"`
@@ -174,7 +198,7 @@ func (c *cluster) ref(t *testing.T) pki.Ref {
 		if err := json.Unmarshal(r.Values, &v); err != nil {
 			t.Fatal(err)
 		}
-		return pki.Ref{KubernetesCA: v.Ref.KubernetesCA, EtcdCA: v.Ref.EtcdCA, FrontProxyCA: v.Ref.FrontProxyCA,
+		return pki.Ref{KubernetesCA: v.Ref.KubernetesCA, KubernetesCAChain: v.Ref.Chain, EtcdCA: v.Ref.EtcdCA, FrontProxyCA: v.Ref.FrontProxyCA,
 			ServiceAccountPublicKey: v.Ref.PublicKey, Generations: v.Ref.Generations}
 	}
 	t.Fatal("no k8s_pki in the state")

@@ -43,6 +43,8 @@ func TestRotation(t *testing.T) {
 	oldRef := c.ref(t)
 	c.works(t)
 
+	c.testCompany(t)
+
 	rotate := func(name string, kinds []pki.Kind) {
 		if !t.Run(name, func(t *testing.T) { c.rotate(t, kinds) }) {
 			t.FailNow()
@@ -56,6 +58,7 @@ func TestRotation(t *testing.T) {
 	}
 	t.Run("nothing old is left", func(t *testing.T) { c.testNothingOld(t, oldRef, first) })
 	t.Run("a certificate on request", c.testRequest)
+	c.testCompany(t)
 	t.Run("destroy", func(t *testing.T) {
 		if _, err := c.WS.Destroy(t.Context()); err != nil {
 			t.Fatal(err)
@@ -136,7 +139,7 @@ func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
 		pool := harness.Numbered("worker", workers)
 		restarts = slices.Concat(restarts, controlPlaneUnits(), harness.On(pool, "kubelet"), harness.On(pool, "kube-proxy"))
 		trusting = append(trusting, "k8s_pki.this will be updated in-place", `"/etc/kubernetes/pki/ca.crt" `)
-		issuing = append(issuing, `~ "/etc/kubernetes/pki/apiserver.crt" `, `~ "issued by kubernetes-ca" -> "issued by kubernetes-ca-2",`,
+		issuing = append(issuing, `~ "/etc/kubernetes/pki/apiserver.crt" `, c.reissued(pki.KindKubernetesCA),
 			`~ "/etc/kubernetes/pki/kubelet.crt" `,
 			`~ "from kubernetes-ca.key" -> "from kubernetes-ca-2.key",`)
 		dropping = append(dropping, "Generation 1 of kubernetes_ca is dropped")
@@ -150,8 +153,8 @@ func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
 			restarts = slices.Concat(restarts, harness.On(controllers, "kube-apiserver"))
 		}
 		trusting = append(trusting, "k8s_etcd_cluster.this will be updated in-place")
-		issuing = append(issuing, `~ "issued by etcd-ca" -> "issued by etcd-ca-2",`,
-			`~ "issued by kubernetes-front-proxy-ca" -> "issued by kubernetes-front-proxy-ca-2",`,
+		issuing = append(issuing, c.reissued(pki.KindEtcdCA),
+			c.reissued(pki.KindFrontProxyCA),
 			`~ "from service-account.key" -> "from service-account-2.key",`)
 		dropping = append(dropping, "Generation 1 of service_account is dropped", "Tokens it has signed are refused from then on.")
 	}
@@ -220,7 +223,7 @@ func (c *cluster) applyKilled(t *testing.T) {
 	reissued := func() bool {
 		return slices.ContainsFunc(controllers, func(m string) bool {
 			out, err := c.TrySh(ctx, m, "openssl x509 -noout -issuer -in /etc/kubernetes/pki/apiserver.crt")
-			return err == nil && strings.Contains(out, "kubernetes-ca-2")
+			return err == nil && strings.Contains(out, c.issuer(pki.KindKubernetesCA, 2))
 		})
 	}
 	for !reissued() {

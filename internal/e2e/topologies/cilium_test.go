@@ -274,7 +274,6 @@ func TestCilium(t *testing.T) {
 		})
 		c.carries(t) // also a webhook, from an API server that has Cilium on its machine now
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 
@@ -356,6 +355,5 @@ func TestCiliumMigration(t *testing.T) {
 		c.clean(t, "Native", 2)
 		c.carries(t)
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }

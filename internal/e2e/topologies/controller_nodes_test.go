@@ -108,7 +108,6 @@ func TestControllerNodes(t *testing.T) {
 		c.NoChanges(t)
 		reached(t, c, "controller-0", "worker-1")
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 

@@ -72,7 +72,6 @@ func TestEtcdMachines(t *testing.T) {
 			c.NoChanges(t)
 		})
 	}
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 

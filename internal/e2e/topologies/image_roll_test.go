@@ -60,7 +60,6 @@ func TestImageRoll(t *testing.T) {
 			}
 		}
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 

@@ -91,7 +91,6 @@ func TestNLB(t *testing.T) {
 			t.Errorf("load balancers: %d", len(out.LoadBalancers))
 		}
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 

@@ -56,7 +56,7 @@ func TestPrivateEndpoint(t *testing.T) {
 	})
 	local := tunnelled(t, remote.Host{Name: "lb-0", Address: relay.PrivateIP, Instance: relay.Instance})
 	host, port, _ := net.SplitHostPort(local)
-	proxy := socks(t, host, port, relay.HostKey)
+	proxy := suite.SOCKS(t, host, port, relay.HostKey)
 	step("the API over SSH through a tunnel", func(t *testing.T) {
 		c.LearnThrough(t, "socks5://"+proxy)
 		if host, _, _ := strings.Cut(strings.TrimPrefix(c.Endpoint, "https://"), ":"); !net.ParseIP(host).IsPrivate() {
@@ -84,7 +84,6 @@ func TestPrivateEndpoint(t *testing.T) {
 		c.Apply(t)
 		c.NoChanges(t)
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 

@@ -1,21 +1,13 @@
 package topologies_test
 
 import (
-	"bytes"
-	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -58,7 +50,7 @@ func TestPrivate(t *testing.T) {
 		}
 		nat = aws.ToString(addresses[0].PublicIp)
 	})
-	proxy := socks(t, bastion.Address, "22", bastion.HostKeys[0])
+	proxy := suite.SOCKS(t, bastion.Address, "22", bastion.HostKeys[0])
 	step("the API through the bastion", func(t *testing.T) {
 		c.LearnThrough(t, "socks5://"+proxy)
 		if host, _, _ := strings.Cut(strings.TrimPrefix(c.Endpoint, "https://"), ":"); !net.ParseIP(host).IsPrivate() {
@@ -96,43 +88,5 @@ func TestPrivate(t *testing.T) {
 		c.Apply(t)
 		c.NoChanges(t)
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
-}
-
-// socks starts ssh as a SOCKS proxy behind a machine, until the test ends, and returns its address.
-func socks(t *testing.T, machine, port, hostKey string) string {
-	t.Helper()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	pinned, _, _, _, err := ssh.ParseAuthorizedKey([]byte(hostKey))
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := filepath.Join(suite.Dir, "known_hosts")
-	if err := os.WriteFile(known, []byte(knownhosts.Line([]string{net.JoinHostPort(machine, port)}, pinned)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "ssh", "-F", "none", "-N", "-D", at, "-i", suite.SSH, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
-		"-o", "ExitOnForwardFailure=yes", "-o", "UserKnownHostsFile="+known, "-p", port, "admin@"+machine)
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context has ended it
-	harness.Eventually(t, 20*time.Second, "ssh forwards", func() error {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", at)
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, &said)
-		}
-		return conn.Close()
-	})
-	return at
 }

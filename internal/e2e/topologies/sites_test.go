@@ -54,7 +54,7 @@ resource "k8s_machine" "stray" {
     vpc_cidr           = "10.240.0.0/16"
     node_cidr          = "10.240.0.0/24"
     subnets            = [{ id = "subnet-0123456789abcdef0", cidr = "10.240.0.0/24" }]
-    security_group_ids = { worker = "sg-0123456789abcdef0" }
+    security_group_ids = { worker = "sg-0123456789abcdef0", ssh = "sg-0123456789abcdef1" }
   }
 }
 

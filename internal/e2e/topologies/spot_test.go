@@ -149,7 +149,6 @@ func TestSpot(t *testing.T) {
 			t.Errorf("ready pods of web: %v", where)
 		}
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 

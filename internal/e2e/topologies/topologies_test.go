@@ -34,7 +34,7 @@ var everything = os.Getenv("K8S_TOPOLOGIES") != ""
 func TestMain(m *testing.M) {
 	var up []string
 	if everything {
-		up = append(up, "--cilium", "--kubernetes", "v"+ownKubernetesVersion+",v"+harness.KubernetesVersion)
+		up = append(up, "--cilium", "--kubernetes", "v"+ownKubernetesVersion+",v"+harness.KubernetesVersion+",v"+harness.NextKubernetesVersion)
 	}
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, up...))
 }
@@ -166,7 +166,6 @@ func TestZones(t *testing.T) {
 		c.Apply(t)
 		c.NoChanges(t)
 	})
-	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 }
 

@@ -126,6 +126,7 @@ func TestVirtualMachines(t *testing.T) {
 		})
 		c.NoChanges(t)
 	})
+	step("a slow disk is told", func(t *testing.T) { testSlowDisk(t, c) })
 	step("a root volume grows", func(t *testing.T) {
 		if err := c.WS.WriteFile("grown_override.tf", "resource \"k8s_machine\" \"worker\" {\n  root_volume_size = 24\n}\n"); err != nil {
 			t.Fatal(err)

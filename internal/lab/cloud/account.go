@@ -82,6 +82,7 @@ type Account struct {
 	tokens   *sts.Service
 	calls    counter
 	tunnels  tunnels
+	ecr      ecrTokens
 	controls http.Handler
 
 	identities *iam.Directory
@@ -135,7 +136,7 @@ func Open(cfg Config) (*Account, error) {
 	a.iam = &iamapi.Service{Directory: a.identities, Now: cfg.Clock.Now, MadeProfile: a.madeProfile}
 	a.tokens, err = sts.Open(sts.Config{
 		File: cfg.SessionsFile, AccountID: cfg.AccountID, Partition: wire.Partition(cfg.Region), Owner: cfg.Credentials,
-		User: a.user, Trusts: a.trusts, CheckPolicy: checkPolicy, Managed: a.identities.Document, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
+		User: a.user, Trusts: a.trusts, Verify: a.verify, CheckPolicy: checkPolicy, Managed: a.identities.Document, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
 	})
 	if err != nil {
 		return nil, err

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/webidentity"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
@@ -36,7 +38,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	switch req.Protocol {
 	case wire.InstanceConnect:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDeniedException", "%v", denied)
-	case wire.SSM, wire.ServiceQuotas:
+	case wire.SSM, wire.ServiceQuotas, wire.ECR:
 		return wire.Refuse("AccessDeniedException", "%v", denied)
 	case wire.STS, wire.IAM, wire.ELB:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)
@@ -109,17 +111,34 @@ func (a *Account) trusts(role, action string, who sts.Assumption) bool {
 	return allowed
 }
 
+// verify returns what the token of a web identity says, if a provider of the account has signed it.
+func (a *Account) verify(token string) (webidentity.Token, error) {
+	return webidentity.Verify(token, a.identities.IssuerOf, a.cfg.Clock.Now())
+}
+
 func checkPolicy(document string) error {
 	_, err := iam.Parse([]byte(document))
 	return err
 }
 
 // encodeDenied returns the message that sts:DecodeAuthorizationMessage decodes. On AWS it is
-// encrypted.
+// encrypted. It has the condition keys of the request, and no statement of a policy.
+// https://docs.aws.amazon.com/STS/latest/APIReference/API_DecodeAuthorizationMessage.html
 func encodeDenied(d *iam.DeniedError) string {
+	type list struct {
+		Items []any `json:"items"`
+	}
+	conditions := list{[]any{}}
+	for _, key := range slices.Sorted(maps.Keys(d.Context)) {
+		values := list{[]any{}}
+		for _, v := range d.Context[key] {
+			values.Items = append(values.Items, map[string]string{"value": v})
+		}
+		conditions.Items = append(conditions.Items, map[string]any{"key": key, "values": values})
+	}
 	raw, _ := json.Marshal(map[string]any{ // texts only
-		"allowed": false, "explicitDeny": d.Explicit,
-		"context": map[string]any{"principal": map[string]string{"arn": d.Principal}, "action": d.Action, "resource": d.Resource},
+		"allowed": false, "explicitDeny": d.Explicit, "matchedStatements": list{[]any{}}, "failures": list{[]any{}},
+		"context": map[string]any{"principal": map[string]string{"arn": d.Principal}, "action": d.Action, "resource": d.Resource, "conditions": conditions},
 	})
 	return base64.RawURLEncoding.EncodeToString(raw)
 }

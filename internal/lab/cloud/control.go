@@ -67,7 +67,7 @@ func (a *Account) newControl() http.Handler {
 	})
 	mux.HandleFunc("GET /_lab/iam", func(w http.ResponseWriter, _ *http.Request) {
 		users, roles := a.identities.List()
-		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles, "instance_profiles": a.identities.Profiles(), "policies": a.identities.ManagedPolicies()})
+		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles, "instance_profiles": a.identities.Profiles(), "policies": a.identities.ManagedPolicies(), "oidc_providers": a.identities.Issuers()})
 	})
 	mux.HandleFunc("PUT /_lab/iam/users/{name}", putIdentity(func(name string, in Identity) (iam.User, error) {
 		if in.Trust != "" {
@@ -87,6 +87,10 @@ func (a *Account) newControl() http.Handler {
 	mux.HandleFunc("PUT /_lab/iam/service-control-policies", putIdentity(func(_ string, in iam.Entity) ([]string, error) {
 		return in.Policies, a.identities.PutControls(in.Policies)
 	}))
+	mux.HandleFunc("PUT /_lab/iam/oidc-providers", putIdentity(func(_ string, in iam.Issuer) (iam.Issuer, error) {
+		return a.identities.PutIssuer(in)
+	}))
+	mux.HandleFunc("DELETE /_lab/iam/oidc-providers/{name...}", deleteIdentity(a.identities.DeleteIssuer))
 	mux.HandleFunc("DELETE /_lab/iam/policies/{name...}", deleteIdentity(a.identities.DeletePolicy))
 	mux.HandleFunc("DELETE /_lab/iam/instance-profiles/{name}", deleteIdentity(a.identities.DeleteProfile))
 	mux.HandleFunc("DELETE /_lab/iam/users/{name}", deleteIdentity(a.identities.DeleteUser))
@@ -128,7 +132,7 @@ type ManagedPolicy struct {
 	Document string `json:"document"`
 }
 
-// deleteIdentity deletes a user, a role, an instance profile or, by its ARN, a managed policy.
+// deleteIdentity deletes a user, a role, an instance profile or, by its ARN, a managed policy or an OpenID Connect provider.
 func deleteIdentity(remove func(name string) (bool, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch ok, err := remove(r.PathValue("name")); {

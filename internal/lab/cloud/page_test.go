@@ -33,7 +33,7 @@ func TestPage(t *testing.T) {
 	for _, service := range []struct {
 		name    string
 		actions []string
-	}{{"EC2", ec2.Actions()}, {"ELB", elbv2.Actions()}, {"SSM", ssm.Actions()}, {"STS", sts.Actions()}, {"IAM", iamapi.Actions()}, {"Service Quotas", cloud.QuotaActions()}} {
+	}{{"EC2", ec2.Actions()}, {"ELB", elbv2.Actions()}, {"SSM", ssm.Actions()}, {"STS", sts.Actions()}, {"IAM", iamapi.Actions()}, {"Service Quotas", cloud.QuotaActions()}, {"ECR", cloud.ECRActions()}} {
 		fmt.Fprintf(&want, "\n**%s** (%d): `%s`\n", service.name, len(service.actions), strings.Join(service.actions, "`, `"))
 	}
 	want.WriteString("\n")

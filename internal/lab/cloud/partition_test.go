@@ -16,6 +16,7 @@ import (
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest/isolation"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
@@ -74,7 +75,7 @@ func TestPoliciesInPartitions(t *testing.T) {
 			in := s.RunInput()
 			for _, kind := range []types.ResourceType{types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface} {
 				if cluster != "" {
-					in.TagSpecifications = append(in.TagSpecifications, cloudtest.Tags(kind, clusterTag, cluster)...)
+					in.TagSpecifications = append(in.TagSpecifications, cloudtest.Tags(kind, isolation.ClusterTag, cluster)...)
 				}
 			}
 			change(in)
@@ -83,7 +84,7 @@ func TestPoliciesInPartitions(t *testing.T) {
 		}
 		balancer := func(l *cloudtest.Lab, name string) error {
 			_, err := l.ELB.CreateLoadBalancer(ctx, &awselb.CreateLoadBalancerInput{Name: &name, Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal,
-				Subnets: []string{s.Subnet}, Tags: []elbtypes.Tag{{Key: aws.String(clusterTag), Value: aws.String("demo")}}})
+				Subnets: []string{s.Subnet}, Tags: []elbtypes.Tag{{Key: aws.String(isolation.ClusterTag), Value: aws.String("demo")}}})
 			return err
 		}
 		get := func(l *cloudtest.Lab, name string) error {
@@ -91,7 +92,7 @@ func TestPoliciesInPartitions(t *testing.T) {
 			return err
 		}
 		put := func(l *cloudtest.Lab, name string) error {
-			_, err := l.SSM.PutParameter(ctx, putParameter(name, "x"))
+			_, err := l.SSM.PutParameter(ctx, isolation.PutParameter(name, "x"))
 			return err
 		}
 		plain := func(*awsec2.RunInstancesInput) {}
@@ -113,11 +114,11 @@ func TestPoliciesInPartitions(t *testing.T) {
 				})
 			}},
 			{"an Instance Connect endpoint", true, func(l *cloudtest.Lab) error {
-				_, err := l.CreateInstanceConnectEndpoint(ctx, &awsec2.CreateInstanceConnectEndpointInput{SubnetId: &s.Subnet, TagSpecifications: cloudtest.Tags(types.ResourceTypeInstanceConnectEndpoint, clusterTag, "demo")})
+				_, err := l.CreateInstanceConnectEndpoint(ctx, &awsec2.CreateInstanceConnectEndpointInput{SubnetId: &s.Subnet, TagSpecifications: cloudtest.Tags(types.ResourceTypeInstanceConnectEndpoint, isolation.ClusterTag, "demo")})
 				return err
 			}},
 			{"a subnet", true, func(l *cloudtest.Lab) error {
-				_, err := l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.VPC, CidrBlock: aws.String("10.240.1.0/24"), TagSpecifications: cloudtest.Tags(types.ResourceTypeSubnet, clusterTag, "demo")})
+				_, err := l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.VPC, CidrBlock: aws.String("10.240.1.0/24"), TagSpecifications: cloudtest.Tags(types.ResourceTypeSubnet, isolation.ClusterTag, "demo")})
 				return err
 			}},
 			{"somebody's subnet", false, func(l *cloudtest.Lab) error {

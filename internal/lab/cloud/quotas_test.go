@@ -52,7 +52,7 @@ func TestServiceQuotas(t *testing.T) {
 			t.Fatalf("page %d has %d quotas", n, len(page.Quotas))
 		}
 	}
-	if len(codes) != 3 || codes["L-1216C47A"] != 64 || codes["L-0263D0A3"] != 5 {
+	if len(codes) != 4 || codes["L-1216C47A"] != 64 || codes["L-0263D0A3"] != 5 || codes["L-B665C33B"] != 50000 {
 		t.Errorf("quotas of EC2: %v", codes)
 	}
 	_, err = client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String("rds")})

@@ -99,6 +99,8 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 		out, err = a.params.Serve(req.Action, req.Body)
 	case wire.ServiceQuotas:
 		out, err = a.serveQuotas(req.Action, req.Body)
+	case wire.ECR:
+		out, err = a.serveECR(req.Action, req.Body, cred.AccessKeyID)
 	case wire.STS:
 		out, err = a.tokens.Serve(req.Action, req.Form, cred.AccessKeyID)
 	case wire.IAM:

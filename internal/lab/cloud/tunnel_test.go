@@ -2,70 +2,22 @@ package cloud_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/gorilla/websocket"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
-
-// tunnel opens a tunnel through an endpoint. changes replace parameters.
-func tunnel(t *testing.T, l *cloudtest.Lab, e types.Ec2InstanceConnectEndpoint, address string, changes ...string) (*websocket.Conn, error) {
-	t.Helper()
-	q := url.Values{"instanceConnectEndpointId": {*e.InstanceConnectEndpointId}, "remotePort": {"22"}, "privateIpAddress": {address}, "X-Amz-Expires": {"60"}}
-	region, service, host := "us-east-1", "ec2-instance-connect", *e.DnsName
-	for n := 0; n < len(changes); n += 2 {
-		switch changes[n] {
-		case "region":
-			region = changes[n+1]
-		case "service":
-			service = changes[n+1]
-		case "host":
-			host = changes[n+1]
-		default:
-			q.Set(changes[n], changes[n+1])
-		}
-	}
-	creds := cloudtest.Must[aws.Credentials](t)(l.AWS.Credentials.Retrieve(t.Context()))
-	req := cloudtest.Must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/openTunnel?"+q.Encode(), nil))
-	nothing := sha256.Sum256(nil)
-	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), creds, req, hex.EncodeToString(nothing[:]), service, region, l.Clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(l.URL, "http://"))
-	}}
-	ws, resp, err := dialer.DialContext(t.Context(), strings.Replace(signed, "https://", "ws://", 1), nil)
-	if err != nil {
-		if resp == nil {
-			return nil, err
-		}
-		defer resp.Body.Close() //nolint:errcheck // read only
-		var said struct{ ErrorCode, Message string }
-		if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
-			return nil, fmt.Errorf("%s: %w", resp.Status, err)
-		}
-		return nil, errors.New(said.ErrorCode)
-	}
-	t.Cleanup(func() { ws.Close() }) //nolint:errcheck // it may have ended
-	return ws, nil
-}
 
 func says(t *testing.T, err error, want string) {
 	t.Helper()
@@ -110,13 +62,13 @@ func TestTunnel(t *testing.T) {
 	s := l.NewSite(t)
 	e := l.NewConnectEndpoint(t, s.Subnet)
 	address := *l.Await(t, *l.Run(t, s.RunInput()).InstanceId, types.InstanceStateNameRunning).PrivateIpAddress
-	ws := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
+	ws := cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))
 	if why := closed(t, ws); why.Text != "Unable to connect to target" || why.Code == websocket.CloseNormalClosure {
 		t.Errorf("nobody answers, and it is closed with %+v", why)
 	}
 	l.Network.SetWell(address+":22", true)
 	l.Network.Server = echo
-	ws = cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
+	ws = cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))
 	if got := exchange(t, ws, "hello"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
@@ -132,15 +84,15 @@ func TestTunnel(t *testing.T) {
 		"InvalidParameter  ":          {"maxTunnelDuration", "3601"},
 		"ResourceNotFoundException  ": {"host", "eice-0." + strings.SplitN(*e.DnsName, ".", 2)[1]},
 	} {
-		_, err := tunnel(t, l, e, address, changes...)
+		_, err := l.Tunnel(t, e, address, changes...)
 		says(t, err, strings.TrimSpace(want))
 	}
-	_, err := tunnel(t, l.With(cloudtest.AccessKeyID, "wrong", ""), e, address)
+	_, err := l.With(cloudtest.AccessKeyID, "wrong", "").Tunnel(t, e, address)
 	says(t, err, "InvalidSignatureException")
-	_, err = tunnel(t, l.With("AKIAUNKNOWN", "x", ""), e, address)
+	_, err = l.With("AKIAUNKNOWN", "x", "").Tunnel(t, e, address)
 	says(t, err, "UnrecognizedClientException")
 
-	asked := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address, "maxTunnelDuration", "60"))
+	asked := cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address, "maxTunnelDuration", "60"))
 	exchange(t, asked, "x")
 	l.Clock.Advance(59 * time.Second)
 	exchange(t, asked, "x")
@@ -149,7 +101,7 @@ func TestTunnel(t *testing.T) {
 		t.Errorf("closed with %+v", why)
 	}
 	l.Control(t, http.MethodPost, "/_lab/faults", map[string]any{"kind": "short-tunnels", "seconds": 5, "count": 1}, nil)
-	short := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
+	short := cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))
 	exchange(t, short, "x")
 	l.Clock.Advance(5 * time.Second)
 	closed(t, short)
@@ -157,13 +109,13 @@ func TestTunnel(t *testing.T) {
 	l.Clock.Advance(time.Hour)
 	closed(t, ws)
 
-	ws = cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
+	ws = cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))
 	exchange(t, ws, "x")
 	if err := l.DeleteConnectEndpoint(t, *e.InstanceConnectEndpointId); err != nil {
 		t.Fatal(err)
 	}
 	closed(t, ws)
-	_, err = tunnel(t, l, e, address)
+	_, err = l.Tunnel(t, e, address)
 	says(t, err, "InvalidState")
 }
 
@@ -177,16 +129,16 @@ func TestTunnelsAtOnce(t *testing.T) {
 	l.Network.Server = echo
 	var last *websocket.Conn
 	for range 20 {
-		last = cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
+		last = cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))
 	}
 	exchange(t, last, "x")
-	_, err := tunnel(t, l, e, address)
+	_, err := l.Tunnel(t, e, address)
 	says(t, err, "ServiceQuotaExceededException")
 	if err := last.Close(); err != nil {
 		t.Fatal(err)
 	}
 	cloudtest.Eventually(t, "there is room", func() bool {
-		_, err := tunnel(t, l, e, address)
+		_, err := l.Tunnel(t, e, address)
 		return err == nil
 	})
 }
@@ -197,10 +149,10 @@ func TestTunnelPermission(t *testing.T) {
 	e := l.NewConnectEndpoint(t, s.Subnet)
 	const allow = `{"Effect":"Allow","Action":"ec2-instance-connect:OpenTunnel","Resource":"arn:aws:ec2:*:*:instance-connect-endpoint/%s","Condition":{"NumericEquals":{"ec2-instance-connect:remotePort":"%s"}}}`
 	for _, lacking := range []string{`{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`, fmt.Sprintf(allow, "eice-0", "22"), fmt.Sprintf(allow, "*", "3389")} {
-		_, err := tunnel(t, l.User(t, lacking), e, "192.0.2.1")
+		_, err := l.User(t, lacking).Tunnel(t, e, "192.0.2.1")
 		says(t, err, "AccessDeniedException")
 	}
-	_, err := tunnel(t, l.User(t, fmt.Sprintf(allow, *e.InstanceConnectEndpointId, "22")), e, "192.0.2.1")
+	_, err := l.User(t, fmt.Sprintf(allow, *e.InstanceConnectEndpointId, "22")).Tunnel(t, e, "192.0.2.1")
 	says(t, err, "InvalidParameter") // and not denied
 }
 
@@ -220,11 +172,11 @@ func TestTunnelPackets(t *testing.T) {
 	serveSSH(t, l, i)
 	e := l.NewConnectEndpoint(t, s.Subnet, connect)
 	address := *i.PrivateIpAddress
-	if why := closed(t, cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))); why.Text != "Unable to connect to target" {
+	if why := closed(t, cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))); why.Text != "Unable to connect to target" {
 		t.Errorf("a closed group: %+v", why)
 	}
 	cloudtest.Must[*awsec2.AuthorizeSecurityGroupIngressOutput](t)(l.AuthorizeSecurityGroupIngress(ctx, &awsec2.AuthorizeSecurityGroupIngressInput{GroupId: &machine, IpPermissions: ssh(connect)}))
-	ws := cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))
+	ws := cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))
 	eni := cloudtest.Must[*awsec2.DescribeNetworkInterfacesOutput](t)(l.DescribeNetworkInterfaces(ctx, &awsec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: e.NetworkInterfaceIds})).NetworkInterfaces[0]
 	_, message, err := ws.ReadMessage()
 	if err != nil || string(message) != "from "+*eni.PrivateIpAddress {
@@ -233,7 +185,7 @@ func TestTunnelPackets(t *testing.T) {
 	cloudtest.Must[*awsec2.RevokeSecurityGroupEgressOutput](t)(l.RevokeSecurityGroupEgress(ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &connect, IpPermissions: []types.IpPermission{
 		{IpProtocol: aws.String("-1"), IpRanges: []types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}},
 	}}))
-	if why := closed(t, cloudtest.Must[*websocket.Conn](t)(tunnel(t, l, e, address))); why.Text != "Unable to connect to target" {
+	if why := closed(t, cloudtest.Must[*websocket.Conn](t)(l.Tunnel(t, e, address))); why.Text != "Unable to connect to target" {
 		t.Errorf("without a way out of the endpoint's group: %+v", why)
 	}
 }

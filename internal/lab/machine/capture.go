@@ -40,7 +40,7 @@ func Capture(ctx context.Context, stateDir, instance, cacheDir, id string) (Imag
 	if leader, err := os.ReadFile(d.path("leader")); err == nil {
 		return Image{}, fmt.Errorf("capture the disk of %s: the machine runs (process %s)", instance, leader)
 	}
-	base, err := d.image()
+	from, err := d.source()
 	if err != nil {
 		return Image{}, fmt.Errorf("capture the disk of %s: %w", instance, err)
 	}
@@ -49,7 +49,7 @@ func Capture(ctx context.Context, stateDir, instance, cacheDir, id string) (Imag
 		return Image{}, fmt.Errorf("capture the disk of %s: %w", instance, err)
 	}
 	defer os.RemoveAll(made) //nolint:errcheck // it has been renamed, or is removed by the next call
-	args := append([]string{"-euc", capture, "capture", base, d.path("upper"), d.path("root"), made, d.path("data")}, dataDirs...)
+	args := append([]string{"-euc", capture, "capture", strings.Join(from.layers(), ":"), d.path("upper"), d.path("root"), made, d.path("data")}, dataDirs...)
 	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Env = programs()
 	// The mount ends with the script.

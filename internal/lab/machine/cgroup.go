@@ -204,3 +204,56 @@ func removeGroup(dir string) error {
 	}
 	return nil
 }
+
+// freezers are the files that let the processes of a group stand still: of v2, and of v1's freezer hierarchy, with
+// where the kernel says that they do (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/freezer-subsystem.rst).
+var freezers = []struct{ file, freeze, thaw, state, frozen string }{
+	{"cgroup.freeze", "1", "0", "cgroup.events", "frozen 1"},
+	{"freezer.state", "FROZEN", "THAWED", "freezer.state", "FROZEN"},
+}
+
+// freezeTimeout bounds the wait until processes stand still, which takes milliseconds on an idle host.
+const freezeTimeout = 15 * time.Second
+
+// still calls f while no process of the groups runs.
+func (g cgroups) still(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, freezeTimeout, errors.New("its processes do not stand still"))
+	defer cancel()
+	defer g.thaw()
+	for _, dir := range g.dirs() {
+		for _, z := range freezers {
+			if !exists(filepath.Join(dir, z.file)) {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, z.file), []byte(z.freeze), 0); err != nil {
+				return err
+			}
+			for {
+				state, err := os.ReadFile(filepath.Join(dir, z.state))
+				if err != nil {
+					return err
+				}
+				if strings.Contains(string(state), z.frozen) {
+					return f()
+				}
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(time.Millisecond):
+				}
+			}
+		}
+	}
+	return errors.New("the host has no freezer of control groups")
+}
+
+// thaw lets the processes of the groups run.
+func (g cgroups) thaw() {
+	for _, dir := range g.dirs() {
+		for _, z := range freezers {
+			if name := filepath.Join(dir, z.file); exists(name) {
+				_ = os.WriteFile(name, []byte(z.thaw), 0) // the group has ended if it fails
+			}
+		}
+	}
+}

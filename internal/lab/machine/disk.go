@@ -23,7 +23,7 @@ var dataDirs = []string{"containerd", "kubelet", "etcd"}
 //	leader        the first process of the machine's boot, see process
 //	spec.json     the Spec of the last start
 //	volumes.json  what volumes the running machine has, see attachedVolume
-//	image         directory of the image that it was made from
+//	image         what it was made from, see source
 //
 // Of a container:
 //
@@ -35,7 +35,7 @@ var dataDirs = []string{"containerd", "kubelet", "etcd"}
 //
 // Of a virtual machine:
 //
-//	disk.qcow2    its root volume, on top of the image's
+//	disk.qcow2    its root volume, on top of the image's or of a snapshot's
 //	qmp.sock      see package qemu
 type disk string
 
@@ -48,8 +48,8 @@ func (d disk) path(name string) string { return filepath.Join(string(d), name) }
 func (d disk) prepared() bool { return exists(d.path("upper")) || exists(d.path("disk.qcow2")) }
 
 // prepare makes the disk of a container ready for a boot. The first time it makes all of it, on top
-// of img; each time it updates the list of the kernel's modules.
-func (containers) prepare(_ context.Context, in *instance, s Spec, img Image) error {
+// of from; each time it updates the list of the kernel's modules.
+func (containers) prepare(_ context.Context, in *instance, s Spec, from source) error {
 	d := in.disk
 	first := !d.prepared()
 	// The work directory of a volatile overlay whose machine was not shut down cleanly refuses to
@@ -77,19 +77,21 @@ func (containers) prepare(_ context.Context, in *instance, s Spec, img Image) er
 		}
 	}
 	if first {
-		if img.Captured {
-			if err := d.copyData(img); err != nil {
+		if data := from.data(); data != "" {
+			if err := d.copyData(data); err != nil {
 				return err
 			}
 		}
-		if err := d.madeFrom(img); err != nil {
+		if err := d.madeFrom(from); err != nil {
 			return err
 		}
-		sum := sha256.Sum256([]byte("machine-id " + s.ID))
-		if err := writeFiles(upper, map[string]string{
-			"etc/machine-id": hex.EncodeToString(sum[:16]) + "\n",
-		}); err != nil {
-			return err
+		if len(from.snapshots) == 0 { // a snapshot has the id of its machine, as on EC2
+			sum := sha256.Sum256([]byte("machine-id " + s.ID))
+			if err := writeFiles(upper, map[string]string{
+				"etc/machine-id": hex.EncodeToString(sum[:16]) + "\n",
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	release, err := kernelRelease()
@@ -104,10 +106,12 @@ func (containers) prepare(_ context.Context, in *instance, s Spec, img Image) er
 		}
 	}
 	if first {
-		if err := writeFiles(upper, s.Files); err != nil {
-			return err
+		for _, files := range []map[string]string{from.image.variantFiles(), s.Files} {
+			if err := writeFiles(upper, files); err != nil {
+				return err
+			}
 		}
-		if err := keepUsrTime(upper, img); err != nil {
+		if err := keepUsrTime(upper, from); err != nil {
 			return err
 		}
 		return os.Rename(upper, d.path("upper"))
@@ -115,51 +119,39 @@ func (containers) prepare(_ context.Context, in *instance, s Spec, img Image) er
 	return nil
 }
 
-// copyData gives the machine what its image has in dataDirs.
-func (d disk) copyData(img Image) error {
+// copyData gives the machine the content of dataDirs, which is in a directory of its image or snapshot.
+func (d disk) copyData(from string) error {
 	for _, name := range dataDirs {
 		if err := os.RemoveAll(d.path("data/" + name)); err != nil {
 			return err
 		}
 		//nolint:noctx // it takes a second, and half a copy would count as the whole
-		cmd := exec.Command("cp", "-a", "--reflink=auto", "--", filepath.Join(img.Dir, "var/lib", name), d.path("data/"+name))
+		cmd := exec.Command("cp", "-a", "--reflink=auto", "--", filepath.Join(from, name), d.path("data/"+name))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("copy the image's /var/lib/%s: %w: %s", name, err, out)
+			return fmt.Errorf("copy /var/lib/%s: %w: %s", name, err, out)
 		}
 	}
 	return nil
 }
 
-// madeFrom records the image that the disk is made from.
-func (d disk) madeFrom(img Image) error {
-	return os.WriteFile(d.path("image"), []byte(img.Dir), 0o600)
-}
-
-// image returns the directory of the image that the disk was made from.
-func (d disk) image() (string, error) {
-	dir, err := os.ReadFile(d.path("image"))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(string(dir)); err != nil {
-		return "", fmt.Errorf("base image: %w", err)
-	}
-	return string(dir), nil
-}
-
-// keepUsrTime gives the machine's /usr the modification time that it has in the image. With a newer
-// one systemd would take the system for updated and rebuild caches at boot (ConditionNeedsUpdate,
+// keepUsrTime gives the machine's /usr the modification time that it has in what the disk is made from. With a
+// newer one systemd would take the system for updated and rebuild caches at boot (ConditionNeedsUpdate,
 // systemd.unit(5)).
-func keepUsrTime(upper string, img Image) error {
-	info, err := os.Stat(filepath.Join(img.Dir, "usr"))
-	if err != nil {
+func keepUsrTime(upper string, from source) error {
+	for _, layer := range from.layers() {
+		info, err := os.Stat(filepath.Join(layer, "usr"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.Chtimes(filepath.Join(upper, "usr"), info.ModTime(), info.ModTime())
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
 	}
-	err = os.Chtimes(filepath.Join(upper, "usr"), info.ModTime(), info.ModTime())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // hostModules says whether the host has a directory of modules for its kernel.

@@ -14,7 +14,7 @@ func TestFilesOfTheFirstBoot(t *testing.T) {
 	}
 	prepare := func(content string) {
 		t.Helper()
-		if err := (containers{}).prepare(t.Context(), in, Spec{ID: "i-1", Files: map[string]string{"etc/x.d/y": content}}, Image{Dir: image}); err != nil {
+		if err := (containers{}).prepare(t.Context(), in, Spec{ID: "i-1", Files: map[string]string{"etc/x.d/y": content}}, source{image: Image{Dir: image}}); err != nil {
 			t.Fatal(err)
 		}
 	}

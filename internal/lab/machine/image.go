@@ -42,11 +42,14 @@ const (
 type Image struct {
 	ID      string // in the form of an EC2 image id, from the hash of the recipe
 	Name    string
-	Release string // of Debian, by version; empty if Captured
+	Release string // of Debian, by version; empty if Captured or a Variant
 	Dir     string // root file system of a container, or directory with a virtual machine's files
 	// Captured says that Capture made the image, which therefore belongs to the account and not to
 	// Debian.
 	Captured bool `json:",omitempty"`
+	// Variant is how it differs from Debian's image, one of Variants; empty if it does not. It belongs to the account.
+	Variant string `json:",omitempty"`
+	SizeGiB int    `json:",omitempty"` // of the root volume; zero for that of Debian's
 }
 
 // LocateImage returns the image of a release for a kind of machines that this version of the package
@@ -101,23 +104,16 @@ func PruneImages(ctx context.Context, cacheDir string, keep []string) ([]string,
 	return removed, nil
 }
 
-// ImagesInUse returns the directories of the images that the machines of the lab in stateDir were
+// ImagesInUse returns the directories of the images that the machines and snapshots of the lab in stateDir were
 // made from. Stopped machines count.
 func ImagesInUse(stateDir string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(stateDir, "machines", "*", "image"))
+	sources, err := sourcesIn(stateDir)
 	if err != nil {
 		return nil, fmt.Errorf("machine images in use: %w", err)
 	}
 	var dirs []string
-	for _, name := range files {
-		dir, err := os.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the machine has just been terminated
-		}
-		if err != nil {
-			return nil, fmt.Errorf("machine images in use: %w", err)
-		}
-		dirs = append(dirs, string(dir))
+	for _, from := range sources {
+		dirs = append(dirs, from.image.Dir)
 	}
 	return dirs, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Leftovers lists what exists of the machines of the lab in stateDir: processes, control groups,
-// mounts, disks, volumes and their devices. It is empty after [Manager.Down].
+// mounts, disks, snapshots, volumes and their devices. It is empty after [Manager.Down].
 func Leftovers(stateDir string) ([]string, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -43,7 +43,7 @@ func Leftovers(stateDir string) ([]string, error) {
 	for _, m := range mounts {
 		left = append(left, "mount "+m)
 	}
-	for _, name := range []string{"machines", "trash"} {
+	for _, name := range []string{"machines", "trash", "snapshots"} {
 		entries, err := os.ReadDir(filepath.Join(stateDir, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("leftovers of machines: %w", err)

@@ -66,12 +66,8 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err := os.MkdirAll(string(in.disk), 0o755); err != nil {
 		return err
 	}
-	img, err := m.image(s.Image)
-	if err != nil && !in.disk.prepared() {
+	if err := m.prepare(ctx, in, s); err != nil {
 		return err
-	}
-	if err := in.platform.prepare(ctx, in, s, img); err != nil {
-		return fmt.Errorf("prepare disk: %w", err)
 	}
 	if err := in.saveSpec(s); err != nil {
 		return err
@@ -282,7 +278,7 @@ func (m *Manager) Terminate(ctx context.Context, id string) error {
 
 // remove deletes a disk in the background. Down tries again to delete what is left, and reports it.
 func (m *Manager) remove(dir string) {
-	m.removals.Go(func() { _ = os.RemoveAll(dir) })
+	m.removals.Go(func() { _ = errors.Join(os.RemoveAll(dir), m.sweepSnapshots()) })
 }
 
 func stopped(what, id string, err error) error {
@@ -312,7 +308,7 @@ func (m *Manager) Down(ctx context.Context) error {
 		// Other labs may have groups in it.
 		_ = unix.Rmdir(filepath.Join(h.mount, cgroupParent))
 	}
-	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir()} {
+	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir(), m.snapshotsDir()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove machines: %w", err)
 		}

@@ -23,6 +23,7 @@ const killTimeout = 15 * time.Second
 type Spec struct {
 	ID       string // instance id; also a file name and the nspawn machine name
 	Image    string // id of the image that the disk is made from at the first start
+	Snapshot string // id of the snapshot that it is made from instead; empty for Image
 	Hostname string // used by the first boot; user data may change it afterwards
 	Netns    string // path of a network namespace with the machine's interface
 	// VCPUs is the number of processors, Cores the number of cores that they are on, and MemoryMiB
@@ -62,6 +63,9 @@ type Manager struct {
 	machines map[string]*instance
 
 	sizing sync.Mutex // held while a machine chooses its CPUs
+	// sources is held while a disk or a snapshot begins to depend on snapshots, and for writing while unused ones are
+	// removed.
+	sources sync.RWMutex
 }
 
 // A machine has two control groups, below one with its id. limitedGroup has the machine's
@@ -124,7 +128,7 @@ func NewManager(stateDir string, kind Kind, images []Image) (*Manager, error) {
 	}
 	m := &Manager{stateDir: stateDir, platform: kind.platform(), images: images, lab: lab, exits: make(chan Exit), machines: map[string]*instance{}}
 	m.watching, m.release = context.WithCancel(context.Background())
-	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir()} {
+	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir(), m.snapshotsDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("machines: %w", err)
 		}
@@ -172,6 +176,7 @@ func (m *Manager) adopt() error {
 		in := m.newInstance(e.Name())
 		m.machines[in.id] = in
 		if leader, ok := in.leader(); ok {
+			in.limited().thaw() // an earlier Manager may have been killed while it took a snapshot
 			b := m.watch(in, leader, nil)
 			m.watchers.Go(func() { m.replug(in, b) })
 		}
@@ -198,7 +203,7 @@ func (m *Manager) adopt() error {
 			}
 		}
 	}
-	return m.unplugUnused()
+	return errors.Join(m.unplugUnused(), m.sweepSnapshots())
 }
 
 // leader returns the leader of the last boot as recorded on the disk, if it is alive.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -49,7 +50,7 @@ func (containers) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 	if err != nil {
 		return nil, err
 	}
-	image, err := d.image()
+	from, err := d.source()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (containers) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 	args = append(append(args, in.limited().dirs()...), "--",
 		// A machine's disk need not survive a crash of the host, so the overlay skips syncs.
 		fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile,index=off,redirect_dir=on",
-			image, d.path("upper"), d.path("work")),
+			strings.Join(from.layers(), ":"), d.path("upper"), d.path("work")),
 		d.path("root"),
 		"systemd-nspawn", "--boot", "--quiet", "--settings=no", "--register=no", "--keep-unit",
 		"--directory="+d.path("root"),

@@ -44,8 +44,10 @@ func (k Kind) platform() platform {
 
 // A platform is what a kind of machines needs for each step of a machine's life.
 type platform interface {
-	// prepare makes the machine's disk ready for a boot, from img if there is none yet.
-	prepare(ctx context.Context, in *instance, s Spec, img Image) error
+	// prepare makes the machine's disk ready for a boot, from an image or a snapshot if there is none yet.
+	prepare(ctx context.Context, in *instance, s Spec, from source) error
+	// snapshot copies the machine's disk into a directory, as it is at one moment. b is nil if the machine is down.
+	snapshot(ctx context.Context, in *instance, b *boot, to string) error
 	// limits are what the machine's control groups limit.
 	limits(s Spec, cpus cpuset.CPUSet) []limit
 	// showSize prepares what the machine sees of its size.
@@ -97,6 +99,16 @@ func (containers) reboot(_ context.Context, _ *instance, b *boot) error {
 		return err
 	}
 	return init.signal(sigrtmin + 5)
+}
+
+// snapshot copies the machine's layer, and what it has in dataDirs. The processes of a running machine stand still
+// meanwhile.
+func (containers) snapshot(ctx context.Context, in *instance, b *boot, to string) error {
+	take := func() error { return cp(ctx, in.disk.path("upper"), in.disk.path("data"), to) }
+	if b == nil {
+		return take()
+	}
+	return in.limited().still(ctx, take)
 }
 
 // grow does nothing: a container's disk has no size of its own.

@@ -28,22 +28,26 @@ type virtual struct {
 	accelerator string
 }
 
-// prepare makes the root volume on top of the image's disk, or gives it a bigger size.
-func (v *virtual) prepare(ctx context.Context, in *instance, s Spec, img Image) error {
-	if len(s.Files) > 0 && !in.disk.prepared() {
+// prepare makes the root volume on top of the disk of the image or snapshot, or gives it a bigger size.
+func (v *virtual) prepare(ctx context.Context, in *instance, s Spec, from source) error {
+	if (len(s.Files) > 0 || from.image.Variant != "") && !in.disk.prepared() {
 		return errors.New("files cannot be written to the disk of a virtual machine before its first boot")
 	}
 	disk := in.disk.path("disk.qcow2")
 	if in.disk.prepared() {
 		return qemuImg(ctx, "resize", "-q", disk, fmt.Sprintf("%dG", s.Root.SizeGiB))
 	}
-	if err := in.disk.madeFrom(img); err != nil {
+	if err := in.disk.madeFrom(from); err != nil {
 		return err
 	}
 	// It is made beside its destination and renamed, so that an interrupted preparation does not
 	// count.
 	made := in.disk.path("new.qcow2")
-	if err := qemuImg(ctx, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", filepath.Join(img.Dir, imageDisk), made, fmt.Sprintf("%dG", s.Root.SizeGiB)); err != nil {
+	format, below := "raw", filepath.Join(from.image.Dir, imageDisk)
+	if len(from.snapshots) > 0 {
+		format, below = "qcow2", filepath.Join(from.snapshots[0], "disk.qcow2")
+	}
+	if err := qemuImg(ctx, "create", "-q", "-f", "qcow2", "-F", format, "-b", below, made, fmt.Sprintf("%dG", s.Root.SizeGiB)); err != nil {
 		return err
 	}
 	return os.Rename(made, disk)
@@ -78,7 +82,7 @@ exec nsenter --net="$netns" -- "$@"
 `
 
 func (v *virtual) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error) {
-	image, err := in.disk.image()
+	from, err := in.disk.source()
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +98,7 @@ func (v *virtual) spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, e
 	m := qemu.Machine{
 		Name: s.ID, Accelerator: v.accelerator, VCPUs: s.VCPUs, Cores: s.Cores, MemoryMiB: s.InstalledMiB,
 		MAC: guest.MAC, MTU: guest.MTU, Product: s.Type, UUID: instanceUUID(s.ID),
-		Kernel: filepath.Join(image, imageKernel), Initrd: filepath.Join(image, imageInitrd),
+		Kernel: filepath.Join(from.image.Dir, imageKernel), Initrd: filepath.Join(from.image.Dir, imageInitrd),
 		// What Debian's EC2 images pass, beside the place of their root file system.
 		CommandLine: "root=PARTUUID=" + rootPartition + " ro console=tty0 console=ttyS0,115200",
 		Console:     "console.log",
@@ -173,6 +177,15 @@ func (v *virtual) detach(ctx context.Context, in *instance, b *boot, _ string, r
 		return errors.Join(fmt.Errorf("%w: %w", ErrVolumeInUse, err), in.saveVolumes(had))
 	}
 	return err
+}
+
+// snapshot copies what the root volume has beside the image. A running machine stands still meanwhile.
+func (v *virtual) snapshot(ctx context.Context, in *instance, b *boot, to string) error {
+	take := func() error { return cp(ctx, in.disk.path("disk.qcow2"), to) }
+	if b == nil {
+		return take()
+	}
+	return qemu.Still(ctx, string(in.disk), take)
 }
 
 func (v *virtual) grow(ctx context.Context, in *instance, root Volume) error {

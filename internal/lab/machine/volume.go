@@ -21,6 +21,9 @@ var ErrVolumeInUse = errors.New("the volume is in use")
 type Volume struct {
 	ID      string
 	SizeGiB int
+	// Device is the name of the block device of an instance type with Xen, such as xvdf. It is empty for
+	// Nitro, which numbers NVMe devices.
+	Device string `json:",omitempty"`
 }
 
 // attachedVolume is a volume that a running machine has. Number is the number of its device.

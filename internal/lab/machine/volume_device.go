@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type device struct {
 
 // node is the name of the device. A Nitro instance numbers its devices in the order in which they
 // appear, and has the root volume at 0.
-func (v attachedVolume) node() string { return fmt.Sprintf("nvme%dn1", v.Number) }
+func (v attachedVolume) node() string { return cmp.Or(v.Device, fmt.Sprintf("nvme%dn1", v.Number)) }
 
 // link is the name of the device by the volume's id.
 func (v attachedVolume) link() string { return byID + strings.ReplaceAll(v.ID, "-", "") }
@@ -113,26 +114,27 @@ func placeNodes(root string, devices []device) error {
 	}
 	keep := map[string]bool{}
 	for _, d := range devices {
-		keep[d.node()], keep[d.link()] = true, true
+		keep[d.node()], keep[d.link()] = true, d.Device == ""
 	}
-	nodes, err := filepath.Glob(filepath.Join(dev, "nvme*n1"))
-	if err != nil {
-		return err
-	}
-	others, err := filepath.Glob(filepath.Join(links, byID+"*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range append(others, nodes...) {
-		if !keep[filepath.Base(path)] {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+	for _, pattern := range []string{filepath.Join(dev, "nvme*n1"), filepath.Join(dev, "xvd*"), filepath.Join(links, byID+"*")} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, path := range found {
+			if !keep[filepath.Base(path)] {
+				if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
 			}
 		}
 	}
 	for _, d := range devices {
 		if err := placeNode(filepath.Join(dev, d.node()), d.loop); err != nil {
 			return err
+		}
+		if d.Device != "" {
+			continue
 		}
 		if err := link("../../"+d.node(), filepath.Join(links, d.link())); err != nil {
 			return err

@@ -77,7 +77,11 @@ func (d device) describe(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "device"), 0o755); err != nil {
 		return err
 	}
-	for name, content := range map[string]string{"model": fmt.Sprintf("%-40s", ebsModel), "serial": strings.ReplaceAll(d.ID, "-", "")} {
+	known := map[string]string{"model": fmt.Sprintf("%-40s", ebsModel), "serial": strings.ReplaceAll(d.ID, "-", "")}
+	if d.Device != "" {
+		known = nil // Xen's devices say neither
+	}
+	for name, content := range known {
 		if err := os.WriteFile(filepath.Join(dir, "device", name), []byte(content+"\n"), 0o444); err != nil {
 			return err
 		}

@@ -65,6 +65,17 @@ func TestVolumes(t *testing.T) {
 		same(t, ca, "ls /dev/nvme* /dev/loop* /dev/disk/by-id 2> /dev/null || true; awk 'NR > 2' /proc/partitions", "/dev/disk/by-id:")
 	})
 
+	t.Run("with Xen", func(t *testing.T) {
+		old := Volume{ID: "vol-0cccccccccccccccc", SizeGiB: 1, Device: "xvdf"}
+		attach(t, a, old)
+		same(t, ca, "ls -d /dev/xvd* /dev/nvme* /dev/disk/by-id/* 2> /dev/null || true; lsblk -dno NAME,MODEL | xargs", "/dev/xvdf\nxvdf")
+		detach(t, a, old)
+		same(t, ca, "ls -d /dev/xvd* 2> /dev/null || true", "")
+		if err := l.RemoveVolume(old.ID); err != nil {
+			t.Error(err)
+		}
+	})
+
 	t.Run("attached to a running machine", func(t *testing.T) {
 		attach(t, a, first)
 		attach(t, a, first) // again changes nothing

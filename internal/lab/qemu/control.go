@@ -153,3 +153,14 @@ func (m *monitor) unplug(ctx context.Context, d Disk) error {
 func (m *monitor) resize(d Disk, bytes int64) error {
 	return m.do("block_resize", map[string]any{"node-name": d.node(), "size": bytes}, nil)
 }
+
+// Still calls f while the guest stands still. What the guest has written to its disks is in their files then: QEMU
+// flushes its own caches when it stops a guest.
+func Still(ctx context.Context, dir string, f func() error) error {
+	return with(ctx, dir, func(m *monitor) error {
+		if err := m.do("stop", nil, nil); err != nil {
+			return err
+		}
+		return errors.Join(f(), m.do("cont", nil, nil))
+	})
+}

@@ -66,6 +66,10 @@ func catalogueImages() []image {
 			config: v1.Config{Entrypoint: []string{"/metrics-server"}, User: "65534", Env: path, WorkingDir: "/"},
 		},
 		{
+			ref: AgnhostImage, product: agnhostProduct(), path: "agnhost", published: true,
+			config: v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path, WorkingDir: "/"},
+		},
+		{
 			ref: ToolboxImage, product: busyboxProduct(), path: "bin/busybox", applets: true,
 			// The C library needs these to resolve names; a static program cannot.
 			libraries: map[string]string{
@@ -79,7 +83,7 @@ func catalogueImages() []image {
 }
 
 // EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage, OlderCoreDNSImage,
-// MetricsServerImage and ToolboxImage for linux/amd64, and makes it if necessary. Each image is
+// MetricsServerImage, AgnhostImage and ToolboxImage for linux/amd64, and makes it if necessary. Each image is
 // pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once
 // if everything is there, and lets one process at a time work.
 func EnsureImages(ctx context.Context, opts Options) (string, error) {

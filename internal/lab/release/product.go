@@ -114,8 +114,12 @@ func mirrorProducts(v Versions) []product {
 	return append(products, cniProduct(), runcProduct())
 }
 
+func kubernetesModule(version string) module {
+	return module{path: "k8s.io/kubernetes", version: version, staging: "v0" + strings.TrimPrefix(version, "v1")}
+}
+
 func kubernetesProduct(version string) product {
-	m := module{path: "k8s.io/kubernetes", version: version, staging: "v0" + strings.TrimPrefix(version, "v1")}
+	m := kubernetesModule(version)
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"} {
 		m.programs = append(m.programs, program{name, m.path + "/cmd/" + name})
 	}
@@ -260,6 +264,13 @@ func metricsServerProduct() product {
 		m.vars = append(m.vars, pkg+".gitVersion="+MetricsServerVersion, pkg+".gitCommit={commit}", pkg+".buildDate={time}")
 	}
 	return product{name: "metrics-server", version: MetricsServerVersion, modules: []module{m}}
+}
+
+func agnhostProduct() product {
+	m := kubernetesModule(KubernetesVersion)
+	m.programs = []program{{"agnhost", m.path + "/test/images/agnhost"}}
+	m.vars = []string{"main.Version=" + AgnhostVersion}
+	return product{name: "agnhost", version: AgnhostVersion, modules: []module{m}}
 }
 
 func pauseProduct() product {

@@ -16,6 +16,7 @@ const (
 	CoreDNSVersion       = "v1.15.0"
 	OlderCoreDNSVersion  = "v1.14.6" // for a move between releases
 	MetricsServerVersion = "v0.9.0"
+	AgnhostVersion       = "2.63.0" // test/images/agnhost/VERSION of KubernetesVersion
 	ToolboxVersion       = "1"
 
 	CiliumVersion = "v1.19.6"
@@ -30,6 +31,8 @@ const (
 	MetricsServerImage  = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
 	CiliumImage         = "quay.io/cilium/cilium:" + CiliumVersion
 	CiliumOperatorImage = "quay.io/cilium/operator-generic:" + CiliumVersion
+	// AgnhostImage is what Kubernetes' own tests run in pods. The exercises use its webhook server.
+	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:" + AgnhostVersion
 	// ToolboxImage is the lab's own test image: a busybox with a shell, nslookup, wget, nc and
 	// httpd. It is served for any registry host.
 	ToolboxImage = "k8s-lab/toolbox:" + ToolboxVersion

@@ -76,7 +76,7 @@ func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h session.O
 			strays = pki.Strays(present, before.Generations)
 		}
 		if len(strays) == 0 {
-			before.KMSKeyID = m.KMSKeyID.ValueString()
+			before.KMSKeyID, before.KubernetesCAChain = m.KMSKeyID.ValueString(), m.given.Chain(before.Generations)
 			return before, nil
 		}
 	}
@@ -84,7 +84,7 @@ func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h session.O
 }
 
 // repair restores public parts from the state, and changes tags and the KMS key. A lost private key
-// cannot be restored from the state; one whose generation is dropped need not be.
+// cannot be restored from the state, unless it is given; one whose generation is dropped need not be.
 func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h session.Ownership) error {
 	store, err := r.keyStore(ctx, m, h.Claim)
 	if err != nil {
@@ -105,8 +105,15 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h session.O
 			continue // rotate handles it
 		}
 		if pki.Secret(name) {
-			if !present {
-				return fmt.Errorf("%s is gone and cannot be created again: restore it under %s from a copy (k8s_pki_copy, see the guide on backups; the controllers hold most keys under /etc/kubernetes), or destroy the cluster and make it again",
+			key, given := m.given.Secret(name)
+			switch {
+			case present:
+			case given:
+				if err := store.Create(ctx, name, key); err != nil {
+					return err
+				}
+			default:
+				return fmt.Errorf("%s is gone and cannot be created again: restore it under %s from a copy (k8s_pki_copy, see the guide on backups; the controllers hold most keys under /etc/kubernetes), set private_key_wo if the authority was given, or destroy the cluster and make it again",
 					name, m.Prefix.ValueString())
 			}
 			continue

@@ -54,7 +54,7 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"endpoint":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigEndpoint},
 			"proxy_url":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
 			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
-			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
+			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups, Validators: []validator.List{mastersWarning{}}},
 			"ttl":           tf.DurationAttribute(kubeconfigTTL),
 			"exec": schema.SingleNestedAttribute{
 				Optional: true, MarkdownDescription: kubeconfigExec, Validators: []validator.Object{certificateOnly(), objectvalidator.ConflictsWith(path.MatchRoot("early_renewal"))},
@@ -116,15 +116,17 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 }
 
 // sameRequest reports whether both models request the same certificate. Of the PKI only the
-// Kubernetes CA matters: the bundle must be the one in the old kubeconfig, and its first CA must
+// Kubernetes CA matters: the bundle and the chain must be those in the old kubeconfig, and its first CA must
 // have issued the certificate.
 func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
 	keys, prior := reference.PKIIn(m.ControlPlane).Attributes(), reference.PKIIn(o.ControlPlane).Attributes()
 	cluster, _ := keys["cluster"].(types.String)
 	before, _ := prior["cluster"].(types.String)
 	bundle, _ := keys["kubernetes_ca_pem"].(types.String)
+	chain, _ := keys["kubernetes_ca_chain_pem"].(types.String)
+	trusted := types.StringValue(bundle.ValueString() + chain.ValueString())
 	issued := !m.Exec.IsNull() || pki.IssuedBy([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString()))
-	return cluster.Equal(before) && bundle.Equal(o.ClusterCACertificate) && issued && m.Exec.Equal(o.Exec) &&
+	return cluster.Equal(before) && !bundle.IsUnknown() && !chain.IsUnknown() && trusted.Equal(o.ClusterCACertificate) && issued && m.Exec.Equal(o.Exec) &&
 		m.endpoint().Equal(o.Host) && m.ProxyURL.Equal(o.ProxyURL) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 

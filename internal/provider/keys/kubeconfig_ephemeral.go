@@ -40,7 +40,7 @@ func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaReques
 			"endpoint":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigEndpoint},
 			"proxy_url":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{proxyURL()}},
 			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
-			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
+			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups, Validators: []validator.List{mastersWarning{}}},
 			"ttl":           schema.StringAttribute{Optional: true, CustomType: timetypes.GoDurationType{}, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{tf.PositiveDuration()}},
 			"exec": schema.SingleNestedAttribute{
 				Optional: true, MarkdownDescription: kubeconfigExec, Validators: []validator.Object{certificateOnly()},

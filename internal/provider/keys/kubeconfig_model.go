@@ -3,6 +3,7 @@ package keys
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -13,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
@@ -41,7 +43,7 @@ const (
 	kubeconfigEndpoint = "URL of the API server, such as the private endpoint: `k8s_control_plane.<name>.ref.private_endpoint`. Default: the public endpoint."
 	kubeconfigProxy    = "URL of a proxy on the way to `endpoint`, for the kubeconfig: `http://`, `https://` or `socks5://`. With a private endpoint, `socks5://localhost:1080` is what `ssh -D 1080` of a bastion serves. Default: none."
 	kubeconfigUser     = "User in the certificate. With `exec` it is only a name in the kubeconfig. Default: `admin`, with `exec` `person`."
-	kubeconfigGroups   = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
+	kubeconfigGroups   = "Groups in the certificate. Default: `[\"k8s-from-scratch:administrators\"]`, which the control plane binds to cluster-admin. To grant less, name a group of your own in `access` of the control plane. `system:masters` is for a cluster whose bindings are broken: nothing takes it back."
 	kubeconfigTTL      = "How long the certificate is valid, as a duration such as `8h`. It cannot be revoked, so keep it short. Default: `8h`."
 	kubeconfigHost     = "URL of the API server, for the kubernetes provider's `host`."
 	kubeconfigCA       = "Certificates of the Kubernetes CA in PEM, for the kubernetes provider's `cluster_ca_certificate`."
@@ -81,6 +83,24 @@ func (m *kubeconfigModel) exec(ctx context.Context, diags *diag.Diagnostics) *ku
 // certificateOnly refuses arguments of a certificate beside exec.
 func certificateOnly() validator.Object {
 	return objectvalidator.ConflictsWith(path.MatchRoot("groups"), path.MatchRoot("ttl"))
+}
+
+// mastersWarning warns of a group whose certificates nothing takes back.
+type mastersWarning struct{}
+
+// Description implements validator.List.
+func (mastersWarning) Description(context.Context) string { return "warns of " + access.Masters }
+
+// MarkdownDescription implements validator.List.
+func (v mastersWarning) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateList implements validator.List.
+func (mastersWarning) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	if slices.Contains(tf.Strings(req.ConfigValue.Elements()), access.Masters) {
+		resp.Diagnostics.AddAttributeWarning(req.Path, "Access that cannot be taken back",
+			"API servers let a certificate of group "+access.Masters+" do everything until it expires, whatever RBAC says. It is meant for a cluster whose bindings are broken. Keep ttl short, and remove it then. "+
+				"An administrator of a working cluster needs no groups here: the default is "+access.Administrators+".")
+	}
 }
 
 // proxyURL accepts the URL of a proxy that kubectl can use.

@@ -53,6 +53,7 @@ type pkiModel struct {
 	KMSKeyID    types.String   `tfsdk:"kms_key_id"`
 	CAValidity  types.String   `tfsdk:"ca_validity"`
 	Generations types.Object   `tfsdk:"generations"`
+	Authorities types.Object   `tfsdk:"authorities"`
 	Adopt       types.Bool     `tfsdk:"adopt"`
 	RestoreFrom types.Object   `tfsdk:"restore_from"`
 	Identity    types.String   `tfsdk:"restore_identity_wo"` // write-only: null except in the configuration
@@ -63,6 +64,8 @@ type pkiModel struct {
 	Claim       types.String   `tfsdk:"claim"`
 	Drift       types.Map      `tfsdk:"drift"`
 	Timeouts    timeouts.Value `tfsdk:"timeouts"`
+
+	given pki.Authorities // with keys: from the configuration
 }
 
 func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -100,10 +103,11 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 				MarkdownDescription: "KMS key (id, ARN or alias) that encrypts the parameters, for the key store `ssm`. A change encrypts the same keys again, in place. Default: the " +
 					"account's `alias/aws/ssm`.",
 			},
-			"ca_validity": caValidityAttribute(),
-			"generations": generationsAttribute(),
-			"adopt":       argument.AdoptAttribute(),
-			restoreFrom:   restoreFromAttribute(), restoreIdentity: restoreIdentityAttribute(),
+			"ca_validity":   caValidityAttribute(),
+			"generations":   generationsAttribute(),
+			authoritiesName: authoritiesAttribute(),
+			"adopt":         argument.AdoptAttribute(),
+			restoreFrom:     restoreFromAttribute(), restoreIdentity: restoreIdentityAttribute(),
 			argument.Protection: argument.ProtectionAttribute(),
 			"tags":              argument.TagsAttribute(),
 			"tags_all":          argument.TagsAllAttribute(),
@@ -151,18 +155,23 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	if plan.Prefix.IsUnknown() || plan.Prefix.IsNull() {
 		plan.Prefix = plan.defaultPrefix()
 	}
+	var ref reference.PKI
+	var public map[string]string
 	if req.State.Raw.IsNull() {
-		plan.Ref = reference.OfPKI.Value(ctx, plan.newRef(ctx, inState))
+		ref = plan.newRef(ctx, inState)
 	} else {
 		var state pkiModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if req.Private != nil {
 			session.ReadOwnership(ctx, req.Private, state.Claim, &resp.Diagnostics).CheckImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
 		}
-		ref, _ := reference.OfPKI.Read(ctx, state.Ref, &resp.Diagnostics)
+		ref, _ = reference.OfPKI.Read(ctx, state.Ref, &resp.Diagnostics)
+		public = ref.Ref().Public()
 		ref.KMSKeyID = plan.KMSKeyID
-		plan.Ref = reference.OfPKI.Value(ctx, plannedRotation(ctx, ref, plan.Generations, &resp.Diagnostics))
+		ref = plannedRotation(ctx, ref, plan.Generations, &resp.Diagnostics)
 	}
+	ref.KubernetesCAChain = r.planAuthorities(ctx, req, plan, public, &resp.Diagnostics)
+	plan.Ref = reference.OfPKI.Value(ctx, ref)
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
@@ -199,6 +208,7 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	var identity types.String
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(restoreIdentity), &identity)...)
+	m.given, _ = readAuthorities(ctx, req.Config, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -269,7 +279,7 @@ func (r *pkiResource) open(ctx context.Context, m pkiModel, claim infraaws.Claim
 		}
 	}
 	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: validity,
-		Generations: reference.GenerationsFrom(m.Generations)}
+		Generations: reference.GenerationsFrom(m.Generations), Authorities: m.given}
 	if opts.Store == pki.StoreState {
 		ref, _ := reference.OfPKI.Read(ctx, m.Ref, &diag.Diagnostics{})
 		return ref.Ref().MemoryStore(), opts, nil
@@ -338,6 +348,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	var m, state pkiModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	m.given, _ = readAuthorities(ctx, req.Config, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -348,6 +359,8 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Update, argument.PKITimeout, &resp.Diagnostics)
 	defer cancel()
 	checkRotationStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
+	wanted := reference.GenerationsFrom(m.Generations)
+	session.AddFieldErrors(ctx, req.Plan, m.given.Check(wanted, state.ref(ctx).Public(), r.Session.Now()), &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}

@@ -164,4 +164,13 @@ func warnOfExpiringAuthorities(ref pki.Ref, now time.Time, diags *diag.Diagnosti
 			fmt.Sprintf("Certificates it issues from now on expire with it. Rotate it in time: set generations.%s = %s of k8s_pki as the first step.",
 				ca.Kind(), pki.FormatGenerations(append(list, slices.Max(list)+1))))
 	}
+	for _, c := range pki.Certificates(ref.KubernetesCAChain) {
+		due, end, err := pki.RotationDue([]byte(c))
+		if err != nil || now.Before(due) {
+			continue
+		}
+		name, _ := pki.CommonName([]byte(c))
+		diags.AddWarning(fmt.Sprintf("Authority %s above the Kubernetes CA expires on %s", name, end.UTC().Format(time.DateOnly)),
+			"HAProxy and many programs in pods then accept no certificate below it. Rotate to an authority below another root in time, or give the renewed certificate of this one in chain_pem.")
+	}
 }

@@ -214,20 +214,19 @@ func (m machineModel) wanted(ctx context.Context, op *owned.Operation) awsmachin
 
 func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) awsmachine.Spec {
 	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
+	role := infraaws.MachineRole(m.Role.ValueString())
 	var subnets []string
 	for _, s := range network.KnownSubnets(ctx, diags) {
 		subnets = append(subnets, s.ID.ValueString())
 	}
 	return awsmachine.Spec{
-		Cluster:         network.Cluster.ValueString(),
-		Name:            m.Name.ValueString(),
-		Role:            infraaws.MachineRole(m.Role.ValueString()),
-		SubnetID:        m.subnet(ctx, diags).ID.ValueString(),
-		VPCID:           network.VPCID.ValueString(),
-		NetworkSubnets:  subnets,
-		SecurityGroupID: tf.StringMap(network.SecurityGroupIDs)[m.Role.ValueString()],
-
-		SecurityGroupIDs: tf.Strings(m.SecurityGroupIDs.Elements()),
+		Cluster:          network.Cluster.ValueString(),
+		Name:             m.Name.ValueString(),
+		Role:             role,
+		SubnetID:         m.subnet(ctx, diags).ID.ValueString(),
+		VPCID:            network.VPCID.ValueString(),
+		NetworkSubnets:   subnets,
+		SecurityGroupIDs: append(network.MachineGroups(role), tf.Strings(m.SecurityGroupIDs.Elements())...),
 		PrivateIP:        tf.Addr(m.PrivateIP),
 		PodCIDR:          tf.Prefix(m.PodCIDR),
 		PublicIP:         m.AssociatePublicIP.ValueBool(),

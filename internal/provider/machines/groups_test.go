@@ -1,6 +1,8 @@
 package machines_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,14 +18,14 @@ func TestSecurityGroups(t *testing.T) {
 	c := providertest.NewCloud(t)
 	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
 	network.Must(providertest.NetworkConfig())
-	own := network.Get("security_group_ids").(map[string]any)["worker"].(string)
+	ssh := network.Get("security_group_ids").(map[string]any)["ssh"].(string)
 	storage, monitoring, foreign := c.Group(t, network, "storage"), c.Group(t, network, "monitoring"), c.Group(t, network, "foreign")
 	config := func(groups ...any) providertest.Values {
 		return providertest.With(providertest.WorkerConfig(network), providertest.Values{"security_group_ids": groups})
 	}
 	worker.Must(config(storage))
 	worker.Converged(config(storage))
-	c.HasGroups(t, worker, own, storage)
+	c.HasGroups(t, worker, storage)
 	id := worker.Get("id")
 
 	imported := c.Instance("k8s_machine")
@@ -38,7 +40,7 @@ func TestSecurityGroups(t *testing.T) {
 		}
 		c.Fatal(worker.Apply(ch))
 		worker.Converged(config)
-		c.HasGroups(t, worker, own, further...)
+		c.HasGroups(t, worker, further...)
 		if worker.Get("id") != id {
 			t.Fatal("the machine was replaced")
 		}
@@ -48,28 +50,51 @@ func TestSecurityGroups(t *testing.T) {
 	apply(config([]any{}...))
 	apply(config(storage), storage)
 
-	providertest.Answer[*ec2.ModifyNetworkInterfaceAttributeOutput](t)(c.Client.EC2.ModifyNetworkInterfaceAttribute(t.Context(), &ec2.ModifyNetworkInterfaceAttributeInput{
-		NetworkInterfaceId: c.Found(t, worker).NetworkInterfaces[0].NetworkInterfaceId, Groups: []string{own, foreign},
-	}))
-	worker.Refresh()
-	if ch := worker.Plan(config(storage)); !strings.Contains(worker.Differences(ch), "security groups: found ") {
-		t.Errorf("foreign groups are no drift:\n%s", worker.Differences(ch))
+	has := func() (groups []string) {
+		for _, g := range c.Found(t, worker).SecurityGroups {
+			groups = append(groups, *g.GroupId)
+		}
+		return groups
 	}
-	apply(config(storage), storage)
+	for name, damaged := range map[string][]string{
+		"a foreign group": append(has(), foreign),
+		"no group ssh":    slices.DeleteFunc(has(), func(id string) bool { return id == ssh }),
+	} {
+		providertest.Answer[*ec2.ModifyNetworkInterfaceAttributeOutput](t)(c.Client.EC2.ModifyNetworkInterfaceAttribute(t.Context(), &ec2.ModifyNetworkInterfaceAttributeInput{
+			NetworkInterfaceId: c.Found(t, worker).NetworkInterfaces[0].NetworkInterfaceId, Groups: damaged,
+		}))
+		worker.Refresh()
+		if ch := worker.Plan(config(storage)); !strings.Contains(worker.Differences(ch), "security groups: found ") {
+			t.Errorf("%s is no drift:\n%s", name, worker.Differences(ch))
+		}
+		apply(config(storage), storage)
+	}
 
 	// One that does not exist is an error, and nothing is lost.
 	if said := worker.CarryOut(worker.Plan(config(storage, "sg-0123456789abcdef0"))).Failure(); !strings.Contains(said, "sg-0123456789abcdef0") {
 		t.Errorf("a group that does not exist: %q", said)
 	}
-	c.HasGroups(t, worker, own, storage)
+	c.HasGroups(t, worker, storage)
 	worker.Refresh()
 	apply(config(storage), storage)
 
-	for _, groups := range [][]any{{"web"}, {"sg-xyz"}} {
+	var many []any
+	for n := range 15 {
+		many = append(many, fmt.Sprintf("sg-%d", n))
+	}
+	for _, groups := range [][]any{{"web"}, {"sg-xyz"}, many} {
 		if ch := c.Instance("k8s_machine").Plan(config(groups...)); ch.Failure() == "" || !at(ch, "security_group_ids") {
 			t.Errorf("%v: %q", groups, ch.Failure())
 		}
 	}
+	beyond := c.Instance("k8s_machine").Plan(config(many[:4]...))
+	if providertest.Mention(t, providertest.Warnings(beyond), "4 groups are given", "AWS allows 5", "L-2AFB9258"); beyond.Failure() != "" {
+		t.Error(beyond.Failure())
+	}
+	kept := network.Get("ref").(providertest.Values)
+	kept["security_group_ids"] = providertest.Values{"worker": "sg-1"}
+	providertest.Mention(t, c.Instance("k8s_machine").Plan(providertest.With(config(), providertest.Values{"network": kept})).Failure(),
+		"network", "Security group missing", "no entry ssh")
 	c.Fatal(worker.Apply(worker.Plan(nil)))
 	for _, id := range []string{storage, monitoring, foreign} {
 		providertest.Answer[*ec2.DeleteSecurityGroupOutput](t)(c.Client.EC2.DeleteSecurityGroup(t.Context(), &ec2.DeleteSecurityGroupInput{GroupId: &id}))

@@ -10,7 +10,9 @@ import (
 
 var (
 	instanceID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
-	volumeID   = regexp.MustCompile(`^vol-([0-9a-f]{8}|[0-9a-f]{17})$`)
+	// fingerprint is that of an SSH host key, after # in the import id of a machine.
+	fingerprint = regexp.MustCompile(`^SHA256:[0-9A-Za-z+/]{43}$`)
+	volumeID    = regexp.MustCompile(`^vol-([0-9a-f]{8}|[0-9a-f]{17})$`)
 )
 
 // namedID returns the parts of an import id: an id of EC2 alone, "<cluster>/<id>", or "<cluster>/<name>". For a name it

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
@@ -35,9 +37,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// maxFurtherGroups is one less than the highest quota of groups for an interface.
+// groupsPerInterface is how many security groups AWS allows an interface, unless the account's quota L-2AFB9258 is higher. It
+// can be 16. Two of them are those of the network.
 // https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
-const maxFurtherGroups = 15
+const (
+	groupsPerInterface = 5
+	mostPerInterface   = 16
+	ofNetwork          = 2
+)
 
 var groupID = regexp.MustCompile(`^sg-[0-9a-f]+$`)
 
@@ -101,7 +108,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 		MarkdownDescription: "One EC2 instance with a stable name and private address, a pinned SSH host key and the routes to its pods. Before it is stopped or terminated, the provider drains its " +
 			"node, and stops its API server and etcd member only while the cluster can work without them.",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<name>`, or `<cluster>/<id>`, which is refused if the instance belongs to another cluster.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, `<cluster>/<name>`, or `<cluster>/<id>`, refused if the instance belongs to another cluster; then `#` and the host key's fingerprint if the console does not show it.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
 				Validators:    []validator.String{argument.MachineName()},
@@ -202,10 +209,10 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"security_group_ids": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Ids of further security groups of the machine, in the same VPC. EC2 takes five groups for a machine unless the account's quota is higher, and `k8s_network` makes one of " +
-					"them. Changed in place, while the machine runs. Default: none; a group that somebody else has added is drift.",
+				MarkdownDescription: "Ids of further security groups of the machine, in the same VPC. EC2 takes five groups for a machine unless the account's quota is higher, and `k8s_network` gives it two. " +
+					"Changed in place, while the machine runs. Default: none; a group that somebody else has added is drift.",
 				Validators: []validator.Set{
-					setvalidator.SizeAtMost(maxFurtherGroups),
+					setvalidator.SizeAtMost(mostPerInterface - ofNetwork),
 					setvalidator.ValueStringsAre(stringvalidator.RegexMatches(groupID, "must be the id of a security group, such as sg-0123456789abcdef0")),
 				},
 			},
@@ -240,11 +247,15 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 
 // Find implements owned.Kind.
 func (r *machineResource) Find(ctx context.Context, op *owned.Operation, id string, m *machineModel) error {
+	id, hostKey, given := strings.Cut(id, "#")
+	if given && !fingerprint.MatchString(hostKey) {
+		return fmt.Errorf("%q is not the fingerprint of a host key, such as SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8; ssh-keygen -l -f /etc/ssh/ssh_host_ed25519_key.pub prints it", hostKey)
+	}
 	cluster, id, named, err := namedID(ctx, op.Client, id, instanceID, awsmachine.Named)
 	if err != nil {
 		return err
 	}
-	found, podCIDR, err := awsmachine.Find(ctx, op.Client, id)
+	found, podCIDR, err := awsmachine.Find(ctx, op.Client, id, hostKey)
 	if err != nil {
 		return err
 	}
@@ -271,17 +282,17 @@ func (r *machineResource) Find(ctx context.Context, op *owned.Operation, id stri
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.PlacementGroup, m.Spot = tf.OptionalString(found.PlacementGroup), spotValue(found.Spot)
 	m.InstanceProfile, m.UserData = tf.OptionalString(found.InstanceProfile), tf.OptionalString(found.UserData)
-	m.SecurityGroupIDs = furtherGroups(found, network.SecurityGroups[found.Role])
+	m.SecurityGroupIDs = furtherGroups(found, network.MachineGroups(found.Role))
 	m.DataVolume = dataVolumeValue(ctx, found.Data, op.Diags)
 	m.fill(ctx, found)
 	return nil
 }
 
-// furtherGroups returns the security groups of an imported machine but that of its role.
-func furtherGroups(found awsmachine.Machine, ofRole string) types.Set {
+// furtherGroups returns the security groups of an imported machine but those of its network.
+func furtherGroups(found awsmachine.Machine, ofNetwork []string) types.Set {
 	var ids []attr.Value
 	for _, id := range found.SecurityGroupIDs {
-		if id != ofRole {
+		if !slices.Contains(ofNetwork, id) {
 			ids = append(ids, types.StringValue(id))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/owned"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
@@ -174,9 +175,10 @@ func (m machineModel) architecture() types.String {
 // check adds errors for invalid values.
 func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineModel, network reference.Network, diags *diag.Diagnostics) {
 	vpc, pods := tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
-	errs := m.checkSubnet(ctx, config, network, diags)
+	errs := append(m.checkSubnet(ctx, config, network, diags), m.checkGroups(network, diags)...)
 	if v := m.dataVolume(ctx, diags); v != nil {
 		errs = append(errs, awsmachine.CheckMountPoint(v.MountPoint)...)
+		errs = append(errs, awsmachine.CheckDataVolumeType(m.InstanceType.ValueString())...)
 	}
 	errs = append(errs, awsmachine.CheckInstanceType(m.InstanceType.ValueString())...)
 	errs = append(errs, awsmachine.CheckCPUCredits(m.CPUCredits.ValueString(), m.InstanceType.ValueString())...)
@@ -200,6 +202,26 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 		diags.AddAttributeError(path.Root("pod_cidr"), "No pods run on this machine",
 			fmt.Sprintf("%s has the role %s: remove pod_cidr.", m.Name.ValueString(), m.Role.ValueString()))
 	}
+}
+
+// checkGroups warns of more security groups than AWS allows a machine by default, and returns errors for a reference that lacks
+// one of the network's, which somebody has kept or written.
+func (m machineModel) checkGroups(network reference.Network, diags *diag.Diagnostics) (errs invalid.Fields) {
+	if n := len(m.SecurityGroupIDs.Elements()); n > groupsPerInterface-ofNetwork { // the account's quota may be higher
+		diags.AddAttributeWarning(path.Root("security_group_ids"), "More security groups than AWS allows by default",
+			fmt.Sprintf("%d groups are given, and the network gives the machine %d. AWS allows %d unless the account's quota is higher: the apply would fail. "+
+				"Give fewer, or ask for more: Service Quotas, Amazon VPC, Security groups per network interface (L-2AFB9258).", n, ofNetwork, groupsPerInterface))
+	}
+	groups := network.SecurityGroupIDs
+	if groups.IsNull() || groups.IsUnknown() || m.Role.IsUnknown() {
+		return nil
+	}
+	for _, name := range []string{m.Role.ValueString(), string(awsnetwork.GroupSSH)} {
+		if groups.Elements()[name] == nil {
+			errs.Say("network", "Security group missing", "security_group_ids has no entry %s: take the whole ref of the k8s_network, after an apply of its configuration.", name)
+		}
+	}
+	return errs
 }
 
 // movedNetwork reports whether the machine's VPC or subnet is replaced.

@@ -84,7 +84,8 @@ func bootCommand(ctx context.Context, d *session.Session, m machineModel, config
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
 		NoKubeProxy: stage.KubeProxy.Equal(types.BoolValue(false)),
 	})
-	command, invalid := host.StageCommand(state)
+	state.Authorities = d.Authorities
+	command, invalid := host.StageCommand(state, d.Proxy.Environment()...)
 	if err = errors.Join(err, invalid); err != nil {
 		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": foreign.Text(err.Error())})
 	}
@@ -101,7 +102,7 @@ func fitting(spec awsmachine.Spec, rand io.Reader, diags *diag.Diagnostics) stri
 		return spec.BootCommand // the launch reports the error
 	}
 	diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
-		"user_data and the SSH keys that are authorised on the machine leave too little room. Its roles download everything themselves.", with, awsmachine.MaxUserData))
+		"user_data, the SSH keys that are authorised on the machine and machine_authorities leave too little room. Its roles download everything themselves.", with, awsmachine.MaxUserData))
 	return ""
 }
 

@@ -78,7 +78,7 @@ func TestStage(t *testing.T) {
 	}
 	long := c.Instance("k8s_machine")
 	ch := long.Plan(providertest.Values{"name": "worker-3", "role": "worker", "network": network.Get("ref"), "stage": everything, "user_data": "#!" + strings.Repeat("x", 14<<10)})
-	if said := long.CarryOut(ch); len(said.Errors) > 0 || !strings.Contains(providertest.Change{Errors: said.Warnings}.Failure(), "user_data and the SSH keys") || c.Staging(t, long) != "" {
+	if said := long.CarryOut(ch); len(said.Errors) > 0 || !strings.Contains(providertest.Change{Errors: said.Warnings}.Failure(), "user_data, the SSH keys") || c.Staging(t, long) != "" {
 		t.Errorf("with long user_data: %v, %v", said.Errors, said.Warnings)
 	}
 }

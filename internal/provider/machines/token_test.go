@@ -25,8 +25,12 @@ func TestGuessedToken(t *testing.T) {
 	name, subnet := config["name"].(string), network.Get("ref").(providertest.Values)["subnets"].([]any)[0].(providertest.Values)["id"].(string)
 	var baits []string
 	for round := range 20 {
+		generation := "" // of a machine without predecessors
+		if round > 0 {
+			generation = fmt.Sprintf("/%d", round)
+		}
 		bait := providertest.Answer[*ec2.RunInstancesOutput](t)(c.Client.EC2.RunInstances(t.Context(), &ec2.RunInstancesInput{
-			ClientToken: sdk.String(infraaws.ClientToken("demo", infraaws.KindMachine, name, subnet, fmt.Sprintf("/%d", round), "")),
+			ClientToken: sdk.String(infraaws.ClientToken("demo", infraaws.KindMachine, name, subnet, generation, "")),
 			ImageId:     sdk.String(account.ImageID), InstanceType: types.InstanceTypeT3Small, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1), SubnetId: &subnet,
 			PrivateIpAddress:  sdk.String(fmt.Sprintf("10.240.0.%d", 100+round)), // the machine's own is not taken
 			TagSpecifications: []types.TagSpecification{infraaws.TagSpecification(types.ResourceTypeInstance, map[string]string{infraaws.TagCluster: "ada", infraaws.TagResource: name})},

@@ -62,6 +62,32 @@ func TestDataVolumePlans(t *testing.T) {
 	}
 }
 
+// TestDataVolumeType: a data volume needs a type that names devices after their volumes. The plan says so for a
+// new machine, and for another type of one that has a volume.
+func TestDataVolumeType(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	network, volume, controller := c.Instance("k8s_network"), c.Instance("k8s_volume"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	volume.Must(providertest.VolumeConfig(network))
+	config := providertest.ControllerConfig(network, volume)
+	old := providertest.With(config, providertest.Values{"instance_type": "t2.medium"})
+	refused := func(what string, config providertest.Values) {
+		t.Helper()
+		if ch := controller.Plan(config); !strings.Contains(ch.Failure(), "No data volume on this type") || !at(ch, "instance_type") {
+			t.Errorf("%s: %s", what, ch.Failure())
+		}
+	}
+	refused("new", old)
+	refused("with a volume to be made", providertest.With(old, providertest.Values{"data_volume": providertest.Values{"id": providertest.Unknown}}))
+	plain := providertest.With(old, providertest.Values{"data_volume": nil})
+	controller.Must(plain)
+	controller.Converged(plain)
+	refused("a volume for an old type", old)
+	controller.Must(config)
+	refused("an old type for a machine with a volume", old)
+}
+
 // TestDataVolumeOfStopped: a machine gets a volume only while it runs, or when it is started. Nobody
 // could look at the mount point otherwise.
 func TestDataVolumeOfStopped(t *testing.T) {

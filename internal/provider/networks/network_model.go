@@ -102,11 +102,8 @@ func (m networkModel) zones() []string {
 
 // known returns the ids in the state.
 func (m networkModel) known(private networkPrivate) awsnetwork.Network {
-	n := awsnetwork.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.MachineRole]string{},
+	n := awsnetwork.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: reference.SecurityGroupsFrom(m.SecurityGroupIDs),
 		RouteTables: private.RouteTables, NATGateways: private.NATGateways, Connect: private.Connect}
-	for role, id := range tf.StringMap(m.SecurityGroupIDs) {
-		n.SecurityGroups[infraaws.MachineRole(role)] = id
-	}
 	for _, id := range tf.Strings(m.SubnetIDs.Elements()) {
 		n.Subnets = append(n.Subnets, awsnetwork.Subnet{ID: id})
 	}

@@ -38,6 +38,9 @@ func (r *networkResource) Plan(ctx context.Context, p *owned.Plan[networkModel])
 				"0.0.0.0/0 lets everyone connect to SSH on every machine and to the API server. Prefer your own address as a /32.")
 		}
 	}
+	for _, e := range awsnetwork.CheckRules(plan.spec(networkPrivate{})) { // the account's quota may be higher
+		p.Diags.AddAttributeWarning(path.Root(e.Field), e.Problem, e.Err.Error())
+	}
 	if role := plan.BastionRole.ValueString(); role == string(infraaws.RoleWorker) || role == string(infraaws.RoleController) && plan.ControllerPods.ValueBool() {
 		p.Diags.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
 			fmt.Sprintf("A security group cannot tell a %s from the pods on it. Prefer a bastion of the role lb, on which no pods run.", role))
@@ -56,7 +59,7 @@ func (r *networkResource) Plan(ctx context.Context, p *owned.Plan[networkModel])
 		plan.planSubnets(ctx, state, p.Diags)
 	}
 	plan.SecurityGroupIDs = state.SecurityGroupIDs
-	if len(state.SecurityGroupIDs.Elements()) != len(infraaws.MachineRoles()) {
+	if len(state.SecurityGroupIDs.Elements()) != len(awsnetwork.Groups()) {
 		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
 	}
 	switch plan.InstanceConnectID = state.InstanceConnectID; {

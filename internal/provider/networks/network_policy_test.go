@@ -2,10 +2,14 @@ package networks_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
@@ -16,6 +20,72 @@ func as(t *testing.T, c providertest.Cloud, name string, e iam.Entity) providert
 	u := providertest.Answer[iam.User](t)(c.Account.Cloud.Identities().PutUser(name, e))
 	c.More = providertest.Values{"access_key": u.AccessKeyID, "secret_key": u.SecretAccessKey}
 	return c.Process(t)
+}
+
+// member returns a user who is bound to the cluster demo.
+func member(t *testing.T, c providertest.Cloud) iam.Entity {
+	t.Helper()
+	return c.Member(t, providertest.ReadPolicy(t, "member.json").Without(""), providertest.ReadPolicy(t, "boundary.json").Without(""))
+}
+
+// TestAdoptedNetwork adopts a VPC, although the answer to the creation of a group is lost, makes the group ssh again, which somebody has
+// deleted, and takes everything away. A member can do so only if an administrator has given the VPC the cluster's tag.
+func TestAdoptedNetwork(t *testing.T) {
+	t.Parallel()
+	document := func(name string) string { return providertest.ReadPolicy(t, name).Without("") }
+	everyday := func(t *testing.T) *providertest.Restricted {
+		return providertest.NewRestricted(t, document("everyday.json"), document("destroy.json"))
+	}
+	bound := func(t *testing.T) *providertest.Restricted {
+		return providertest.NewMember(t, document("member.json"), document("boundary.json"))
+	}
+	for name, try := range map[string]struct {
+		as             func(*testing.T) *providertest.Restricted
+		tagged, refuse bool
+	}{
+		"everyday":           {as: everyday},
+		"member, tagged VPC": {as: bound, tagged: true},
+		"member":             {as: bound, refuse: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := try.as(t)
+			site := providertest.NewSite(t, r.Cloud)
+			if try.tagged {
+				providertest.Answer[*ec2.CreateTagsOutput](t)(site.API.CreateTags(t.Context(), &ec2.CreateTagsInput{
+					Resources: []string{site.Vpc, site.A, site.B, site.TableA, site.Main}, Tags: []types.Tag{{Key: sdk.String(infraaws.TagCluster), Value: sdk.String("demo")}},
+				}))
+			}
+			var lost atomic.Bool
+			r.Loses = func(action string) bool {
+				return action == "CreateSecurityGroup" && lost.CompareAndSwap(false, true)
+			}
+			network := r.Instance("k8s_network")
+			failure := network.Attempt(site.Network(site.A, site.B))
+			if try.refuse {
+				providertest.Mention(t, failure, "not authorized to perform ec2:CreateSecurityGroup on arn:aws:ec2:us-east-1:", ":vpc/"+site.Vpc)
+				return
+			}
+			if failure != "" || !lost.Load() {
+				t.Fatalf("an answer was lost: %t; %s", lost.Load(), failure)
+			}
+			ssh := network.Get("security_group_ids").(providertest.Values)["ssh"].(string)
+			providertest.Answer[*ec2.DeleteSecurityGroupOutput](t)(site.API.DeleteSecurityGroup(t.Context(), &ec2.DeleteSecurityGroupInput{GroupId: &ssh}))
+			network.Look()
+			network.Must(site.Network(site.A, site.B))
+			network.Converged(site.Network(site.A, site.B))
+			if network.Get("security_group_ids").(providertest.Values)["ssh"].(string) == ssh {
+				t.Error("the group ssh was not made again")
+			}
+			r.PermitDestroy()
+			if failure := network.Dismiss().Failure(); failure != "" {
+				t.Fatal(failure)
+			}
+			if left := r.Account.Cloud.Overview().Groups; len(left) != 1 { // the VPC's own
+				t.Errorf("left: %+v", left)
+			}
+		})
+	}
 }
 
 // TestTeacherRemoves: with teacher.json, a teacher destroys the machines, volumes and network that somebody else has made.
@@ -45,9 +115,7 @@ func TestMemberLeftovers(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
 	document := func(name string) string { return providertest.ReadPolicy(t, name).Without("") }
-	identities := c.Account.Cloud.Identities()
-	boundary := providertest.Answer[iam.Managed](t)(identities.PutPolicy("k8s-boundary", "", document("boundary.json")))
-	e := iam.Entity{Policies: []string{document("member.json")}, Boundary: boundary.ARN, Tags: map[string]string{"k8s-cluster": "demo"}}
+	identities, e := c.Account.Cloud.Identities(), member(t, c)
 	network := as(t, c, "member", e).Instance("k8s_network")
 	network.Must(providertest.With(providertest.NetworkConfig(), providertest.Values{"delete_leftovers": true}))
 	k := controllers{c, t, network}

@@ -31,7 +31,7 @@ import (
 func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	own := path.MatchRoot("vpc_id")
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The network of one cluster: a VPC, subnets in one or more availability zones, an internet gateway, route tables, optional NAT gateways, and one security group per role. " +
+		MarkdownDescription: "The network of one cluster: a VPC, subnets in one or more availability zones, an internet gateway, route tables, optional NAT gateways, one security group per role, and one for SSH. " +
 			"With `vpc_id` and `subnet_ids` the cluster uses an existing VPC, and only the security groups are created.",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
 			"id": schema.StringAttribute{
@@ -113,7 +113,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"admin_cidrs": schema.SetAttribute{
 				Required: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Networks from which people and Terraform reach the machines by SSH and the API server through the load balancer: usually your own public address as a " +
-					"/32. The whole internet (`0.0.0.0/0`) must be written explicitly. Changed in place.",
+					"/32. By default 55 fit, 45 with `controller_pods`. The whole internet (`0.0.0.0/0`) must be written explicitly. Changed in place.",
 				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(tf.CIDR(component.AnyCIDR))},
 			},
 			"nodeport_cidrs": schema.SetAttribute{
@@ -153,7 +153,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `etcd`, `worker`.",
+				MarkdownDescription: "Ids of security groups: of each role (`lb`, `controller`, `etcd`, `worker`), and `ssh`, which every machine has as well.",
 			},
 			"ref": reference.OfNetwork.Output("Reference: the value for `network` of `k8s_machine`."),
 		}),

@@ -17,6 +17,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/bake"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -77,7 +78,7 @@ func NewCloud(t *testing.T, change ...func(*labcloud.Config)) Cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Cloud{Account: a, Client: client, Machines: account.NewMachines(t, client), Key: SSHKey(t)}
+	c := Cloud{Account: a, Client: client, Machines: a.NewMachines(t, client), Key: SSHKey(t)}
 	var duty session.FindDuty = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
 	c.Duty = &duty
 	return c.Process(t)
@@ -114,6 +115,7 @@ func (c Cloud) processAt(t *testing.T, url string) Cloud {
 		}
 		return mortalShell{c.Machines.Connect(found, h.HostKeys), c.Wire}
 	}
+	p.Bake = func(bake.Site) bake.Work { return quietWork{} }
 	p.Environment.Getenv = func(name string) string {
 		if name == "SSH_AUTH_SOCK" {
 			return c.Agent

@@ -127,6 +127,13 @@ func (k *Killed) ends() {
 	if len(o.Instances) != instances || len(o.VPCs) != networks || len(o.Gateways) != networks || len(o.Subnets) != networks {
 		k.T.Errorf("there are %d instances, %d VPCs, %d gateways, %d subnets", len(o.Instances), len(o.VPCs), len(o.Gateways), len(o.Subnets))
 	}
+	images := 0
+	if k.Op.Resource == "k8s_image" && k.Op.To != nil {
+		images = 1
+	}
+	if len(o.Images) != images || len(o.Snapshots) != images {
+		k.T.Errorf("there are %d images and %d snapshots, wanted %d", len(o.Images), len(o.Snapshots), images)
+	}
 	volumes := instances // their root volumes
 	if k.Op.Volume || k.Op.Resource == "k8s_volume" && k.Op.To != nil {
 		volumes++

@@ -63,14 +63,15 @@ func (c Cloud) Group(t *testing.T, network *Instance, name string) string {
 	return *out.GroupId
 }
 
-// HasGroups fails the test unless the machine has exactly these groups beside that of its role.
-func (c Cloud) HasGroups(t *testing.T, machine *Instance, own string, further ...string) {
+// HasGroups fails the test unless the machine has exactly these groups beside those of its network.
+func (c Cloud) HasGroups(t *testing.T, machine *Instance, further ...string) {
 	t.Helper()
+	groups := machine.Get("network").(Values)["security_group_ids"].(Values)
 	var got []string
 	for _, g := range c.Found(t, machine).SecurityGroups {
 		got = append(got, *g.GroupId)
 	}
-	want := append([]string{own}, further...)
+	want := append([]string{groups[machine.Get("role").(string)].(string), groups["ssh"].(string)}, further...)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

@@ -98,45 +98,49 @@ func Missed(t *testing.T, action, failure string) {
 	}
 }
 
-// restricted is the provider run by a user with policies.
-type restricted struct {
+// Restricted is the provider run by a user with policies.
+type Restricted struct {
 	Cloud
-	t       *testing.T
-	client  *infraaws.Client         // of the same user
-	other   *string                  // a route table that damage has made
-	destroy func()                   // gives the user the policy for the destruction, too
-	path    string                   // of roles that the user may pass
-	Loses   func(action string) bool // of the wire
+	t             *testing.T
+	client        *infraaws.Client         // of the same user
+	other         *string                  // a route table that damage has made
+	PermitDestroy func()                   // gives the user the policy for the destruction, too
+	path          string                   // of roles that the user may pass
+	Loses         func(action string) bool // of the wire
 }
 
-// NewRestricted runs the provider with the first policy only, until destroy is called.
-func NewRestricted(t *testing.T, everyday, destroy string) *restricted {
+// NewRestricted runs the provider with the first policy only, until PermitDestroy is called.
+func NewRestricted(t *testing.T, everyday, destroy string) *Restricted {
 	t.Helper()
 	r := restrict(t, func(Cloud) iam.Entity { return iam.Entity{Policies: []string{everyday}} })
-	r.destroy = func() {
+	r.PermitDestroy = func() {
 		Answer[iam.User](t)(r.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: []string{everyday, destroy}}))
 	}
 	return r
 }
 
-// NewMember runs the provider as a user who is bound to the cluster demo by a tag, with a policy and a boundary.
-func NewMember(t *testing.T, member, boundary string) *restricted {
+// Member returns a user who is bound to the cluster demo by a tag, with a policy and a boundary.
+func (c Cloud) Member(t *testing.T, member, boundary string) iam.Entity {
 	t.Helper()
-	r := restrict(t, func(c Cloud) iam.Entity {
-		limit := Answer[iam.Managed](t)(c.Account.Cloud.Identities().PutPolicy("k8s-boundary", "", boundary))
-		return iam.Entity{Policies: []string{member}, Boundary: limit.ARN, Tags: map[string]string{"k8s-cluster": "demo"}}
-	})
-	r.destroy, r.path = func() {}, "/k8s/demo/"
+	limit := Answer[iam.Managed](t)(c.Account.Cloud.Identities().PutPolicy("k8s-boundary", "", boundary))
+	return iam.Entity{Policies: []string{member}, Boundary: limit.ARN, Tags: map[string]string{"k8s-cluster": "demo"}}
+}
+
+// NewMember runs the provider as a [Cloud.Member].
+func NewMember(t *testing.T, member, boundary string) *Restricted {
+	t.Helper()
+	r := restrict(t, func(c Cloud) iam.Entity { return c.Member(t, member, boundary) })
+	r.PermitDestroy, r.path = func() {}, "/k8s/demo/"
 	return r
 }
 
 // restrict runs the provider as a user.
-func restrict(t *testing.T, made func(Cloud) iam.Entity) *restricted {
+func restrict(t *testing.T, made func(Cloud) iam.Entity) *Restricted {
 	t.Helper()
 	c := NewCloud(t)
 	user := Answer[iam.User](t)(c.Account.Cloud.Identities().PutUser("terraform", made(c)))
 	c.More = Values{"access_key": user.AccessKeyID, "secret_key": user.SecretAccessKey}
-	r := &restricted{t: t}
+	r := &Restricted{t: t}
 	r.Cloud = c.ProcessOver(t, r.Lossy())
 	url := r.Lossy().serve(t, c.Account.Cloud)
 	client, err := infraaws.New(t.Context(), infraaws.Config{
@@ -151,13 +155,13 @@ func restrict(t *testing.T, made func(Cloud) iam.Entity) *restricted {
 }
 
 // Lossy is the wire of one process.
-func (r *restricted) Lossy() *Wire {
+func (r *Restricted) Lossy() *Wire {
 	return &Wire{loses: func(action string) bool { return r.Loses != nil && r.Loses(action) }}
 }
 
 // Job makes a cluster's parts, changes and, if damaged, damages them, and destroys them. It returns
 // the first failure.
-func (r *restricted) Job(damaged bool) string {
+func (r *Restricted) Job(damaged bool) string {
 	network, keys, worker, volume := r.Instance("k8s_network"), r.Instance("k8s_pki"), r.Instance("k8s_machine"), r.Instance("k8s_volume")
 	machine := func(more Values) Values {
 		return With(WorkerConfig(network), With(Values{"data_volume": Values{"id": volume.Get("id"), "mount_point": "/var/lib/data"}}, more))
@@ -193,6 +197,7 @@ func (r *restricted) Job(damaged bool) string {
 			r.Provider.Settle(r.t.Context())
 			return either(network.Refreshed, keys.Refreshed, volume.Refreshed, worker.Refreshed)
 		}},
+		{"import the machine", func() string { return r.Instance("k8s_machine").TryImport("demo/" + worker.Get("name").(string)) }},
 		{"change the network", func() string {
 			return network.Attempt(With(policyNetwork(), Values{"admin_cidrs": []any{"198.51.100.8/32"}, "tags": Values{"room": "12"}}))
 		}},
@@ -246,7 +251,7 @@ func (r *restricted) Job(damaged bool) string {
 			return said(err)
 		}},
 		{"release the address", func() string {
-			r.destroy()
+			r.PermitDestroy()
 			return said(awsaddress.Delete(r.t.Context(), r.client, eip.AllocationID, address("").Claim))
 		}},
 		{"destroy the volume", func() string { // it is detached as long as it is not known to have a file system
@@ -292,7 +297,7 @@ func said(err error) string {
 }
 
 // damage is done by somebody with all rights.
-func (r *restricted) damage(network, worker *Instance) string {
+func (r *Restricted) damage(network, worker *Instance) string {
 	api, ctx := r.Client.EC2, r.t.Context()
 	groups := network.Get("security_group_ids").(Values)
 	found, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{worker.Get("id").(string)}})
@@ -341,7 +346,7 @@ func (r *restricted) damage(network, worker *Instance) string {
 
 // BalancerJob returns the first failure. The user has the policy for everyday and that for load balancers, and
 // at the end those for load balancers and for destruction.
-func (r *restricted) BalancerJob(balancers, destroy string) string {
+func (r *Restricted) BalancerJob(balancers, destroy string) string {
 	tags := map[string]string{"k8s-cluster": "demo"}
 	give := func(policies ...string) {
 		Answer[iam.User](r.t)(r.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: policies, Tags: tags}))
@@ -403,7 +408,7 @@ func (r *restricted) BalancerJob(balancers, destroy string) string {
 }
 
 // damageBalancer is done by somebody with all rights. The refresh finds it.
-func (r *restricted) damageBalancer(nlb, network *Instance) string {
+func (r *Restricted) damageBalancer(nlb, network *Instance) string {
 	n := &NLBCluster{Cloud: r.Cloud, NLB: nlb}
 	api, ctx, arn, group := r.Client.ELB, r.t.Context(), n.Arn("internal"), n.Group(r.t, "internal")
 	var failures []string

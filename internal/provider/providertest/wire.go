@@ -42,6 +42,9 @@ type Wire struct {
 	died    bool
 	loses   func(action string) bool // whether the first answer to an action is lost on its way; nil: none
 	end     context.CancelFunc       // ends what the process is doing
+	// After, if not nil, is called after each question to AWS and before the next one is put.
+	After func(action string)
+	turn  sync.Mutex // of questions, if After is set
 }
 
 // Arm makes the process die at a question from now on. The returned context is that of what it
@@ -96,7 +99,13 @@ func (w *Wire) serve(t *testing.T, account http.Handler) string {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		lost, deaf := w.note(actionOf(r, body))
+		action := actionOf(r, body)
+		lost, deaf := w.note(action)
+		if w.After != nil {
+			w.turn.Lock()
+			defer w.turn.Unlock()
+			defer w.After(action)
+		}
 		if !deaf {
 			account.ServeHTTP(rw, r)
 			return

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	awsnetwork "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -61,11 +63,16 @@ var OfNetwork = tf.NewReference[Network](map[string]schema.Attribute{
 	"subnets": OfSubnet.Inputs("Subnets for machines."),
 	"security_group_ids": schema.MapAttribute{
 		Required: true, ElementType: types.StringType,
-		MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `etcd`, `worker`.",
+		MarkdownDescription: "Ids of security groups: of each role (`lb`, `controller`, `etcd`, `worker`), and `ssh`, which every machine has as well.",
 	},
 	"controller_pods": schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether controllers may be nodes. Default: `false`."},
 	"paused":          schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the cluster is paused, and all of its machines are stopped. Default: `false`."},
 })
+
+// MachineGroups returns the ids of the network's security groups that a machine of the role has, as far as they are known.
+func (m Network) MachineGroups(role infraaws.MachineRole) []string {
+	return awsnetwork.Network{SecurityGroups: SecurityGroupsFrom(m.SecurityGroupIDs)}.MachineGroups(role)
+}
 
 // KnownSubnets returns the subnets all of whose attributes are known.
 func (m Network) KnownSubnets(ctx context.Context, diags *diag.Diagnostics) []Subnet {

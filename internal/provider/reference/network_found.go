@@ -39,7 +39,18 @@ func SubnetsValue(ctx context.Context, n awsnetwork.Network) types.List {
 	return types.ListValueMust(OfSubnet.Type(), subnets)
 }
 
-// SecurityGroupsValue returns the id of the security group of each role.
+// SecurityGroupsFrom is the inverse of SecurityGroupsValue. It leaves out ids that are not known.
+func SecurityGroupsFrom(m types.Map) map[infraaws.MachineRole]string {
+	out := map[infraaws.MachineRole]string{}
+	for name, id := range tf.StringMap(m) {
+		if id != "" {
+			out[infraaws.MachineRole(name)] = id
+		}
+	}
+	return out
+}
+
+// SecurityGroupsValue returns the ids of the network's security groups by name.
 func SecurityGroupsValue(n awsnetwork.Network) types.Map {
 	groups := map[string]string{}
 	for role, id := range n.SecurityGroups {

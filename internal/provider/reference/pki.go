@@ -25,6 +25,7 @@ type PKI struct {
 	KubernetesCA            types.String `tfsdk:"kubernetes_ca_pem"`
 	EtcdCA                  types.String `tfsdk:"etcd_ca_pem"`
 	FrontProxyCA            types.String `tfsdk:"front_proxy_ca_pem"`
+	KubernetesCAChain       types.String `tfsdk:"kubernetes_ca_chain_pem"`
 	ServiceAccountPublicKey types.String `tfsdk:"service_account_public_key_pem"`
 	Generations             types.Object `tfsdk:"generations"`
 	Keys                    types.Map    `tfsdk:"keys"`
@@ -42,6 +43,7 @@ var OfPKI = tf.NewReference[PKI](map[string]schema.Attribute{
 	"kubernetes_ca_pem":              schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
 	"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
 	"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
+	"kubernetes_ca_chain_pem":        schema.StringAttribute{Optional: true, MarkdownDescription: "Certificates above given generations of the Kubernetes CA. Servers are verified with them, clients never. Default: none."},
 	"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify the tokens of service accounts, the signing one first."},
 	"generations":                    OfGenerations.Input("Generations of each key. The first issues; all are trusted."),
 	"keys": schema.MapAttribute{
@@ -63,6 +65,7 @@ func (m PKI) Ref() pki.Ref {
 		KubernetesCA:            m.KubernetesCA.ValueString(),
 		EtcdCA:                  m.EtcdCA.ValueString(),
 		FrontProxyCA:            m.FrontProxyCA.ValueString(),
+		KubernetesCAChain:       m.KubernetesCAChain.ValueString(),
 		ServiceAccountPublicKey: m.ServiceAccountPublicKey.ValueString(),
 		Generations:             GenerationsFrom(m.Generations),
 		Keys:                    tf.StringMap(m.Keys),
@@ -84,6 +87,7 @@ func PKIValue(ctx context.Context, r pki.Ref) types.Object {
 		KubernetesCA:            types.StringValue(r.KubernetesCA),
 		EtcdCA:                  types.StringValue(r.EtcdCA),
 		FrontProxyCA:            types.StringValue(r.FrontProxyCA),
+		KubernetesCAChain:       tf.OptionalString(r.KubernetesCAChain),
 		ServiceAccountPublicKey: types.StringValue(r.ServiceAccountPublicKey),
 		Generations:             GenerationsValue(ctx, r.Generations),
 		Keys:                    keys,
@@ -141,7 +145,7 @@ func pkiArgument(r pki.Ref) map[string]any {
 		"cluster": r.Cluster, "store": r.Store, "kubernetes_ca_pem": r.KubernetesCA, "etcd_ca_pem": r.EtcdCA, "front_proxy_ca_pem": r.FrontProxyCA,
 		"service_account_public_key_pem": r.ServiceAccountPublicKey, "generations": generations,
 	}
-	for name, text := range map[string]string{"prefix": r.Prefix, "kms_key_id": r.KMSKeyID, "region": r.Region} {
+	for name, text := range map[string]string{"kubernetes_ca_chain_pem": r.KubernetesCAChain, "prefix": r.Prefix, "kms_key_id": r.KMSKeyID, "region": r.Region} {
 		if text != "" {
 			out[name] = text
 		}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/controlplane"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -54,6 +55,7 @@ type controlPlaneModel struct {
 	AllowedCIDRs     types.Set            `tfsdk:"allowed_cidrs"`
 	AuditPolicy      types.String         `tfsdk:"audit_policy"`
 	Authentication   types.Dynamic        `tfsdk:"authentication"`
+	Access           types.List           `tfsdk:"access"`
 	AdmissionPlugins types.Dynamic        `tfsdk:"admission_plugins"`
 	SchedulerConfig  types.Dynamic        `tfsdk:"scheduler_config"`
 	ExtraArgs        types.Object         `tfsdk:"extra_args"`
@@ -105,6 +107,7 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 		}
 	}
 	return settings[controlPlaneModel, controlplane.ControlPlane]{
+		extraFilesName: extraFilesSetting(func(m *controlPlaneModel) *roleModel { return &m.roleModel }, func(s *controlplane.ControlPlane) *[]desired.ExtraFile { return &s.Spec.Extra }),
 		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time. An upgrade goes one minor release at a time, and never back to " +
@@ -172,6 +175,7 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.Authentication, &s.Spec.APIServer.Authentication
 			}),
+		"access": accessSetting(),
 		"admission_plugins": newSetting(
 			freeform.Objects("Configuration of admission plugins: an object from the plugin's name to its configuration. An unknown plugin is an error of the plan. A plugin that is off by default "+
 				"also needs the flag `enable-admission-plugins`. A change restarts the API servers one at a time. Default: none."),
@@ -214,6 +218,7 @@ func replaceIfInState(_ context.Context, req planmodifier.StringRequest, resp *s
 
 func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s controlplane.ControlPlane, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
+	warnOfSystemNames(s.Spec.Access, diags)
 	if hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)
 		errs = append(errs, s.Spec.CheckHosts(reference.ComponentHosts(hosts))...)
@@ -347,7 +352,7 @@ func completeControlPlane(ctx context.Context, d *session.Session, m *controlPla
 	lb := m.balancer(ctx, diags)
 	etcd, _ := reference.OfEtcd.Read(ctx, m.Etcd, diags)
 	ref, _ := reference.PKIFrom(ctx, etcd.PKI, diags)
-	s.Spec.Cluster.Name, s.Spec.Cluster.PKI = ref.Cluster, ref
+	s.Spec.Cluster.Name, s.Spec.Cluster.PKI, s.Spec.Cluster.Authorities = ref.Cluster, ref, d.Authorities
 	s.Spec.Cluster.DNSIP = tf.Addr(m.DNSIP) // an output, if it is not configured
 	s.Spec.EndpointNames, s.Spec.EtcdEndpoints = tf.Strings(lb.Names.Elements()), tf.Strings(etcd.Endpoints.Elements())
 	s.Spec.ShutdownDelay = time.Duration(lb.NoticeSeconds.ValueInt64()) * time.Second

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/etcdbackup"
@@ -70,6 +71,7 @@ func NewEtcdBackup() resource.Resource {
 // etcdBackupSettings are the arguments that are fields of the specification.
 func etcdBackupSettings() settings[etcdBackupModel, etcdbackup.Backup] {
 	return settings[etcdBackupModel, etcdbackup.Backup]{
+		extraFilesName: extraFilesSetting(func(m *etcdBackupModel) *roleModel { return &m.roleModel }, func(s *etcdbackup.Backup) *[]desired.ExtraFile { return &s.Spec.Extra }),
 		"bucket": newSetting(schema.StringAttribute{
 			Required: true, MarkdownDescription: "Bucket for the snapshots. It may be another account's. A change takes a snapshot into the new bucket, and leaves the earlier snapshots in the old bucket.",
 			Validators: []validator.String{argument.BucketName()},
@@ -162,8 +164,9 @@ func etcdBackupOutputs(ctx context.Context, m *etcdBackupModel, diags *diag.Diag
 
 func completeEtcdBackup(ctx context.Context, d *session.Session, m *etcdBackupModel, s *etcdbackup.Backup, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, reference.PKIIn(m.Etcd), diags)
-	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref}
+	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref, Authorities: d.Authorities}
 	s.Targets, s.MaxAge = reference.TargetsFrom(ctx, d, m.Hosts, diags), tf.Duration(m.MaxAge, 0)
+	s.Spec.Proxy = d.Proxy
 }
 
 // setNewestSnapshot sets what a refresh or an apply has seen of snapshots. What no machine knows

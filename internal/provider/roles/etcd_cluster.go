@@ -23,6 +23,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -86,6 +87,7 @@ const maxQuotaMiB = 16 << 20
 // etcdSettings are the arguments that are fields of the specification.
 func etcdSettings() settings[etcdModel, etcdcluster.Cluster] {
 	return settings[etcdModel, etcdcluster.Cluster]{
+		extraFilesName: extraFilesSetting(func(m *etcdModel) *roleModel { return &m.roleModel }, func(s *etcdcluster.Cluster) *[]desired.ExtraFile { return &s.Spec.Extra }),
 		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check. An upgrade goes one minor release at a " +
@@ -221,7 +223,7 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 
 func completeEtcd(ctx context.Context, d *session.Session, m *etcdModel, s *etcdcluster.Cluster, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
-	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref}
+	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref, Authorities: d.Authorities}
 	s.Targets, s.Restore = reference.TargetsFrom(ctx, d, m.Hosts, diags), etcdRestore(ctx, m.RestoreFrom, ref.Region, diags)
 	// Whether all API servers are on these hosts is not known: a host may have no role, and only some of the
 	// controllers may have members.

@@ -3,6 +3,7 @@ package roles
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -104,7 +105,8 @@ func (r *roleResource[M, S]) plannedFiles(ctx context.Context, req resource.Modi
 	return filesValue(known, types.ListUnknown(types.StringType))
 }
 
-// withHosts returns the value of a role with a guess in place of what is not known of its machines.
+// withHosts returns the value of a role with a guess in place of what is not known of its machines, and without
+// write-only values that are not known.
 func withHosts(v tftypes.Value, guess map[string]any) (tftypes.Value, error) {
 	return tftypes.Transform(v, func(path *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
 		steps := path.Steps()
@@ -113,6 +115,9 @@ func withHosts(v tftypes.Value, guess map[string]any) (tftypes.Value, error) {
 		}
 		top, _ := steps[0].(tftypes.AttributeName)
 		name, _ := steps[len(steps)-1].(tftypes.AttributeName)
+		if strings.HasSuffix(string(name), "_wo") { // write-only: no file that is listed depends on it
+			return tftypes.NewValue(v.Type(), nil), nil
+		}
 		value, guessed := guess[string(name)]
 		if !guessed || !slices.Contains([]string{"hosts", "host", "controllers", "standbys"}, string(top)) {
 			return v, nil

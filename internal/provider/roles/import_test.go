@@ -45,12 +45,12 @@ func TestImportIsComplete(t *testing.T) {
 	}), func(s controlplane.ControlPlane) (component.Machine, error) {
 		s.Spec.Nodes = []component.Node{s.Targets[0].Node}
 		return component.ControlPlane(s.Spec, s.Targets[0].Node)
-	}, "lb", "node_cidrs", "dns_ip") // lb may be missing, the others are read from workers
+	}, "lb", "node_cidrs", "dns_ip", "access") // lb may be missing, the others are read from workers and from the API
 	pool := providertest.With(c.Pool, configured.pool)
 	delete(pool, "drain_timeout")
 	pool["kubelet_config"] = providertest.Values{"maxPods": 80, "cgroupDriver": "cgroupfs", "evictionHard": providertest.Values{"memory.available": "5%"}}
 	importBack[roles.WorkerPoolModel](t, c, roles.NewWorkerPool(), providertest.With(pool, providertest.Values{
-		"name": "workers", "cni": "bridge", "kube_proxy": true, "sandbox_image": "example.com/pause:1", "labels": providertest.Values{"tier": "blue"}, "registry_mirrors": providertest.Values{"*": "http://m:5000"},
+		"name": "workers", "cni": "bridge", "kube_proxy": true, "sandbox_image": "example.com/pause:1", "labels": providertest.Values{"tier": "blue"}, "registries": providertest.Values{"*": providertest.Values{"mirrors": []any{providertest.Values{"url": "http://m:5000"}}}},
 		"taints": []any{providertest.Values{"key": "a", "value": "b", "effect": "NoSchedule"}}, "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1",
 	}), func(s workerpool.Pool) (component.Machine, error) {
 		return component.Workers(s.Spec)(s.Targets[0].Node)

@@ -34,7 +34,11 @@ func etcdImporter() importer[etcdModel, etcdcluster.Cluster] {
 func controlPlaneImporter() importer[controlPlaneModel, controlplane.ControlPlane] {
 	return importer[controlPlaneModel, controlplane.ControlPlane]{
 		needs: []string{"hosts", "etcd"}, machine: "controller",
-		complete: readFromWorkers, lookUp: lookUpControlPlane,
+		complete: func(ctx context.Context, d *session.Session, m *controlPlaneModel, found *controlplane.ControlPlane, diags *diag.Diagnostics) {
+			readFromWorkers(ctx, d, m, found, diags)
+			readAccess(ctx, d, m, found, diags)
+		},
+		lookUp: lookUpControlPlane,
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsaddress "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/address"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -101,6 +102,7 @@ func NewLB() resource.Resource {
 // lbSettings are the arguments that are fields of the specification.
 func lbSettings() settings[lbModel, loadbalancer.LoadBalancer] {
 	return settings[lbModel, loadbalancer.LoadBalancer]{
+		extraFilesName: extraFilesSetting(func(m *lbModel) *roleModel { return &m.roleModel }, func(s *loadbalancer.LoadBalancer) *[]desired.ExtraFile { return &s.Spec.Extra }),
 		"port": newSetting(schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
 			MarkdownDescription: "Port on which HAProxy listens. The security group of `k8s_network` opens only 6443. Changed in place. Default: 6443.",
@@ -236,7 +238,7 @@ func completeLB(ctx context.Context, d *session.Session, m *lbModel, s *loadbala
 		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})
 		target.Host = host.RemoteAt(m.PublicIP.ValueString(), d)
 	}
-	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref}
+	s.Spec.Cluster = component.Cluster{Name: ref.Cluster, PKI: ref, Authorities: d.Authorities}
 	s.Spec.Backends = fleet.Nodes(reference.TargetsFrom(ctx, d, m.Controllers, diags))
 	s.Targets = append([]fleet.Target{target}, reference.TargetsFrom(ctx, d, m.Standbys, diags)...)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -31,16 +32,18 @@ import (
 // as tainted and destroy it first. An object that costs money is an exception: it goes into the
 // state.
 func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan M
+	var plan, config M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	r.kind.common(&plan).readContents(ctx, req.Config, &resp.Diagnostics)
 	ctx, cancel := argument.WithTimeout(ctx, r.kind.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
 	var h session.Ownership
-	acquired := r.converge(ctx, &plan, nil, &rec, &h, false, &resp.Diagnostics)
+	acquired := r.converge(ctx, &plan, nil, &config, &rec, &h, false, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() && !acquired {
 		return
 	}
@@ -66,8 +69,9 @@ func (r *roleResource[M, S]) fillUnknown(m *M) {
 
 // Update implements resource.Resource.
 func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan, prior M
+	var plan, prior, config M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &prior)...)
 	rec := tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -77,11 +81,12 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 		return
 	}
+	r.kind.common(&plan).readContents(ctx, req.Config, &resp.Diagnostics)
 	ctx, cancel := argument.WithTimeout(ctx, r.kind.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	h := session.ReadOwnership(ctx, req.Private, r.kind.common(&prior).Claim, &resp.Diagnostics)
 	off := r.power(ctx, req.Plan, &resp.Diagnostics).allOff()
-	r.converge(ctx, &plan, &prior, &rec, &h, off, &resp.Diagnostics)
+	r.converge(ctx, &plan, &prior, &config, &rec, &h, off, &resp.Diagnostics)
 	r.keepOwnership(ctx, resp.Private, h, &resp.Diagnostics)
 	// The record contains what was done before a failure.
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
@@ -91,9 +96,9 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
-// converge applies the planned model and completes it. It reports whether an object exists now that
+// converge applies the planned model, with the write-only values of the configuration, and completes it. It reports whether an object exists now that
 // costs money. While all machines are off on purpose, only that object is applied.
-func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *session.Ownership, off bool, diags *diag.Diagnostics) (acquired bool) {
+func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior, config *M, rec *roleRecord, h *session.Ownership, off bool, diags *diag.Diagnostics) (acquired bool) {
 	r.Session.Successions.Applied(r.kind.name)
 	common := r.kind.common(plan)
 	rec.Record.Claim = cmp.Or(rec.Record.Claim, common.Claim.ValueString())
@@ -112,6 +117,9 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 		return acquired
 	}
 	want := r.spec(ctx, plan, diags)
+	if r.kind.given != nil {
+		r.kind.given(ctx, config, &want)
+	}
 	if off {
 		rec.addChecksums(want.Definition().Artifacts)
 		common.Drift = tf.NoDrift()
@@ -134,6 +142,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	rec.Record, err = r.Session.Engine(ctx).Apply(ctx, want, before, rec.Record)
 	forgetTerminated(ctx, r.Session, rec)
 	r.warnOfLeft(rec.Record.Left, diags)
+	r.warnOfConcerns(rec.Record.Concerns, diags)
 	if err != nil {
 		r.addError("apply", err, diags)
 		return acquired
@@ -282,11 +291,21 @@ func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics
 	silent := maps.Clone(report.Record.Left)
 	maps.DeleteFunc(silent, func(name string, _ rollout.Leftover) bool { return report.Left[name] == nil })
 	r.warnOfLeft(silent, diags)
-	for _, f := range report.Concerns {
-		diags.AddWarning("The "+r.kind.title+" needs attention", f.Subject+": "+f.String()+".")
-	}
+	r.warnOfConcerns(report.Concerns, diags)
 	for _, f := range report.Unjudged {
 		diags.AddWarning("The "+r.kind.title+" could not be compared completely", foreign.Text(f.String()))
+	}
+}
+
+// warnOfConcerns warns of facts that a person should know and that no apply changes. Of several warnings with the same
+// summary Terraform shows one.
+func (r *roleResource[M, S]) warnOfConcerns(concerns []finding.Finding, diags *diag.Diagnostics) {
+	var lines []string
+	for _, f := range concerns {
+		lines = append(lines, f.Subject+": "+f.String()+".")
+	}
+	if len(lines) > 0 {
+		diags.AddWarning("The "+r.kind.title+" needs attention", strings.Join(lines, "\n"))
 	}
 }
 

@@ -55,6 +55,9 @@ type kind[M any, S rollout.Role] struct {
 	// complete adds to the library's role, which has the settings of a model, what else the model says. All
 	// configured values are known.
 	complete func(ctx context.Context, d *session.Session, m *M, s *S, diags *diag.Diagnostics)
+	// given adds to the library's role what only the configuration has: write-only values. It is nil if there are
+	// none.
+	given func(ctx context.Context, config *M, s *S)
 	// downloads sets the artifacts of a role, and in the model the releases that the catalog
 	// chooses. It is nil if there are none.
 	downloads func(*artifact.Catalog, *M, *S) error
@@ -94,6 +97,9 @@ type roleModel struct {
 	Drift    types.Map      `tfsdk:"drift"`
 	Files    types.Map      `tfsdk:"files"`
 	Timeouts timeouts.Value `tfsdk:"timeouts"`
+
+	ExtraFiles types.Map         `tfsdk:"extra_files"`
+	contents   map[string][]byte // write-only, by path: only while planning and applying
 }
 
 // roleAttributes are the attributes that every role resource has.
@@ -163,12 +169,15 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	common := r.kind.common(&plan)
+	common.readContents(ctx, req.Config, &resp.Diagnostics)
 	var s S
 	r.kind.settings.toSpec(ctx, &plan, &s)
 	power := r.power(ctx, req.Plan, &resp.Diagnostics)
 	r.checkPower(ctx, req, power, &resp.Diagnostics)
 	r.checkNamesStay(ctx, req, &resp.Diagnostics)
 	session.AddFieldErrors(ctx, req.Plan, r.kind.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
+	session.AddFieldErrors(ctx, req.Plan, checkExtraFiles(ctx, s.Definition().Name, req.Config, common, &resp.Diagnostics), &resp.Diagnostics)
 	if r.kind.guard != nil && r.Session != nil {
 		known := knowledge{gone: r.Session.IsGone, fresh: r.Session.Successions.IsFresh, note: r.Session.Successions.Fresh}
 		if req.Private != nil {
@@ -191,7 +200,6 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	common := r.kind.common(&plan)
 	common.Files = types.MapUnknown(linesType)
 	if r.Session != nil && !r.Session.ChecksumsUnknown {
 		var rec roleRecord
@@ -203,6 +211,9 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		} else {
 			r.complete(ctx, &plan, &s, &resp.Diagnostics)
 			if resp.Diagnostics.HasError() {
+				return
+			}
+			if r.checkPlaces(&plan, s, &resp.Diagnostics); resp.Diagnostics.HasError() {
 				return
 			}
 			known := rec.addChecksums(s.Definition().Artifacts)

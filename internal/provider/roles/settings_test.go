@@ -29,6 +29,7 @@ var configured = struct{ controlPlane, pool providertest.Values }{
 	providertest.Values{
 		"authentication": providertest.Values{"jwt": []any{providertest.Values{"issuer": providertest.Values{"url": "https://login.example.com", "audiences": []any{"a"}},
 			"claimMappings": providertest.Values{"username": providertest.Values{"claim": "sub", "prefix": ""}}}}},
+		"access":           []any{providertest.Values{"group": "oidc:ops", "cluster_role": "view"}, providertest.Values{"user": "oidc:ada", "role": "deployer", "namespace": "team-a"}},
 		"scheduler_config": providertest.Values{"percentageOfNodesToScore": 50, "profiles": []any{providertest.Values{"schedulerName": "a"}, providertest.Values{"schedulerName": "b"}}},
 		"admission_plugins": providertest.Values{"PodSecurity": providertest.Values{"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
 			"defaults": providertest.Values{"enforce": "privileged"}}, "EventRateLimit": nil},
@@ -264,24 +265,26 @@ func TestImportedSettings(t *testing.T) {
 // TestSettingsThereAndBack checks that each setting alone is converted to its own field and back to
 // the same argument.
 func TestSettingsThereAndBack(t *testing.T) {
+	placed := providertest.Values{"/etc/a": providertest.Values{"content": "a", "mode": "0640", "owner": "a", "group": "7", "restarts": []any{"b.service", "a.service"}},
+		"/etc/b": providertest.Values{"content_wo_version": 3}}
 	thereAndBack(t, roles.NewEtcdCluster(), roles.EtcdSettings(), providertest.Values{
-		"version": "3.6.16", "quota_mib": 2048, "allowed_cidrs": []any{"10.240.0.0/24"}, "extra_args": providertest.Values{"etcd": providertest.Values{"v": "1"}}, "early_renewal": "60h0m0s",
+		"extra_files": placed, "version": "3.6.16", "quota_mib": 2048, "allowed_cidrs": []any{"10.240.0.0/24"}, "extra_args": providertest.Values{"etcd": providertest.Values{"v": "1"}}, "early_renewal": "60h0m0s",
 	})
 	thereAndBack(t, roles.NewEtcdBackup(), roles.EtcdBackupSettings(), providertest.Values{
-		"bucket": "example-snapshots", "region": "eu-west-1", "prefix": "a/", "endpoint": "http://10.0.0.1:9000", "kms_key_id": "alias/a", "interval": "15m0s", "keep": 7, "keep_for": "48h0m0s",
+		"extra_files": placed, "bucket": "example-snapshots", "region": "eu-west-1", "prefix": "a/", "endpoint": "http://10.0.0.1:9000", "kms_key_id": "alias/a", "interval": "15m0s", "keep": 7, "keep_for": "48h0m0s",
 		"before_changes": false,
 	})
 	controlPlane := providertest.With(configured.controlPlane, providertest.Values{
-		"version": "1.36.4", "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "dns_ip": "10.2.0.7", "domain": "x.y", "extra_sans": []any{"a", "b"},
+		"extra_files": placed, "version": "1.36.4", "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "dns_ip": "10.2.0.7", "domain": "x.y", "extra_sans": []any{"a", "b"},
 		"admission_plugins": providertest.Values{"PodSecurity": providertest.Values{"kind": "PodSecurityConfiguration"}}, "early_renewal": "60h0m0s",
 	})
 	thereAndBack(t, roles.NewControlPlane(), roles.ControlPlaneSettings(), controlPlane)
 	thereAndBack(t, roles.NewWorkerPool(), roles.WorkerPoolSettings(), providertest.With(configured.pool, providertest.Values{
-		"version": "1.36.4", "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1", "cni": "none", "kube_proxy": false, "sandbox_image": "pause",
-		"labels": providertest.Values{"a": "b"}, "taints": []any{providertest.Values{"key": "a", "effect": "NoSchedule"}}, "registry_mirrors": providertest.Values{"*": "http://m"},
+		"extra_files": placed, "version": "1.36.4", "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1", "cni": "none", "kube_proxy": false, "sandbox_image": "pause",
+		"labels": providertest.Values{"a": "b"}, "taints": []any{providertest.Values{"key": "a", "effect": "NoSchedule"}}, "registries": providertest.Values{"*": providertest.Values{"mirrors": []any{providertest.Values{"url": "https://m", "ca_pem": "x", "user": "u", "password_wo_version": 2}}}},
 		"max_unavailable": 3, "drain_timeout": "10m0s", "early_renewal": "60h0m0s",
 	}))
-	thereAndBack(t, roles.NewLB(), roles.LBSettings(), providertest.Values{"port": 7443, "virtual_ip": "10.240.0.9", "former_virtual_ips": []any{"10.240.0.8"}, "virtual_router_id": 7, "allowed_cidrs": []any{"10.240.0.0/24"}, "check_interval": "2.5s"})
+	thereAndBack(t, roles.NewLB(), roles.LBSettings(), providertest.Values{"extra_files": placed, "port": 7443, "virtual_ip": "10.240.0.9", "former_virtual_ips": []any{"10.240.0.8"}, "virtual_router_id": 7, "allowed_cidrs": []any{"10.240.0.0/24"}, "check_interval": "2.5s"})
 }
 
 func thereAndBack[M, S any](t *testing.T, r resource.Resource, all roles.Settings[M, S], configured providertest.Values) {

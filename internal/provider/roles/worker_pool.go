@@ -26,8 +26,10 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/workerpool"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
@@ -50,7 +52,7 @@ type workerPoolModel struct {
 	SandboxImage      types.String         `tfsdk:"sandbox_image"`
 	Labels            types.Map            `tfsdk:"labels"`
 	Taints            types.List           `tfsdk:"taints"`
-	RegistryMirrors   types.Map            `tfsdk:"registry_mirrors"`
+	Registries        types.Map            `tfsdk:"registries"`
 	KubeProxy         types.Bool           `tfsdk:"kube_proxy"`
 	KubeletConfig     types.Dynamic        `tfsdk:"kubelet_config"`
 	KubeProxyConfig   types.Dynamic        `tfsdk:"kube_proxy_config"`
@@ -107,8 +109,11 @@ func NewWorkerPool() resource.Resource {
 		kubernetes: func(m *workerPoolModel) types.String { return m.Version },
 		outputs:    workerPoolOutputs,
 		complete:   completeWorkerPool,
-		downloads:  workerPoolDownloads,
-		importer:   workerPoolImporter(),
+		given: func(ctx context.Context, config *workerPoolModel, s *workerpool.Pool) {
+			s.Spec.Containerd.Registries = registries.toSpec(ctx, config.Registries)
+		},
+		downloads: workerPoolDownloads,
+		importer:  workerPoolImporter(),
 	}}
 }
 
@@ -123,6 +128,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 		}
 	}
 	return settings[workerPoolModel, workerpool.Pool]{
+		extraFilesName: extraFilesSetting(func(m *workerPoolModel) *roleModel { return &m.roleModel }, func(s *workerpool.Pool) *[]desired.ExtraFile { return &s.Spec.Extra }),
 		"version": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true,
 			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minor releases older. A change " +
@@ -181,13 +187,8 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 			func(m *workerPoolModel, s *workerpool.Pool) (*types.List, *[]component.Taint) {
 				return &m.Taints, &s.Spec.Kubelet.Taints
 			}),
-		"registry_mirrors": newSetting(schema.MapAttribute{
-			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. A name is a host, with a port if need be. A change " +
-				"does not restart containerd. Default: none.",
-			Validators: []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
-		}, textByName, func(m *workerPoolModel, s *workerpool.Pool) (*types.Map, *map[string]string) {
-			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
+		"registries": newSetting(argument.RegistriesAttribute("A change restarts nothing."), registries, func(m *workerPoolModel, s *workerpool.Pool) (*types.Map, *registry.Registries) {
+			return &m.Registries, &s.Spec.Containerd.Registries
 		}),
 		"kubelet_config": newSetting(
 			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts the kubelets one at a time while pods keep "+
@@ -384,4 +385,8 @@ func completeWorkerPool(ctx context.Context, d *session.Session, m *workerPoolMo
 	cp, _ := reference.OfControlPlane.Read(ctx, m.ControlPlane, diags)
 	s.Spec.Cluster, s.Spec.ControlPlaneEndpoint = cp.Spec(ctx, diags), cp.PrivateEndpoint.ValueString()
 	s.Targets, s.Endpoint = reference.TargetsFrom(ctx, d, m.Hosts, diags), cp.Endpoint.ValueString()
+	s.Spec.Proxy, s.Spec.Cluster.Authorities = d.Proxy, d.Authorities
 }
+
+// registries is the conversion of `registries`. It has passwords only if the value is that of a configuration.
+var registries = conversion[types.Map, registry.Registries]{toSpec: argument.Registries, fromSpec: argument.RegistriesValue}

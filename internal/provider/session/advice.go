@@ -66,10 +66,12 @@ func Advice(err error) string {
 	var (
 		hostKey     *remote.HostKeyError
 		tagged      *awsmachine.HostKeyTagError
+		doubted     *awsmachine.HostKeyDoubt
 		auth        *remote.AuthError
 		unreachable *remote.UnreachableError
 		checksum    *host.ChecksumError
 		none        *tunnel.NoEndpointError
+		forwarding  *remote.ForwardingError
 		failed      *host.ApplyError
 		dial        *net.OpError
 		left        *awsnetwork.LeftoversError
@@ -83,6 +85,12 @@ func Advice(err error) string {
 			"Find out who (CloudTrail records CreateTags). If the machine still shows the key of the state, write it into the tag again:\n"+
 			"aws ec2 create-tags --resources %s --tags 'Key=%s,Value=%s'\n"+
 			"Otherwise replace the machine: terraform apply -refresh=false -replace, with its address in the configuration.", tagged.ID, infraaws.TagHostKey, tagged.Pinned)
+	case errors.As(err, &doubted) && doubted.Given == "" && doubted.Printed == "":
+		return fmt.Sprintf("Nothing was imported: whoever may write tags could have written this one. A machine prints the fingerprint of its key on its console when it is made and at each boot, and EC2 keeps "+
+			"the last 64 KiB: reboot it and import it again. Or give the fingerprint that you know from elsewhere, such as a former state or a known_hosts file, after the id: %s#SHA256:...", doubted.ID)
+	case errors.As(err, &doubted):
+		return fmt.Sprintf("Nothing was imported: somebody else has written the tag (CloudTrail records CreateTags), or the machine has got another key since. "+
+			"Find out which. If the machine shows the key of the tag to somebody whom you trust, import it with the fingerprint of that key: %s#SHA256:...", doubted.ID)
 	case errors.As(err, &auth):
 		return fmt.Sprintf("Give the provider the private key with which %s was made (ssh.private_key, K8S_SSH_PRIVATE_KEY or ssh.agent_key), "+
 			"and the login user of its image (user).", auth.Machine)
@@ -91,6 +99,13 @@ func Advice(err error) string {
 			"correct the one that is wrong, then run apply again."
 	case errors.As(err, &none):
 		return "Set instance_connect_endpoint of k8s_network, wait until the endpoint is ready, or set endpoint_id of ssh.instance_connect to one that leads there; then run apply again."
+	case errors.As(err, &forwarding):
+		what, other := "ports of the machine itself", ""
+		if way := new(remote.WayError); errors.As(err, &way) {
+			what, other = "machines", "; or choose another bastion"
+		}
+		return fmt.Sprintf("Allow it in the configuration of sshd on %s, with AllowTcpForwarding local (or yes), and a PermitOpen, if there is one, that has the %s%s. "+
+			"Then run apply again.", forwarding.Machine, what, other)
 	case errors.As(err, &unreachable) && unreachable.Tunnel != "":
 		return adviceTunnelled(unreachable)
 	case errors.As(err, &unreachable) && unreachable.Through != "":
@@ -107,8 +122,10 @@ func Advice(err error) string {
 	case errors.As(err, &failed) && failed.Step.Kind == host.StepPackages:
 		return fmt.Sprintf("%s installs packages of its distribution from the archives in its /etc/apt: they must be reachable from there. "+
 			"What was installed before stays in place and running. Correct what the error names, then run apply again.", failed.Machine)
+	case errors.As(err, &failed) && failed.Step.Kind == host.StepCloudInit && failed.Unit == "":
+		return fmt.Sprintf("Nothing is changed on %s while it is about to shut down. Let it, or take it back there (shutdown -c), then run apply again.", failed.Machine)
 	case errors.As(err, &failed) && failed.Step.Kind == host.StepCloudInit:
-		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
+		return fmt.Sprintf("Nothing is changed on %s before cloud-init has ended there: cloud-init status --long says what it is doing. "+
 			"Remove what it waits for, then run apply again.", failed.Machine)
 	case errors.As(err, &left) && left.Busy:
 		return "Nothing was deleted. Detach or delete what keeps it in use, then run destroy again."
@@ -149,7 +166,7 @@ func inside(ip netip.Addr) bool {
 // adviceTunnelled says what to do about a machine that could not be reached through an EC2 Instance Connect
 // Endpoint.
 func adviceTunnelled(e *remote.UnreachableError) string {
-	return fmt.Sprintf("Check that %s runs, that its security group lets tcp 22 in from the security group of the %s, and that the latter lets it out; "+
+	return fmt.Sprintf("Check that %s runs, that one of its security groups lets tcp 22 in from the security group of the %s, and that the latter lets it out; "+
 		"then run apply again: it continues where it stopped.", e.Machine, e.Tunnel)
 }
 
@@ -161,7 +178,7 @@ func adviceBehind(e *remote.UnreachableError) string {
 		return fmt.Sprintf("The bastion %s cannot be reached itself: check that it runs and that nothing on the way to it blocks SSH; "+
 			"then run apply again: it continues where it stopped.", e.Through)
 	}
-	return fmt.Sprintf("Check that %s runs, and that it lets SSH in from the bastion %s: its security group and firewall must allow the address that the bastion has there. "+
+	return fmt.Sprintf("Check that %s runs, and that it lets SSH in from the bastion %s: its security groups and its firewall must allow the address that the bastion has there. "+
 		"If the bastion is a machine of this cluster, set bastion_role of k8s_network to the bastion's role; "+
 		"then run apply again: it continues where it stopped.", e.Machine, e.Through)
 }

@@ -33,6 +33,7 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Said: "mv: No space left on device"}), "Make room on worker-0"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepPackages}}), "worker-0 installs packages of its distribution"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepCloudInit}, Unit: "cloud-final.service"}), "cloud-init status --long"},
+		{failed(host.ApplyError{Step: host.Step{Kind: host.StepCloudInit, Target: "a shutdown"}}), "shutdown -c"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepRestartUnit}, Unit: "cloud-x.service"}), ""},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("download install packages")}), ""},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("No space left on device, in words of ours")}), ""},
@@ -42,6 +43,8 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 		{&remote.UnreachableError{Machine: "worker-0", Through: "bastion-0", Err: &remote.UnreachableError{Machine: "bastion-0", Err: errors.New("no answer")}}, "The bastion bastion-0 cannot be reached itself"},
 		{&remote.UnreachableError{Machine: "worker-0", Tunnel: "EC2 Instance Connect Endpoint", Err: errors.New("no answer")}, "lets tcp 22 in from the security group of the EC2 Instance Connect Endpoint"},
 		{&remote.WayError{Machine: "worker-0", Err: &tunnel.NoEndpointError{VPCID: "vpc-1"}}, "Set instance_connect_endpoint of k8s_network"},
+		{&remote.WayError{Machine: "worker-0", Err: &remote.ForwardingError{Machine: "bastion-0", User: "admin"}}, "that has the machines; or choose another bastion"},
+		{&remote.ForwardingError{Machine: "controller-0", User: "admin"}, "sshd on controller-0, with AllowTcpForwarding local (or yes), and a PermitOpen, if there is one, that has the ports of the machine itself. Then"},
 		{&fleet.StepError{Machine: "worker-0", Step: "download", Err: errors.New("it ended")}, ""},
 		{fmt.Errorf("find images: %w", infraaws.ErrNoRegion), "Nothing was changed. With several provider blocks, provider of the resource"},
 	} {

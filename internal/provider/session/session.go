@@ -22,6 +22,8 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/bake"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/egress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -51,11 +53,16 @@ type Session struct {
 	// in tests.
 	Duty FindDuty
 	// Works returns an error unless a machine does something for its cluster.
-	Works   func(context.Context, fleet.Target) error
+	Works func(context.Context, fleet.Target) error
+	// Bake returns what does the work on a machine that becomes an image. It is the site itself, except in tests.
+	Bake    Bake
 	SSH     sshConfig
 	Catalog *artifact.Catalog
-	Now     func() time.Time
-	Rand    io.Reader
+	Proxy   egress.Proxy // of the machines
+	// Authorities are certificates, PEM, that the machines trust beside those of their distribution.
+	Authorities string
+	Now         func() time.Time
+	Rand        io.Reader
 
 	LoadAWS    func() (*infraaws.Client, error) // called once
 	AWSUnknown []string                         // arguments that AWS cannot be asked without, and that are not known yet
@@ -91,6 +98,9 @@ type Session struct {
 
 // FindDuty finds out what a machine does for its cluster.
 type FindDuty func(context.Context, fleet.Target) (*maintenance.Duty, error)
+
+// Bake returns what does the work of a site.
+type Bake func(bake.Site) bake.Work
 
 // AWS returns the AWS client. It is created at its first use, so that a configuration without AWS
 // needs no credentials.

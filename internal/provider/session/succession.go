@@ -14,6 +14,29 @@ type Successions struct {
 	ended   map[machineOf]string // claims of objects that are destroyed
 	arrives map[machineOf]bool
 	fresh   map[string]bool // clusters with a new etcd
+	places  []Place
+}
+
+// Place is a file that a resource places on a machine.
+type Place struct{ Owner, Machine, Path string }
+
+// Places notes the files that the plan of an owner places on machines, instead of those of an earlier plan. It returns
+// those that another owner places there too.
+func (s *Successions) Places(owner string, machines, paths []string) (others []Place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.places = slices.DeleteFunc(s.places, func(p Place) bool { return p.Owner == owner })
+	for _, p := range s.places {
+		if slices.Contains(machines, p.Machine) && slices.Contains(paths, p.Path) {
+			others = append(others, p)
+		}
+	}
+	for _, machine := range machines {
+		for _, path := range paths {
+			s.places = append(s.places, Place{owner, machine, path})
+		}
+	}
+	return others
 }
 
 // machineOf is a machine of a role.

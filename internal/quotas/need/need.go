@@ -143,7 +143,7 @@ func (p *Plan) count(kind string, r resource, u unknown, n int) {
 }
 
 func (p *Plan) countNetwork(r resource, u unknown, n int) {
-	groups := len(infraaws.MachineRoles())
+	groups := len(infraaws.MachineRoles()) + 1 // and that of SSH
 	// The network of an adopted VPC is planned to take it from the VPC, and is not known either.
 	if u.VPC && r.VPCCIDR != "" {
 		groups++ // the default group

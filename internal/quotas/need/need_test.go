@@ -109,7 +109,7 @@ func (p *plan) wants(want map[Kind]int) {
 
 // class is what thirty clusters of six t3.small need.
 var class = map[Kind]int{
-	VCPUs: 360, VPCs: 30, InternetGateways: 30, Addresses: 30, NATGateways: 30, ConnectEndpoints: 30, SecurityGroups: 180,
+	VCPUs: 360, VPCs: 30, InternetGateways: 30, Addresses: 30, NATGateways: 30, ConnectEndpoints: 30, SecurityGroups: 210,
 	Interfaces:    180 + 30 + 30 + 30, // of machines, NAT gateways, endpoints and load balancers
 	LoadBalancers: 30, TargetGroups: 30, GP3: 3600, Routes: 4, Parameters: 300,
 }
@@ -133,7 +133,7 @@ func TestClass(t *testing.T) {
 		}
 		change["actions"], change["before"], change["after"], change["after_unknown"] = []string{"delete"}, after, nil, map[string]any{}
 	})
-	less := map[Kind]int{Routes: 0, VPCs: 0, InternetGateways: 0, SecurityGroups: -150}
+	less := map[Kind]int{Routes: 0, VPCs: 0, InternetGateways: 0, SecurityGroups: -180}
 	for kind, n := range class {
 		if _, other := less[kind]; !other {
 			less[kind] = -n
@@ -179,15 +179,15 @@ func TestChanges(t *testing.T) {
 		"Spot":              {private(t).edit("k8s_machine", to("spot", map[string]any{"max_price": nil})), with(map[Kind]int{VCPUs: 0, SpotVCPUs: 12})},
 		"another family":    {private(t).edit("k8s_machine", to("instance_type", "trn1.2xlarge")), with(map[Kind]int{VCPUs: 0})},
 		"a public endpoint": {changed("k8s_nlb", to("public", true)), map[Kind]int{LoadBalancers: 1, TargetGroups: 1, Interfaces: 1}},
-		"an endpoint":       {private(t).edit("k8s_network", to("instance_connect_endpoint", false)), with(map[Kind]int{ConnectEndpoints: 0, SecurityGroups: 5, Interfaces: 8})},
+		"an endpoint":       {private(t).edit("k8s_network", to("instance_connect_endpoint", false)), with(map[Kind]int{ConnectEndpoints: 0, SecurityGroups: 6, Interfaces: 8})},
 		"zones by name":     {private(t).edit("k8s_network", to("availability_zones", []string{"a"})), one},
 		"a gateway a zone": {changed("k8s_network", func(_, after map[string]any) {
 			after["nat_gateways"], after["availability_zones"] = "per_zone", []any{nil, "b", "c"}
 		}), map[Kind]int{Addresses: 2, Interfaces: 2, NATGateways: 1}},
 		"zones of an NLB":    {private(t).edit("k8s_nlb", to("availability_zones", []string{"a", "b", "c"})), with(map[Kind]int{Interfaces: 11})},
 		"keys in the state":  {private(t).edit("k8s_pki", to("key_store", "state")), with(map[Kind]int{Parameters: 0})},
-		"an adopted VPC":     {private(t).edit("k8s_network", func(change, after map[string]any) { adopt(after, "vpc-1"); change["after_unknown"] = nil }), with(map[Kind]int{VPCs: 0, InternetGateways: 0, SecurityGroups: 5, Routes: 3})},
-		"a VPC of the plan":  {private(t).edit("k8s_network", func(_, after map[string]any) { adopt(after, nil) }), with(map[Kind]int{VPCs: 0, InternetGateways: 0, SecurityGroups: 5, Routes: 3})},
+		"an adopted VPC":     {private(t).edit("k8s_network", func(change, after map[string]any) { adopt(after, "vpc-1"); change["after_unknown"] = nil }), with(map[Kind]int{VPCs: 0, InternetGateways: 0, SecurityGroups: 6, Routes: 3})},
+		"a VPC of the plan":  {private(t).edit("k8s_network", func(_, after map[string]any) { adopt(after, nil) }), with(map[Kind]int{VPCs: 0, InternetGateways: 0, SecurityGroups: 6, Routes: 3})},
 		"another generation": {changed("k8s_pki", to("generations", map[string]any{"kubernetes_ca": []int{1, 2}})), map[Kind]int{Parameters: 3}}, // a key, a certificate, and the list
 		"forgotten": {private(t).edit("", func(change, after map[string]any) {
 			change["actions"], change["before"], change["after"] = []string{"forget"}, after, nil

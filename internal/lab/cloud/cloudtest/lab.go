@@ -25,6 +25,7 @@ import (
 	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
@@ -86,7 +87,7 @@ func New(t *testing.T, change ...func(*Lab)) *Lab {
 	l := &Lab{
 		Clock: &Clock{now: time.Now().UTC().Truncate(time.Second)}, Network: &Network{}, Dir: dir, BootID: "boot-1",
 		Quotas:   ec2.Quotas{VCPUs: 32, SpotVCPUs: 32, Addresses: 32, VPCs: 64}, // raised
-		Machines: &Machines{running: map[string]machine.Spec{}, exits: make(chan machine.Exit), dir: dir, contents: map[string]machine.Volume{}, mounted: map[string]bool{}},
+		Machines: &Machines{running: map[string]machine.Spec{}, exits: make(chan machine.Exit), dir: dir, contents: map[string]machine.Volume{}, mounted: map[string]bool{}, taken: map[string]bool{}},
 	}
 	for _, f := range change {
 		f(l)
@@ -168,6 +169,13 @@ func (l *Lab) With(key, secret, token string) *Lab {
 func (l *Lab) In(region string) *Lab {
 	cfg := l.AWS.Copy()
 	cfg.Region = region
+	return l.seen(cfg)
+}
+
+// Through returns the lab as it is seen by clients whose calls pass what change adds.
+func (l *Lab) Through(change func(*middleware.Stack) error) *Lab {
+	cfg := l.AWS.Copy()
+	cfg.APIOptions = append(cfg.APIOptions, change)
 	return l.seen(cfg)
 }
 

@@ -22,6 +22,7 @@ type Machines struct {
 	dir      string
 	contents map[string]machine.Volume // that have content, with their last size
 	mounted  map[string]bool           // volumes that cannot be detached
+	taken    map[string]bool           // snapshots, and whether their machines ran
 }
 
 // wait waits for its turn.
@@ -91,6 +92,42 @@ func (m *Machines) DetachVolume(_ context.Context, id, volume string, force bool
 	s.Volumes = slices.DeleteFunc(slices.Clone(s.Volumes), func(has machine.Volume) bool { return has.ID == volume })
 	m.running[id] = s
 	return nil
+}
+
+func (m *Machines) Snapshot(ctx context.Context, id, snapshot string) error {
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.Fail != nil {
+		return m.Fail
+	}
+	if _, ok := m.taken[snapshot]; !ok {
+		_, m.taken[snapshot] = m.running[id]
+	}
+	return nil
+}
+
+func (m *Machines) RemoveSnapshot(snapshot string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.taken, snapshot)
+	return nil
+}
+
+func (m *Machines) Snapshots() ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.taken)), nil
+}
+
+// Taken reports whether there is a snapshot, and whether its machine ran when it was taken.
+func (m *Machines) Taken(snapshot string) (running, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	running, ok = m.taken[snapshot]
+	return running, ok
 }
 
 func (m *Machines) RemoveVolume(volume string) error {

@@ -91,14 +91,18 @@ func (c *Compute) connected(ids ...string) []Resource {
 // resource returns the resource with an id.
 func (c *Compute) resource(id string) Resource {
 	switch prefix, _, _ := strings.Cut(id, "-"); prefix {
-	case "ami":
-		out := Resource{Type: "image", Name: id, Keys: map[string]string{}}
-		if i, err := c.findImage(id); err == nil {
+	case kindImage.prefix:
+		out := Resource{Type: kindImage.typ, Name: id, Keys: map[string]string{}, Tags: maps.Clone(c.st.Tags[id])}
+		if i, err := c.looking().findImage(id); err == nil {
 			out.Keys["ec2:Owner"] = cmp.Or(i.Owner, debianOwner)
 		}
 		return out
-	case "snap":
-		return Resource{Type: "snapshot", Name: id}
+	case kindSnapshot.prefix:
+		out := Resource{Type: kindSnapshot.typ, Name: id, Keys: map[string]string{}, Tags: maps.Clone(c.st.Tags[id])}
+		if s := c.st.Snapshots[id]; s != nil {
+			out.Keys["ec2:Owner"], out.Keys["ec2:ParentVolume"], out.Keys["ec2:VolumeSize"] = c.cfg.AccountID, c.arn("volume/"+s.Volume), strconv.Itoa(s.SizeGiB)
+		}
+		return out
 	}
 	k, ok := kindOf(id)
 	if !ok {

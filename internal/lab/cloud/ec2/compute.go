@@ -40,6 +40,10 @@ type Machines interface {
 	DetachVolume(ctx context.Context, id, volume string, force bool) error
 	// GrowRoot gives the root volume of a machine a bigger size.
 	GrowRoot(ctx context.Context, id string, root machine.Volume) error
+	// Snapshot takes a snapshot of a machine's disk, whether it runs or not. It is no error if there is one.
+	Snapshot(ctx context.Context, id, snapshot string) error
+	RemoveSnapshot(snapshot string) error // machines that were made from it keep what they have of it
+	Snapshots() ([]string, error)
 	RemoveVolume(volume string) error // removes the content
 	Volumes() ([]string, error)       // those that have content
 	// Exits delivers the machines that went down by themselves.

@@ -46,11 +46,14 @@ var (
 
 	kindPlacementGroup = kind{"pg", "InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed", "The Placement Group '%s' is unknown.", "placement-group"}
 
+	kindImage    = kind{"ami", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "The image id '[%s]' does not exist", "image"}
+	kindSnapshot = kind{"snap", "InvalidSnapshot.NotFound", "InvalidSnapshotID.Malformed", "The snapshot '%s' does not exist.", "snapshot"}
+
 	kinds = []kind{
 		kindVPC, kindSubnet, kindGateway, kindRouteTable, kindGroup, kindRule,
 		kindInstance, kindInterface, kindVolume, kindAddress, kindKeyPair,
 		kindNATGateway, kindDHCPOptions, kindNetworkACL, kindPlacementGroup,
-		kindConnectEndpoint,
+		kindConnectEndpoint, kindImage, kindSnapshot,
 	}
 )
 

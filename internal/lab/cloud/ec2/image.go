@@ -19,9 +19,27 @@ type Image struct {
 	Owner   string    // its AWS account; empty for that in which Debian publishes
 	Created time.Time // zero for a moment in 2025
 	SizeGiB int       // of its root volume; zero for that of Debian's
+
+	// The rest is for images that the account has made.
+	Description  string
+	Snapshot     string // id of the snapshot of its root volume
+	VolumeType   string // of its root volume; empty for that of Debian's
+	KeepsRoot    bool   // a root volume outlives its instance
+	IMDSv1       bool   // instances need no token for their metadata, unless the launch says otherwise
+	Instance     string // that it was made of; empty if it was registered
+	Source       string // image of that instance
+	Deregistered time.Time
 }
 
 func (i Image) size() int { return cmp.Or(i.SizeGiB, imageSizeGiB) }
+
+// tokens is the option of the metadata service that instances of the image have by default.
+func (i Image) tokens() string {
+	if i.IMDSv1 {
+		return "optional"
+	}
+	return "required"
+}
 
 const (
 	// debianOwner is the AWS account in which Debian publishes its images
@@ -49,28 +67,31 @@ func (i Image) architecture() string { return architecture(i.ARM) }
 
 var imageActions = map[string]action{"DescribeImages": reads(describeImages)}
 
-var imageID = regexp.MustCompile(`^ami-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
-
-// findImage returns the image with the id, or EC2's error for a bad id.
-func (c *Compute) findImage(id string) (*Image, error) {
-	if !imageID.MatchString(id) {
-		return nil, wire.Refuse("InvalidAMIID.Malformed", `Invalid id: "%s" (expecting "ami-...")`, id)
-	}
-	for n := range c.cfg.Images {
-		if i := &c.cfg.Images[n]; i.ID == id {
-			return i, nil
+// image returns the image with an id, also a deregistered one. Nil stands for none.
+func (t *tx) image(id string) *Image {
+	for n := range t.c.cfg.Images {
+		if i := &t.c.cfg.Images[n]; i.ID == id {
+			return i
 		}
 	}
-	return nil, wire.Refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+	return t.st.Images[id]
 }
 
-// findImage returns the image with the id as Compute's does, if the account's settings allow it.
+// findImage returns the image with the id that a request gives, if the account's settings allow it. One that has been
+// deregistered is no longer available, and later not known.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 func (t *tx) findImage(id string) (*Image, error) {
-	i, err := t.c.findImage(id)
-	if err == nil && !t.allowed(i) {
-		return nil, wire.Refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+	if err := kindImage.check("imageId", id); err != nil {
+		return nil, err
 	}
-	return i, err
+	switch i := t.image(id); {
+	case i == nil || !t.allowed(i) || t.c.faults.Hidden(id, t.now):
+		return nil, kindImage.notFoundError(id)
+	case !i.Deregistered.IsZero():
+		return nil, wire.Refuse("InvalidAMIID.Unavailable", "The image ID '%s' is no longer available", id)
+	default:
+		return i, nil
+	}
 }
 
 // Publish adds an image, which is the newest one of its release and architecture from now on.
@@ -96,8 +117,10 @@ func (c *Compute) PublicParameter(name string) (string, bool) {
 	return "", false
 }
 
-// snapshotID returns the id of the snapshot that an image's root volumes are made from.
-func snapshotID(image string) string { return "snap-" + strings.TrimPrefix(image, "ami-") }
+// snapshotID returns the id of the snapshot that the image's root volumes are made from.
+func (i Image) snapshotID() string {
+	return cmp.Or(i.Snapshot, kindSnapshot.prefix+"-"+strings.TrimPrefix(i.ID, kindImage.prefix+"-"))
+}
 
 type imageItem struct {
 	ID                 string        `xml:"imageId"`
@@ -120,6 +143,10 @@ type imageItem struct {
 	IMDSSupport        string        `xml:"imdsSupport"`
 	PlatformDetails    string        `xml:"platformDetails"`
 	UsageOperation     string        `xml:"usageOperation"`
+	SourceInstance     string        `xml:"sourceInstanceId,omitempty"`
+	SourceImage        string        `xml:"sourceImageId,omitempty"`
+	Reason             *stateReason  `xml:"stateReason,omitempty"`
+	Tags               []tag         `xml:"tagSet>item"`
 }
 
 type imageDevice struct {
@@ -133,29 +160,38 @@ type imageDevice struct {
 	} `xml:"ebs"`
 }
 
-func (i Image) item() imageItem {
+func (t *tx) imageItem(i *Image) imageItem {
 	created := i.Created
 	if created.IsZero() {
 		created = imageCreated
 	}
 	owner := cmp.Or(i.Owner, debianOwner)
 	item := imageItem{
-		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: owner, Public: owner == debianOwner, Architecture: i.architecture(),
+		ID: i.ID, Location: "amazon/" + i.Name, State: t.imageState(i), OwnerID: owner, Public: owner == debianOwner, Architecture: i.architecture(),
 		Type: "machine", Name: i.Name, Description: "Debian " + i.Release + " as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
 		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: created.UTC().Format(imageTime), BootMode: "uefi-preferred",
-		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances",
+		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances", SourceInstance: i.Instance, SourceImage: i.Source, Tags: t.tags(i.ID),
 	}
 	if !item.Public {
-		item.Location, item.Description = owner+"/"+i.Name, ""
+		item.Location, item.Description = owner+"/"+i.Name, i.Description
+	}
+	if i.IMDSv1 {
+		item.IMDSSupport = ""
 	}
 	d := imageDevice{Name: rootDevice}
-	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = snapshotID(i.ID), i.size(), defaultVolType, true
+	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = i.snapshotID(), i.size(), cmp.Or(i.VolumeType, defaultVolType), !i.KeepsRoot
+	if s := t.st.Snapshots[i.Snapshot]; s != nil {
+		d.EBS.Encrypted = s.Encrypted
+		if s.State == snapshotError {
+			item.Reason = &stateReason{"Client.InternalError", "Client.InternalError: " + s.Message}
+		}
+	}
 	item.BlockDevices = []imageDevice{d}
 	return item
 }
 
 func ofImage(f func(imageItem) string) func(*tx, *Image) []string {
-	return func(_ *tx, i *Image) []string { return one(f(i.item())) }
+	return func(t *tx, i *Image) []string { return one(f(t.imageItem(i))) }
 }
 
 var imageFields = fields[Image]{
@@ -165,7 +201,7 @@ var imageFields = fields[Image]{
 	"architecture":        ofImage(func(i imageItem) string { return i.Architecture }),
 	"state":               ofImage(func(i imageItem) string { return i.State }),
 	"owner-id":            ofImage(func(i imageItem) string { return i.OwnerID }),
-	"is-public":           func(_ *tx, i *Image) []string { return yesNo(i.item().Public) },
+	"is-public":           func(t *tx, i *Image) []string { return yesNo(t.imageItem(i).Public) },
 	"ena-support":         func(*tx, *Image) []string { return yesNo(true) },
 	"image-type":          ofImage(func(i imageItem) string { return i.Type }),
 	"root-device-type":    ofImage(func(i imageItem) string { return i.RootDeviceType }),
@@ -173,9 +209,13 @@ var imageFields = fields[Image]{
 	"virtualization-type": ofImage(func(i imageItem) string { return i.VirtualizationType }),
 	"hypervisor":          ofImage(func(i imageItem) string { return i.Hypervisor }),
 	"creation-date":       ofImage(func(i imageItem) string { return i.CreationDate }),
-	"block-device-mapping.volume-type": func(*tx, *Image) []string {
-		return one(defaultVolType)
-	},
+	"source-instance-id":  ofImage(func(i imageItem) string { return i.SourceInstance }),
+	"source-image-id":     ofImage(func(i imageItem) string { return i.SourceImage }),
+
+	"block-device-mapping.snapshot-id": ofImage(func(i imageItem) string { return i.BlockDevices[0].EBS.SnapshotID }),
+	"block-device-mapping.volume-size": ofImage(func(i imageItem) string { return port(i.BlockDevices[0].EBS.Size) }),
+	"block-device-mapping.volume-type": ofImage(func(i imageItem) string { return i.BlockDevices[0].EBS.Type }),
+	"block-device-mapping.encrypted":   func(t *tx, i *Image) []string { return yesNo(t.imageItem(i).BlockDevices[0].EBS.Encrypted) },
 }
 
 type describeImagesRequest struct {
@@ -198,9 +238,6 @@ func describeImages(t *tx, in *describeImagesRequest) (any, error) {
 			return nil, err
 		}
 	}
-	if err := checkFilters(in.Filters, imageFields); err != nil {
-		return nil, err
-	}
 	owners := slices.Clone(in.Owners)
 	for n, o := range owners {
 		if !imageOwner.MatchString(o) {
@@ -210,13 +247,20 @@ func describeImages(t *tx, in *describeImagesRequest) (any, error) {
 			owners[n] = t.c.cfg.AccountID
 		}
 	}
-	var out describeImagesResponse
-	for n := range t.c.cfg.Images {
-		i := &t.c.cfg.Images[n]
-		asked := t.allowed(i) && (len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)) && (len(owners) == 0 || slices.Contains(owners, i.item().OwnerID))
-		if asked && t.matches(i.ID, in.Filters, func(f string) []string { return imageFields[f](t, i) }) {
-			out.Images = append(out.Images, i.item())
+	shown := map[string]*Image{}
+	for _, i := range slices.Concat(pointers(t.c.cfg.Images), sorted(t.st.Images)) {
+		if t.allowed(i) && i.Deregistered.IsZero() && (len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)) && (len(owners) == 0 || slices.Contains(owners, cmp.Or(i.Owner, debianOwner))) {
+			shown[i.ID] = i
 		}
 	}
-	return out, nil
+	items, next, err := describe(t, selection[Image]{kindImage, shown, "imageId", nil, imageFields, in.describeRequest, 1}, t.imageItem)
+	return describeImagesResponse{items, next}, err
+}
+
+func pointers[T any](all []T) []*T {
+	var out []*T
+	for n := range all {
+		out = append(out, &all[n])
+	}
+	return out
 }

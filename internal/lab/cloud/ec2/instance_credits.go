@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
@@ -41,9 +42,12 @@ type creditsResponse struct {
 
 var creditFields = fields[instance]{"instance-id": func(_ *tx, i *instance) []string { return one(i.ID) }}
 
-// credits returns an instance's credit option: all burstable types here are unlimited by default.
+// credits returns an instance's credit option: the default of t2 is standard, that of the others unlimited.
 func (i *instance) credits() string {
-	if i.CPUCredits == "" {
+	switch {
+	case i.CPUCredits == "" && strings.HasPrefix(i.Type, "t2."):
+		return creditsStandard
+	case i.CPUCredits == "":
 		return creditsUnlimited
 	}
 	return i.CPUCredits

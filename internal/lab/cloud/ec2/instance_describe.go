@@ -275,6 +275,9 @@ func getConsoleOutput(t *tx, in *consoleRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.Latest && hypervisor(i.Type) != nitro {
+		return nil, wire.Refuse("UnsupportedOperation", "This instance type does not support retrieving the latest console logs. You can only retrieve the latest console logs for Nitro instances.")
+	}
 	out, err := t.c.console(i.ID, consoleLimit)
 	if err != nil {
 		return nil, wire.AsError(err)

@@ -119,11 +119,8 @@ func (t *tx) modifyInstance(i *instance, in *modifyInstanceRequest, attribute st
 	e := t.st.Interfaces[i.Interface]
 	switch attribute {
 	case "instanceType":
-		image, err := t.c.findImage(i.Image)
-		if err != nil {
-			return err
-		}
-		if err := checkInstanceType(in.InstanceType.Value, image); err != nil {
+		// The instance outlives its image, whose architecture it has.
+		if err := checkInstanceType(in.InstanceType.Value, instanceTypes[i.Type].arm); err != nil {
 			return err
 		}
 		i.Type = in.InstanceType.Value

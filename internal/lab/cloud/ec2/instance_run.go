@@ -86,6 +86,7 @@ type plan struct {
 	metadata metadataOptions
 	profile  Profile // none if its ARN is empty
 	spot     bool
+	image    *Image
 }
 
 func runInstances(t *tx, in *runInstancesRequest) (any, error) {
@@ -157,8 +158,11 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if state := t.imageState(image); state != imageAvailable {
+		return nil, wire.Refuse("InvalidAMIID.Unavailable", "The image ID '%s' is not available: its state is %s", image.ID, state)
+	}
 	in.InstanceType = cmp.Or(in.InstanceType, "m1.small")
-	if err := checkInstanceType(in.InstanceType, image); err != nil {
+	if err := checkInstanceType(in.InstanceType, image.ARM); err != nil {
 		return nil, err
 	}
 	if err := checkCredits(in.CreditSpecification.CpuCredits, in.InstanceType); err != nil {
@@ -181,9 +185,9 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	if err := checkSpecs(in.TagSpecifications, kindInstance, kindVolume, kindInterface); err != nil {
 		return nil, err
 	}
-	p := &plan{in: in, spot: spot}
+	p := &plan{in: in, spot: spot, image: image}
 	// EC2 takes these defaults from the image, unless the account has others. Debian's requires IMDSv2 (imds-support v2.0).
-	p.metadata = metadataOptions{Tokens: "required", HopLimit: 2, Endpoint: "enabled", Tags: "disabled"}
+	p.metadata = metadataOptions{Tokens: image.tokens(), HopLimit: 2, Endpoint: "enabled", Tags: "disabled"}
 	p.metadata.preferred(t.st.Settings.Metadata)
 	if err := p.metadata.change(in.MetadataOptions); err != nil {
 		return nil, err
@@ -262,7 +266,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 	if err != nil {
 		return nil, err
 	}
-	volumes, err := t.launchVolumes(in.BlockDeviceMappings, in.ImageId, p.subnet.Zone)
+	volumes, err := t.launchVolumes(in.BlockDeviceMappings, p.image, p.subnet.Zone)
 	if err != nil {
 		return nil, err
 	}

@@ -174,6 +174,10 @@ func TestRunInstances(t *testing.T) {
 	if raw, _ := base64.StdEncoding.DecodeString(*out.Output); string(raw) != "Debian GNU/Linux 12" {
 		t.Errorf("the console says %q", raw)
 	}
+	old := s.RunInput()
+	old.InstanceType = "m1.small"
+	_, err := l.GetConsoleOutput(ctx, &awsec2.GetConsoleOutputInput{InstanceId: l.Run(t, old).InstanceId, Latest: aws.Bool(true)})
+	cloudtest.Refused(t, err, "UnsupportedOperation")
 }
 
 func TestRunInstancesIsIdempotent(t *testing.T) {

@@ -75,6 +75,7 @@ func (c *Compute) launch(id string) {
 		if c.ctx.Err() != nil {
 			return // the next Start continues
 		}
+		defer c.sweepSnapshots() // it needs its own no longer
 		if err == nil {
 			c.change(ctx, id, statePending, func(_ *tx, i *instance) {
 				i.set(stateRunning, stateReason{}, "")
@@ -114,7 +115,7 @@ func (c *Compute) power(ctx context.Context, i instance) error {
 	cores, _ := it.cores()
 	hostname, _, _ := strings.Cut(privateDNSName(c.cfg.Region, i.PrivateIP), ".")
 	err := c.cfg.Machines.Start(ctx, machine.Spec{
-		ID: i.ID, Image: i.Image, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
+		ID: i.ID, Image: i.Image, Snapshot: c.ownSnapshot(i), Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
 		VCPUs: it.vcpus, Cores: cores, MemoryMiB: it.usableMiB(), InstalledMiB: it.memoryMiB, Type: i.Type,
 		Root:    c.rootVolume(i),
 		Volumes: c.bootVolumes(i), Files: c.firstBootFiles(i),
@@ -308,7 +309,7 @@ func (c *Compute) resume() error {
 				t.afterCommit(func() { c.launch(id) })
 			case stateRunning:
 				switch {
-				case c.cfg.Machines.Running(id) || i.Impaired:
+				case c.cfg.Machines.Running(id) || i.Impaired || t.rebootsForSnapshot(id):
 				case rebooted: // EC2 recovers instances of a failed host
 					i.set(statePending, stateReason{}, "")
 					i.powerOn()
@@ -324,6 +325,7 @@ func (c *Compute) resume() error {
 		}
 		t.resumeNATGateways()
 		t.resumeConnectEndpoints()
+		t.resumeSnapshots()
 		return t.resumeVolumes()
 	})
 }

@@ -23,13 +23,16 @@ var instanceTypes = func() map[string]instanceType {
 		"nano": {2, 512, false}, "micro": {2, 1024, false}, "small": {2, 2048, false}, "medium": {2, 4096, false},
 		"large": {2, 8192, false}, "xlarge": {4, 16384, false}, "2xlarge": {8, 32768, false},
 	}
-	for _, family := range []string{"t3", "t3a", "t4g"} {
+	for _, family := range []string{"t2", "t3", "t3a", "t4g"} {
 		for size, it := range burstable {
 			it.arm = family == "t4g"
+			if family == "t2" && it.memoryMiB <= 2048 {
+				it.vcpus = 1
+			}
 			out[family+"."+size] = it
 		}
 	}
-	perCore := map[string]int{"m5": 4, "m6i": 4, "m6a": 4, "m7i": 4, "m6g": 4, "c5": 2, "c6i": 2, "c7i": 2, "r5": 8, "r6i": 8, "r7i": 8}
+	perCore := map[string]int{"m4": 4, "m5": 4, "m6i": 4, "m6a": 4, "m7i": 4, "m6g": 4, "c5": 2, "c6i": 2, "c7i": 2, "r5": 8, "r6i": 8, "r7i": 8}
 	for family, gib := range perCore {
 		for size, vcpus := range map[string]int{"large": 2, "xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32} {
 			out[family+"."+size] = instanceType{vcpus, vcpus * gib * 1024, family == "m6g"}
@@ -45,6 +48,21 @@ var instanceTypeActions = map[string]action{
 
 // burstable reports whether a type earns CPU credits.
 func burstable(name string) bool { return name[0] == 't' }
+
+// The hypervisors of instances.
+const (
+	xen   = "xen" // gives the machine a volume as /dev/xvdf, without a name that has the volume's id
+	nitro = "nitro"
+)
+
+// hypervisor returns what runs instances of a type.
+func hypervisor(name string) string {
+	family, _, _ := strings.Cut(name, ".")
+	if slices.Contains([]string{"m1", "m4", "t2"}, family) {
+		return xen
+	}
+	return nitro
+}
 
 // notOffered are the families that zones lack, by the zone's letter. AWS' zones differ likewise: the
 // zone of us-east-1 with the id use1-az3 has no t3.
@@ -100,14 +118,14 @@ func architecture(arm bool) string {
 	return "x86_64"
 }
 
-// checkInstanceType refuses unknown types and those the image cannot run on.
-func checkInstanceType(name string, image *Image) error {
+// checkInstanceType refuses unknown types and those of another architecture.
+func checkInstanceType(name string, arm bool) error {
 	it, ok := instanceTypes[name]
 	if !ok {
 		return invalidValue("Invalid value '%s' for InstanceType.", name)
 	}
-	if it.arm != image.ARM {
-		return invalidValue("The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.", it.architecture(), image.architecture())
+	if it.arm != arm {
+		return invalidValue("The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.", it.architecture(), architecture(arm))
 	}
 	return nil
 }
@@ -136,6 +154,7 @@ type typeItem struct {
 	EBS             struct {
 		Optimized  string `xml:"ebsOptimizedSupport"`
 		Encryption string `xml:"encryptionSupport"`
+		NVMe       string `xml:"nvmeSupport"`
 	} `xml:"ebsInfo"`
 	Network struct {
 		MaxInterfaces int    `xml:"maximumNetworkInterfaces"`
@@ -146,15 +165,18 @@ type typeItem struct {
 
 func newTypeItem(name string, it instanceType) typeItem {
 	item := typeItem{
-		Name: name, CurrentGeneration: !strings.HasPrefix(name, "m1."), Burstable: burstable(name), Hypervisor: "nitro",
+		Name: name, CurrentGeneration: !strings.HasPrefix(name, "m1."), Burstable: burstable(name), Hypervisor: hypervisor(name),
 		UsageClasses: []string{"on-demand", "spot"}, RootDevices: []string{"ebs"}, Virtualization: []string{"hvm"},
 	}
 	item.Processor.Architectures = []string{it.architecture()}
 	item.VCPU.Default = it.vcpus
 	item.VCPU.Cores, item.VCPU.Threads = it.cores()
 	item.Memory.MiB = it.memoryMiB
-	item.EBS.Optimized, item.EBS.Encryption = "default", "supported"
+	item.EBS.Optimized, item.EBS.Encryption, item.EBS.NVMe = "default", "supported", "required"
 	item.Network.MaxInterfaces, item.Network.IPv4PerENI, item.Network.ENA = 1, 1, "required" // the lab's, not the real type's
+	if item.Hypervisor == xen {
+		item.EBS.NVMe, item.Network.ENA = "unsupported", "unsupported"
+	}
 	return item
 }
 

@@ -22,6 +22,8 @@ type Overview struct {
 	Groups           []NamedOverview `json:"security_groups"`
 	Interfaces       []NamedOverview `json:"network_interfaces"`
 	Volumes          []NamedOverview `json:"volumes"`
+	Images           []NamedOverview `json:"images"` // the account's own, without deregistered ones and those that k8s-lab publishes
+	Snapshots        []NamedOverview `json:"snapshots"`
 	Addresses        []NamedOverview `json:"addresses"`
 	KeyPairs         []NamedOverview `json:"key_pairs"`
 }
@@ -29,7 +31,7 @@ type Overview struct {
 // Count is the number of resources in the overview.
 func (o Overview) Count() int {
 	return len(o.Instances) + len(o.VPCs) + len(o.Subnets) + len(o.Gateways) + len(o.NATGateways) + len(o.ConnectEndpoints) + len(o.RouteTables) + len(o.Groups) +
-		len(o.Interfaces) + len(o.Volumes) + len(o.Addresses) + len(o.KeyPairs)
+		len(o.Interfaces) + len(o.Volumes) + len(o.Images) + len(o.Snapshots) + len(o.Addresses) + len(o.KeyPairs)
 }
 
 // InstanceOverview is one line of the instance table.
@@ -95,11 +97,19 @@ func (c *Compute) Overview() Overview {
 		Volumes: named(st, st.Volumes, func(v *volume) NamedOverview {
 			return NamedOverview{ID: v.ID, Detail: fmt.Sprintf("%d GiB %s", v.SizeGiB, v.Type), User: v.Instance}
 		}),
+		Snapshots: named(st, st.Snapshots, func(s *snapshot) NamedOverview {
+			return NamedOverview{ID: s.ID, Detail: fmt.Sprintf("%d GiB, %s", s.SizeGiB, s.State), User: t.userOfSnapshot(s.ID)}
+		}),
 		Addresses: named(st, st.Addresses, func(a *address) NamedOverview {
 			return NamedOverview{ID: a.ID, Detail: a.PublicIP.String(), User: t.userOf(a)}
 		}),
 		KeyPairs: named(st, st.KeyPairs, func(k *keyPair) NamedOverview { return NamedOverview{ID: k.ID, Detail: k.Name} }),
 	}
+	registered := maps.Clone(st.Images)
+	maps.DeleteFunc(registered, func(_ string, i *Image) bool { return !i.Deregistered.IsZero() })
+	o.Images = named(st, registered, func(i *Image) NamedOverview {
+		return NamedOverview{ID: i.ID, Detail: i.Name + ", " + t.imageState(i)}
+	})
 	left := maps.Clone(st.NATGateways)
 	maps.DeleteFunc(left, func(_ string, g *natGateway) bool { return g.State == natDeleted })
 	o.NATGateways = named(st, left, func(g *natGateway) NamedOverview {

@@ -22,6 +22,9 @@ type Quotas struct {
 	RoutesPerTable     int // without the local one
 	NATGatewaysPerZone int
 	ConnectEndpoints   int // of EC2 Instance Connect
+	Images             int // AMIs
+	Snapshots          int
+	PendingSnapshots   int // of a gp3 volume at a time
 	// Unthrottled lets any number of calls through, for tests whose clock stands still.
 	Unthrottled bool
 }
@@ -56,6 +59,9 @@ var NamedQuotas = []NamedQuota{
 	{"security-groups", "vpc", "L-E79EC296", "VPC security groups per Region", 2500, func(q *Quotas) *int { return &q.SecurityGroups }},
 	{"network-interfaces", "vpc", "L-DF5E4CA3", "Network interfaces per Region", 5000, func(q *Quotas) *int { return &q.Interfaces }},
 	{"gp3-tib", "ebs", "L-7A658B76", "Storage for General Purpose SSD (gp3) volumes, in TiB", 50, func(q *Quotas) *int { return &q.GP3 }},
+	{"amis", "ec2", "L-B665C33B", "AMIs", 50000, func(q *Quotas) *int { return &q.Images }},
+	{"snapshots", "ebs", "L-309BACF6", "Snapshots per Region", 100000, func(q *Quotas) *int { return &q.Snapshots }},
+	{"concurrent-snapshots", "ebs", "", "Concurrent snapshots per General Purpose SSD (gp3) volume", 5, func(q *Quotas) *int { return &q.PendingSnapshots }},
 	{"routes", "vpc", "L-93826ACB", "Routes per route table", 500, func(q *Quotas) *int { return &q.RoutesPerTable }},
 	{"rules", "vpc", "L-0EA8095F", "Inbound or outbound rules per security group", 60, func(q *Quotas) *int { return &q.RulesPerGroup }},
 	{"groups-per-interface", "vpc", "L-2AFB9258", "Security groups per network interface", 5, func(q *Quotas) *int { return &q.GroupsPerInterface }},

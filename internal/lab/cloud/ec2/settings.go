@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -257,6 +258,6 @@ func replaceImageCriteria(t *tx, in *replaceCriteriaRequest) (any, error) {
 // allowed reports whether the account's settings let an image be found and used. Its own are always allowed.
 func (t *tx) allowed(i *Image) bool {
 	s := t.st.Settings
-	owner := i.item().OwnerID
+	owner := cmp.Or(i.Owner, debianOwner)
 	return s.Images != imagesEnabled || owner == t.c.cfg.AccountID || slices.Contains(s.ImageOwners, owner)
 }

@@ -32,6 +32,8 @@ type state struct {
 	ConnectEndpoints map[string]*connectEndpoint
 	PlacementGroups  map[string]*placementGroup
 	Volumes          map[string]*volume
+	Images           map[string]*Image // the account's own, but for those that k8s-lab publishes
+	Snapshots        map[string]*snapshot
 	Addresses        map[string]*address
 	KeyPairs         map[string]*keyPair
 	Profiles         map[string]*profileAssociation // of instances
@@ -54,6 +56,7 @@ func newState() *state {
 		NATGateways: map[string]*natGateway{}, ConnectEndpoints: map[string]*connectEndpoint{}, PlacementGroups: map[string]*placementGroup{},
 		RouteTables: map[string]*routeTable{}, Groups: map[string]*group{}, Rules: map[string]*rule{},
 		Instances: map[string]*instance{}, Interfaces: map[string]*iface{}, Volumes: map[string]*volume{},
+		Images: map[string]*Image{}, Snapshots: map[string]*snapshot{},
 		Addresses: map[string]*address{}, KeyPairs: map[string]*keyPair{}, Profiles: map[string]*profileAssociation{},
 		Tags: map[string]map[string]string{}, Tokens: map[string]clientToken{}, Held: map[string]time.Time{}, Settings: newSettings(),
 	}

@@ -32,6 +32,7 @@ func (s *state) copied() *state {
 	for _, v := range out.Volumes {
 		v.Modification, v.Modified = shallow(v.Modification), slices.Clone(v.Modified)
 	}
+	out.Images, out.Snapshots = copies(s.Images), copies(s.Snapshots)
 	out.Tags = maps.Clone(s.Tags)
 	for id, tags := range out.Tags {
 		out.Tags[id] = maps.Clone(tags)

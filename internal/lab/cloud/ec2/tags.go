@@ -150,6 +150,10 @@ func (t *tx) exists(id string) bool {
 		_, ok = t.st.Interfaces[id]
 	case kindVolume.prefix:
 		_, ok = t.st.Volumes[id]
+	case kindImage.prefix:
+		ok = t.st.Images[id] != nil && t.st.Images[id].Deregistered.IsZero()
+	case kindSnapshot.prefix:
+		_, ok = t.st.Snapshots[id]
 	case kindAddress.prefix:
 		_, ok = t.st.Addresses[id]
 	case kindKeyPair.prefix:

@@ -71,8 +71,8 @@ var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, some := range []map[string]action{
 		vpcActions, subnetActions, gatewayActions, natGatewayActions, connectEndpointActions, routeTableActions, routeActions, groupActions, ruleActions,
-		instanceActions, instanceExtraActions, creditActions, placementGroupActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
-		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
+		instanceActions, instanceExtraActions, creditActions, placementGroupActions, instanceTypeActions, imageActions, imageCreateActions, snapshotActions, interfaceActions, volumeActions,
+		addressActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
 		networkACLActions, profileActions, settingsActions, absentActions,
 	} {
 		maps.Copy(all, some)
@@ -157,6 +157,11 @@ func (t *tx) dropExpired() {
 		if e.State == connectDeleted && t.now.Sub(e.Ended) > connectVisible {
 			t.drop(id)
 			delete(t.st.ConnectEndpoints, id)
+		}
+	}
+	for id, i := range t.st.Images {
+		if !i.Deregistered.IsZero() && t.now.Sub(i.Deregistered) > deregisteredKnown {
+			delete(t.st.Images, id)
 		}
 	}
 	maps.DeleteFunc(t.st.Tokens, func(_ string, c clientToken) bool { return t.now.Sub(c.Used) > tokenRemembered })

@@ -88,7 +88,7 @@ type createVolumeRequest struct {
 	TagSpecifications  []tagSpecification `query:"TagSpecification"`
 }
 
-// createVolume makes an empty volume: there are no snapshots here but those of the images.
+// createVolume makes an empty volume: there are no snapshots here but those of root volumes.
 func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 	ids, token, err := t.resultOf(in.ClientToken)
 	if err != nil {
@@ -105,7 +105,7 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 	case in.AvailabilityZone == "" && in.AvailabilityZoneId == "":
 		return nil, missing("AvailabilityZone")
 	case in.SnapshotId != "":
-		return nil, wire.Refuse("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", in.SnapshotId)
+		return nil, t.noDataSnapshot(in.SnapshotId)
 	case in.Size == 0:
 		return nil, missing("size/snapshot")
 	case in.MultiAttachEnabled:

@@ -22,8 +22,8 @@ type blockDeviceMapping struct {
 	}
 }
 
-// launchVolumes returns the volumes of a new instance, the root volume first.
-func (t *tx) launchVolumes(mappings []blockDeviceMapping, image, zone string) ([]*volume, error) {
+// launchVolumes returns the volumes of a new instance of an image, the root volume first.
+func (t *tx) launchVolumes(mappings []blockDeviceMapping, image *Image, zone string) ([]*volume, error) {
 	root := blockDeviceMapping{DeviceName: rootDevice}
 	var others []blockDeviceMapping
 	seen := map[string]bool{}
@@ -40,11 +40,14 @@ func (t *tx) launchVolumes(mappings []blockDeviceMapping, image, zone string) ([
 		}
 		seen[m.DeviceName] = true
 	}
-	v, least := &volume{Snapshot: snapshotID(image)}, imageSizeGiB
-	if i, err := t.c.findImage(image); err == nil {
-		least = i.size()
+	v, least := &volume{Snapshot: image.snapshotID()}, image.size()
+	root.Ebs.VolumeSize, root.Ebs.VolumeType = cmp.Or(root.Ebs.VolumeSize, least), cmp.Or(root.Ebs.VolumeType, image.VolumeType)
+	if root.Ebs.DeleteOnTermination == nil && image.KeepsRoot {
+		root.Ebs.DeleteOnTermination = new(bool)
 	}
-	root.Ebs.VolumeSize = cmp.Or(root.Ebs.VolumeSize, least)
+	if s := t.st.Snapshots[v.Snapshot]; s != nil && s.Encrypted { // a volume of an encrypted snapshot is encrypted, whatever is asked
+		root.Ebs.Encrypted, root.Ebs.KmsKeyId = true, cmp.Or(root.Ebs.KmsKeyId, s.KMSKeyID)
+	}
 	if err := t.launchVolume(v, root, zone); err != nil {
 		return nil, err
 	}
@@ -57,7 +60,7 @@ func (t *tx) launchVolumes(mappings []blockDeviceMapping, image, zone string) ([
 			return nil, err
 		}
 		if m.Ebs.SnapshotId != "" {
-			return nil, wire.Refuse("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", m.Ebs.SnapshotId)
+			return nil, t.noDataSnapshot(m.Ebs.SnapshotId)
 		}
 		if m.Ebs.VolumeSize == 0 {
 			return nil, missing("size/snapshot")

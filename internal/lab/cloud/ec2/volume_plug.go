@@ -3,6 +3,7 @@ package ec2
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
@@ -15,19 +16,26 @@ const attachingFor = 500 * time.Millisecond
 const plugAgain = 500 * time.Millisecond
 
 // inMachine is a volume as its machine has it.
-func (v *volume) inMachine(now time.Time) machine.Volume {
-	return machine.Volume{ID: v.ID, SizeGiB: v.size(now)}
+func (t *tx) inMachine(v *volume) machine.Volume {
+	out := machine.Volume{ID: v.ID, SizeGiB: v.size(t.now)}
+	if i := t.st.Instances[v.Instance]; i != nil && hypervisor(i.Type) == xen {
+		out.Device = "xvd" + strings.TrimPrefix(strings.TrimPrefix(v.Device, "/dev/sd"), "/dev/xvd")
+	}
+	return out
 }
+
+// looking is a transaction that changes nothing. The caller holds c.mu.
+func (c *Compute) looking() *tx { return &tx{c: c, st: c.st, now: c.cfg.Clock.Now()} }
 
 // bootVolumes returns the volumes that an instance has when it boots, beside its root volume.
 func (c *Compute) bootVolumes(i instance) []machine.Volume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &tx{c: c, st: c.st, now: c.cfg.Clock.Now()}
+	t := c.looking()
 	var out []machine.Volume
 	for _, v := range t.attachedTo(&i) {
 		if v.ID != i.RootVolume && v.Detaching.IsZero() {
-			out = append(out, v.inMachine(t.now))
+			out = append(out, t.inMachine(v))
 		}
 	}
 	return out
@@ -41,39 +49,38 @@ func (c *Compute) rootVolume(i instance) machine.Volume {
 	if v == nil {
 		return machine.Volume{}
 	}
-	return v.inMachine(c.cfg.Clock.Now())
+	return c.looking().inMachine(v)
 }
 
 // plugVolume completes the attachment of a volume.
 func (c *Compute) plugVolume(id, instance string) {
-	c.changeVolume(id, instance, "attaching", attachingFor, func(ctx context.Context, v volume) error {
-		return c.cfg.Machines.AttachVolume(ctx, instance, v.inMachine(c.cfg.Clock.Now()))
+	c.changeVolume(id, instance, "attaching", attachingFor, func(ctx context.Context, v machine.Volume, _ bool) error {
+		return c.cfg.Machines.AttachVolume(ctx, instance, v)
 	}, func(v *volume) { v.Ready = true })
 }
 
 // unplugVolume completes the detachment of a volume, once its machine has unmounted it.
 func (c *Compute) unplugVolume(id, instance string) {
-	c.changeVolume(id, instance, "detaching", attachingFor, func(ctx context.Context, v volume) error {
-		return c.cfg.Machines.DetachVolume(ctx, instance, id, v.Forced)
+	c.changeVolume(id, instance, "detaching", attachingFor, func(ctx context.Context, _ machine.Volume, force bool) error {
+		return c.cfg.Machines.DetachVolume(ctx, instance, id, force)
 	}, (*volume).release)
 }
 
 // growVolume gives an attached volume its bigger size. root says whether it is the instance's root
 // volume.
 func (c *Compute) growVolume(id, instance string, root bool) {
-	c.changeVolume(id, instance, "attached", modifyingFor, func(ctx context.Context, v volume) error {
-		grown := v.inMachine(c.cfg.Clock.Now())
+	c.changeVolume(id, instance, "attached", modifyingFor, func(ctx context.Context, v machine.Volume, _ bool) error {
 		if root {
-			return c.cfg.Machines.GrowRoot(ctx, instance, grown)
+			return c.cfg.Machines.GrowRoot(ctx, instance, v)
 		}
-		return c.cfg.Machines.AttachVolume(ctx, instance, grown)
+		return c.cfg.Machines.AttachVolume(ctx, instance, v)
 	}, nil)
 }
 
 // changeVolume waits, and then changes a volume of an instance that is in a state of attachment: in
 // its machine if that runs, again until it succeeds, and then in the account's state. It ends when
 // the volume is in another state.
-func (c *Compute) changeVolume(id, instance, state string, wait time.Duration, change func(context.Context, volume) error, record func(*volume)) {
+func (c *Compute) changeVolume(id, instance, state string, wait time.Duration, change func(_ context.Context, v machine.Volume, force bool) error, record func(*volume)) {
 	waited := c.cfg.Clock.After(wait)
 	c.wg.Go(func() {
 		for {
@@ -91,7 +98,7 @@ func (c *Compute) changeVolume(id, instance, state string, wait time.Duration, c
 }
 
 // tryVolume is one attempt of changeVolume. It says whether nothing is left to be done.
-func (c *Compute) tryVolume(id, instance, state string, change func(context.Context, volume) error, record func(*volume)) bool {
+func (c *Compute) tryVolume(id, instance, state string, change func(_ context.Context, v machine.Volume, force bool) error, record func(*volume)) bool {
 	defer c.locks.lock(instance)()
 	if c.ctx.Err() != nil {
 		return true // the next Start continues
@@ -99,16 +106,17 @@ func (c *Compute) tryVolume(id, instance, state string, change func(context.Cont
 	c.mu.Lock()
 	v := c.st.Volumes[id]
 	is := v != nil && v.Instance == instance && v.attachment() == state
-	var now volume
+	var now machine.Volume
+	var force bool
 	if is {
-		now = *v
+		now, force = c.looking().inMachine(v), v.Forced
 	}
 	c.mu.Unlock()
 	if !is {
 		return true
 	}
 	if c.cfg.Machines.Running(instance) {
-		err := change(c.ctx, now)
+		err := change(c.ctx, now, force)
 		if err != nil && !errors.Is(err, machine.ErrVolumeInUse) && c.ctx.Err() == nil {
 			c.log.Error("a volume could not be changed; trying again", "volume", id, "instance", instance, "state", state, "error", err)
 		}

@@ -322,8 +322,15 @@ func TestLaunchWithVolumes(t *testing.T) {
 		_, err := l.AttachVolume(ctx, &awsec2.AttachVolumeInput{VolumeId: &v.id, InstanceId: i.InstanceId, Device: &device})
 		cloudtest.Refused(t, err, want)
 	}
-	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+	xen := s.RunInput()
+	xen.InstanceType, xen.BlockDeviceMappings = types.InstanceTypeM4Large, []types.BlockDeviceMapping{mapping("/dev/sdd", 3)}
+	old := l.Run(t, xen)
+	if v := l.Machines.Spec(*old.InstanceId).Volumes; len(v) != 1 || v[0].Device != "xvdd" {
+		t.Errorf("Xen names the device after the request: %+v", v)
+	}
+	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{*i.InstanceId, *old.InstanceId}}))
 	l.Await(t, *i.InstanceId, types.InstanceStateNameTerminated)
+	l.Await(t, *old.InstanceId, types.InstanceStateNameTerminated)
 	if got := ends.state(t) + " " + stays.state(t); got != "InvalidVolume.NotFound available" {
 		t.Errorf("after the termination: %s", got)
 	}

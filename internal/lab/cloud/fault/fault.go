@@ -35,6 +35,8 @@ const (
 	Capacity Kind = "capacity"
 	// SlowStart keeps launched instances pending for Seconds.
 	SlowStart Kind = "slow-start"
+	// SlowSnapshot keeps new snapshots, and with them new images, pending for Seconds.
+	SlowSnapshot Kind = "slow-snapshot"
 	// Fail refuses calls with Code.
 	Fail Kind = "fail"
 	// ShortSessions lets the sessions that STS issues end after Seconds.
@@ -92,7 +94,7 @@ type Fault struct {
 
 	Items int `json:"items,omitempty"` // short-pages: of a page
 
-	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; short-sessions, short-tunnels: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
+	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; slow-snapshot: added to the snapshot; short-sessions, short-tunnels: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
 
 	BootFault BootFault `json:"fault,omitempty"`   // boot
 	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance. key: its id, ARN or alias
@@ -134,7 +136,7 @@ func (f *Fault) validate() error {
 	case Capacity:
 		f.Action = cmp.Or(f.Action, "RunInstances")
 		return f.validateCapacity()
-	case SlowStart, ShortSessions, ShortTunnels, Forget:
+	case SlowStart, SlowSnapshot, ShortSessions, ShortTunnels, Forget:
 		if f.Seconds <= 0 {
 			return fmt.Errorf("a %s fault needs seconds", f.Kind)
 		}
@@ -345,12 +347,17 @@ func (in *Injector) Hidden(id string, now time.Time) bool {
 }
 
 // StartDelay returns how much longer the launch of one instance takes.
-func (in *Injector) StartDelay() time.Duration {
+func (in *Injector) StartDelay() time.Duration { return in.delay(SlowStart) }
+
+// SnapshotDelay returns how much longer one snapshot takes.
+func (in *Injector) SnapshotDelay() time.Duration { return in.delay(SlowSnapshot) }
+
+func (in *Injector) delay(kind Kind) time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	var d time.Duration
 	for _, f := range slices.Clone(in.faults) {
-		if f.Kind == SlowStart {
+		if f.Kind == kind {
 			d += time.Duration(f.Seconds * float64(time.Second))
 			in.strike(f)
 		}

@@ -90,38 +90,24 @@ func (d *Directory) MakeRole(name string, e Entity, trust string, now time.Time)
 
 // ChangeUser changes a user.
 func (d *Directory) ChangeUser(name string, change func(*User) error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	u, ok := d.saved.Users[name]
-	if !ok {
-		return ErrNone
-	}
-	u.Entity = u.named()
-	if err := change(&u); err != nil {
-		return err
-	}
-	if err := d.check(name, &u.Entity); err != nil {
-		return err
-	}
-	return put(d, d.saved.Users, name, u)
+	return changed(d, d.saved.Users, name, func(u *User) error {
+		u.Entity = u.named()
+		if err := change(u); err != nil {
+			return err
+		}
+		return d.check(name, &u.Entity)
+	})
 }
 
 // ChangeRole changes a role.
 func (d *Directory) ChangeRole(name string, change func(*Role) error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	r, ok := d.saved.Roles[name]
-	if !ok {
-		return ErrNone
-	}
-	r.Entity = r.named()
-	if err := change(&r); err != nil {
-		return err
-	}
-	if err := d.check(name, &r.Entity); err != nil {
-		return err
-	}
-	return put(d, d.saved.Roles, name, r)
+	return changed(d, d.saved.Roles, name, func(r *Role) error {
+		r.Entity = r.named()
+		if err := change(r); err != nil {
+			return err
+		}
+		return d.check(name, &r.Entity)
+	})
 }
 
 // GiveKey gives a user another access key. ok is false if the user has two.
@@ -149,20 +135,25 @@ func (d *Directory) MakeProfile(name, path string) (Profile, error) {
 	if _, exists := d.saved.Profiles[name]; exists {
 		return Profile{}, ErrExists
 	}
-	p := Profile{Name: name, ID: "AIPA" + base32.StdEncoding.EncodeToString(d.random(10)), ARN: d.arn("instance-profile", path, name), Path: path}
+	p := d.newProfile(name, path)
 	return p, put(d, d.saved.Profiles, name, p)
 }
 
 // ChangeProfile changes an instance profile.
 func (d *Directory) ChangeProfile(name string, change func(*Profile) error) error {
+	return changed(d, d.saved.Profiles, name, change)
+}
+
+// changed changes what is saved under a name, if change returns no error.
+func changed[T any](d *Directory, all map[string]T, name string, change func(*T) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p, ok := d.saved.Profiles[name]
+	value, ok := all[name]
 	if !ok {
 		return ErrNone
 	}
-	if err := change(&p); err != nil {
+	if err := change(&value); err != nil {
 		return err
 	}
-	return put(d, d.saved.Profiles, name, p)
+	return put(d, all, name, value)
 }

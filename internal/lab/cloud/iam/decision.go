@@ -50,8 +50,9 @@ const (
 // DeniedError says which demand of a request is not allowed, and why.
 type DeniedError struct {
 	Principal, Action, Resource string
-	Explicit                    bool // a statement denies it; otherwise none allows it
-	Kind                        Kind // of the policy that is the reason
+	Explicit                    bool                // a statement denies it; otherwise none allows it
+	Kind                        Kind                // of the policy that is the reason
+	Context                     map[string][]string // condition keys of the demand and of the principal
 	byDefault                   bool
 }
 
@@ -116,13 +117,13 @@ func (p Principal) authorize(d Demand) error {
 	for _, k := range kinds {
 		allowed, denied := decide(k.policies, d)
 		if denied {
-			return &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Explicit: true, Kind: k.kind}
+			return &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Explicit: true, Kind: k.kind, Context: d.Context}
 		}
 		if !k.applies || allowed {
 			continue
 		}
 		if lacking == nil {
-			lacking = &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Kind: k.kind, byDefault: true}
+			lacking = &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Kind: k.kind, Context: d.Context, byDefault: true}
 		}
 		lacking.byDefault = lacking.byDefault && (k.kind == OfIdentity || k.kind == OfBoundary && strings.Contains(p.ARN, ":user/"))
 	}

@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -31,10 +32,16 @@ func iamResources() map[string]iamResource {
 	on("policy", "", "ListPolicies")
 	on("instance-profile", "InstanceProfileName", "CreateInstanceProfile", "GetInstanceProfile", "DeleteInstanceProfile", "AddRoleToInstanceProfile", "RemoveRoleFromInstanceProfile")
 	on("instance-profile", "", "ListInstanceProfiles")
+	for _, action := range []string{"Get%s", "Delete%s", "Tag%s", "Untag%s", "List%sTags", "AddClientIDTo%s", "RemoveClientIDFrom%s", "Update%sThumbprint"} {
+		on("oidc-provider", "OpenIDConnectProviderArn", fmt.Sprintf(action, "OpenIDConnectProvider"))
+	}
+	on("oidc-provider", "Url", "CreateOpenIDConnectProvider")
+	on("oidc-provider", "", "ListOpenIDConnectProviders")
 	return out
 }
 
-// iam: actions on users, roles, policies and instance profiles. An action without a name is on the caller.
+// iam: actions on users, roles, policies, instance profiles and OpenID Connect providers. An action on a user without a name
+// is on the caller.
 func (a Account) iam(c Call) ([]Demand, bool) {
 	r, ok := iamActions[c.Action]
 	if !ok {
@@ -43,6 +50,9 @@ func (a Account) iam(c Call) ([]Demand, bool) {
 	name := c.Form.Get(r.parameter)
 	if name == "" && r.kind == "user" && r.parameter != "" {
 		name = a.Caller
+	}
+	if r.kind == "oidc-provider" && r.parameter == "" {
+		name = "*"
 	}
 	arn, e := a.Identities.resource(r.kind, name, c.Form.Get("Path"))
 	context := map[string][]string{}
@@ -103,6 +113,12 @@ func (d *Directory) resource(kind, name, path string) (arn string, e Entity) {
 		if p, ok := d.saved.Profiles[name]; ok {
 			return p.ARN, e
 		}
+	case "oidc-provider":
+		if !strings.HasPrefix(name, "arn:") {
+			return d.arn(kind, "/", issuerName(name)), e
+		}
+		e.Tags = d.saved.Issuers[name].Tags
+		return name, e
 	case "policy":
 		if strings.HasPrefix(name, "arn:") {
 			return name, e

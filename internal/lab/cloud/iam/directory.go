@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -21,8 +22,8 @@ type Config struct {
 	Rand      io.Reader // for keys
 }
 
-// Directory holds the account's users, roles, managed policies and instance profiles. Its methods are safe for
-// concurrent use.
+// Directory holds the account's users, roles, managed policies, instance profiles and OpenID Connect providers. Its
+// methods are safe for concurrent use.
 type Directory struct {
 	cfg   Config
 	mu    sync.Mutex
@@ -34,6 +35,7 @@ type saved struct {
 	Roles    map[string]Role
 	Profiles map[string]Profile
 	Managed  map[string]Managed // by ARN
+	Issuers  map[string]Issuer  // by ARN
 	Controls []string           // documents of the account's service control policies; none allow everything
 }
 
@@ -75,7 +77,7 @@ type Role struct {
 
 // Open reads the users and roles kept in cfg.File, if it exists.
 func Open(cfg Config) (*Directory, error) {
-	d := &Directory{cfg: cfg, saved: saved{Users: map[string]User{}, Roles: map[string]Role{}, Profiles: map[string]Profile{}, Managed: map[string]Managed{}}}
+	d := &Directory{cfg: cfg, saved: saved{Users: map[string]User{}, Roles: map[string]Role{}, Profiles: map[string]Profile{}, Managed: map[string]Managed{}, Issuers: map[string]Issuer{}}}
 	if cfg.File == "" {
 		return d, nil
 	}
@@ -223,15 +225,19 @@ func remove[T any](d *Directory, all map[string]T, name string) (bool, error) {
 func (d *Directory) List() (users []User, roles []Role) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(d.saved.Users)) {
-		u := d.saved.Users[name]
+	for _, u := range inOrder(d.saved.Users) {
 		u.SecretAccessKey, u.Second.SecretAccessKey = "", ""
 		users = append(users, u)
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.saved.Roles)) {
-		roles = append(roles, d.saved.Roles[name])
+	return users, inOrder(d.saved.Roles)
+}
+
+// inOrder returns the values of a map in the order of their keys.
+func inOrder[T any](all map[string]T) (out []T) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, all[key])
 	}
-	return users, roles
+	return out
 }
 
 // UserOf returns the user with an access key, which is then the first of the user's keys.
@@ -256,6 +262,13 @@ func (d *Directory) Trusts(arn string, a Assumption) (allowed, named bool) {
 	r, ok := d.saved.Roles[arn[strings.LastIndex(arn, "/")+1:]]
 	a.Role = d.saved.Roles[roleName(a.Caller)].ARN
 	d.mu.Unlock()
+	if a.Action != "sts:AssumeRoleWithWebIdentity" {
+		a.Context = maps.Clone(a.Context)
+		if a.Context == nil {
+			a.Context = map[string][]string{}
+		}
+		a.Context["aws:PrincipalArn"] = []string{cmp.Or(a.Role, a.Caller)}
+	}
 	if !ok || r.ARN != arn {
 		return false, false
 	}

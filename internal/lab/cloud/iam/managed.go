@@ -62,11 +62,7 @@ func (e Entity) has(arn string) bool { return e.Boundary == arn || slices.Contai
 func (d *Directory) ManagedPolicies() []Managed {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []Managed
-	for _, arn := range slices.Sorted(maps.Keys(d.saved.Managed)) {
-		out = append(out, d.saved.Managed[arn])
-	}
-	return out
+	return inOrder(d.saved.Managed)
 }
 
 // Document returns the document of the managed policy with an ARN.

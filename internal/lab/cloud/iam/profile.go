@@ -3,9 +3,7 @@ package iam
 import (
 	"encoding/base32"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
@@ -43,13 +41,15 @@ func (d *Directory) PutProfile(name, path, role string) (p Profile, made bool, e
 	}
 	p, ok := d.saved.Profiles[name]
 	if !ok {
-		p = Profile{
-			Name: name, ID: "AIPA" + base32.StdEncoding.EncodeToString(d.random(10)),
-			ARN: d.arn("instance-profile", path, name), Path: path,
-		}
+		p = d.newProfile(name, path)
 	}
 	p.Role = role
 	return p, !ok, put(d, d.saved.Profiles, name, p)
+}
+
+// newProfile returns a profile without a role.
+func (d *Directory) newProfile(name, path string) Profile {
+	return Profile{Name: name, ID: "AIPA" + base32.StdEncoding.EncodeToString(d.random(10)), ARN: d.arn("instance-profile", path, name), Path: path}
 }
 
 // DeleteProfile deletes an instance profile. Instances that have it get no credentials any more. ok
@@ -62,11 +62,7 @@ func (d *Directory) DeleteProfile(name string) (ok bool, err error) {
 func (d *Directory) Profiles() []Profile {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []Profile
-	for _, name := range slices.Sorted(maps.Keys(d.saved.Profiles)) {
-		out = append(out, d.saved.Profiles[name])
-	}
-	return out
+	return inOrder(d.saved.Profiles)
 }
 
 // ProfileOf returns the instance profile with a name or an ARN.

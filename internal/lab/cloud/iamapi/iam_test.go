@@ -25,17 +25,6 @@ const (
 	account    = "arn:aws:iam::123456789012:"
 )
 
-func done[T any](t *testing.T) func(T, error) T {
-	t.Helper()
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 func tags(pairs ...string) (out []types.Tag) {
 	for i := 0; i < len(pairs); i += 2 {
 		out = append(out, types.Tag{Key: &pairs[i], Value: &pairs[i+1]})
@@ -51,14 +40,14 @@ func TestUsers(t *testing.T) {
 		t.Helper()
 		return func(_ any, err error) { t.Helper(); cloudtest.Refused(t, err, code) }
 	}
-	boundary := done[*iam.CreatePolicyOutput](t)(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("boundary"), Path: aws.String("/k8s/"), PolicyDocument: aws.String(everything)})).Policy
+	boundary := cloudtest.Must[*iam.CreatePolicyOutput](t)(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("boundary"), Path: aws.String("/k8s/"), PolicyDocument: aws.String(everything)})).Policy
 	if *boundary.Arn != account+"policy/k8s/boundary" || *boundary.DefaultVersionId != "v1" {
 		t.Errorf("%+v", boundary)
 	}
 	create := &iam.CreateUserInput{UserName: ada, Path: aws.String("/k8s/"), PermissionsBoundary: aws.String(account + "policy/none"), Tags: tags("k8s-cluster", "ada")}
 	refused("NoSuchEntity")(c.CreateUser(ctx, create))
 	create.PermissionsBoundary = boundary.Arn
-	made := done[*iam.CreateUserOutput](t)(c.CreateUser(ctx, create)).User
+	made := cloudtest.Must[*iam.CreateUserOutput](t)(c.CreateUser(ctx, create)).User
 	if *made.Arn != account+"user/k8s/ada" || *made.Path != "/k8s/" || made.CreateDate == nil || *made.PermissionsBoundary.PermissionsBoundaryArn != *boundary.Arn {
 		t.Errorf("%+v", made)
 	}
@@ -66,13 +55,13 @@ func TestUsers(t *testing.T) {
 	refused("ValidationError")(c.CreateUser(ctx, &iam.CreateUserInput{UserName: aws.String("a b")}))
 	refused("ValidationError")(c.CreateUser(ctx, &iam.CreateUserInput{UserName: aws.String("bob"), Path: aws.String("k8s")}))
 	refused("NoSuchEntity")(c.GetUser(ctx, &iam.GetUserInput{UserName: aws.String("bob")}))
-	if got := done[*iam.GetUserOutput](t)(c.GetUser(ctx, &iam.GetUserInput{UserName: ada})).User; *got.UserId != *made.UserId || len(got.Tags) != 1 {
+	if got := cloudtest.Must[*iam.GetUserOutput](t)(c.GetUser(ctx, &iam.GetUserInput{UserName: ada})).User; *got.UserId != *made.UserId || len(got.Tags) != 1 {
 		t.Errorf("%+v", got)
 	}
 
-	done[*iam.TagUserOutput](t)(c.TagUser(ctx, &iam.TagUserInput{UserName: ada, Tags: tags("K8S-Cluster", "bob", "team", "x")}))
-	done[*iam.UntagUserOutput](t)(c.UntagUser(ctx, &iam.UntagUserInput{UserName: ada, TagKeys: []string{"TEAM"}}))
-	if got := done[*iam.ListUserTagsOutput](t)(c.ListUserTags(ctx, &iam.ListUserTagsInput{UserName: ada})).Tags; len(got) != 1 || *got[0].Key != "K8S-Cluster" || *got[0].Value != "bob" {
+	cloudtest.Must[*iam.TagUserOutput](t)(c.TagUser(ctx, &iam.TagUserInput{UserName: ada, Tags: tags("K8S-Cluster", "bob", "team", "x")}))
+	cloudtest.Must[*iam.UntagUserOutput](t)(c.UntagUser(ctx, &iam.UntagUserInput{UserName: ada, TagKeys: []string{"TEAM"}}))
+	if got := cloudtest.Must[*iam.ListUserTagsOutput](t)(c.ListUserTags(ctx, &iam.ListUserTagsInput{UserName: ada})).Tags; len(got) != 1 || *got[0].Key != "K8S-Cluster" || *got[0].Value != "bob" {
 		t.Errorf("tags: %+v", got)
 	}
 	var many []string
@@ -84,12 +73,12 @@ func TestUsers(t *testing.T) {
 	refused("MalformedPolicyDocument")(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(`{"Statement":1}`)}))
 	large := strings.Replace(look, "ec2:Describe*", "ec2:"+strings.Repeat("x", 2048), 1)
 	refused("LimitExceeded")(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: &large}))
-	done[*iam.PutUserPolicyOutput](t)(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
-	if got := done[*iam.GetUserPolicyOutput](t)(c.GetUserPolicy(ctx, &iam.GetUserPolicyInput{UserName: ada, PolicyName: aws.String("look")})); decoded(t, got.PolicyDocument) != look {
+	cloudtest.Must[*iam.PutUserPolicyOutput](t)(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
+	if got := cloudtest.Must[*iam.GetUserPolicyOutput](t)(c.GetUserPolicy(ctx, &iam.GetUserPolicyInput{UserName: ada, PolicyName: aws.String("look")})); decoded(t, got.PolicyDocument) != look {
 		t.Errorf("%s", *got.PolicyDocument)
 	}
 
-	key := done[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada})).AccessKey
+	key := cloudtest.Must[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada})).AccessKey
 	as := l.With(*key.AccessKeyId, *key.SecretAccessKey, "")
 	if who := cloudtest.Must[*awssts.GetCallerIdentityOutput](t)(as.STS.GetCallerIdentity(ctx, &awssts.GetCallerIdentityInput{})); *who.Arn != *made.Arn {
 		t.Errorf("the key is of %s", *who.Arn)
@@ -99,67 +88,67 @@ func TestUsers(t *testing.T) {
 		return err
 	}
 	cloudtest.Refused(t, describe(as), "")
-	second := done[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada})).AccessKey
+	second := cloudtest.Must[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada})).AccessKey
 	refused("LimitExceeded")(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada}))
 	cloudtest.Refused(t, describe(l.With(*second.AccessKeyId, *second.SecretAccessKey, "")), "")
-	done[*iam.UpdateAccessKeyOutput](t)(c.UpdateAccessKey(ctx, &iam.UpdateAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId, Status: types.StatusTypeInactive}))
+	cloudtest.Must[*iam.UpdateAccessKeyOutput](t)(c.UpdateAccessKey(ctx, &iam.UpdateAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId, Status: types.StatusTypeInactive}))
 	cloudtest.Refused(t, describe(as), "AuthFailure")
-	if keys := done[*iam.ListAccessKeysOutput](t)(c.ListAccessKeys(ctx, &iam.ListAccessKeysInput{UserName: ada})).AccessKeyMetadata; len(keys) != 2 || keys[0].Status != types.StatusTypeInactive || keys[1].Status != types.StatusTypeActive {
+	if keys := cloudtest.Must[*iam.ListAccessKeysOutput](t)(c.ListAccessKeys(ctx, &iam.ListAccessKeysInput{UserName: ada})).AccessKeyMetadata; len(keys) != 2 || keys[0].Status != types.StatusTypeInactive || keys[1].Status != types.StatusTypeActive {
 		t.Errorf("%+v", keys)
 	}
-	done[*iam.UpdateAccessKeyOutput](t)(c.UpdateAccessKey(ctx, &iam.UpdateAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId, Status: types.StatusTypeActive}))
+	cloudtest.Must[*iam.UpdateAccessKeyOutput](t)(c.UpdateAccessKey(ctx, &iam.UpdateAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId, Status: types.StatusTypeActive}))
 	cloudtest.Refused(t, describe(as), "")
 
-	denies := done[*iam.CreatePolicyOutput](t)(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("deny"), PolicyDocument: aws.String(strings.Replace(look, "Allow", "Deny", 1))})).Policy
+	denies := cloudtest.Must[*iam.CreatePolicyOutput](t)(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("deny"), PolicyDocument: aws.String(strings.Replace(look, "Allow", "Deny", 1))})).Policy
 	refused("EntityAlreadyExists")(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("deny"), Path: aws.String("/other/"), PolicyDocument: aws.String(look)}))
 	refused("MalformedPolicyDocument")(c.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("bad"), PolicyDocument: aws.String("{")}))
 	refused("NoSuchEntity")(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: aws.String(account + "policy/none")}))
-	done[*iam.AttachUserPolicyOutput](t)(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
+	cloudtest.Must[*iam.AttachUserPolicyOutput](t)(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
 	cloudtest.Refused(t, describe(as), "UnauthorizedOperation")
 	refused("DeleteConflict")(c.DeletePolicy(ctx, &iam.DeletePolicyInput{PolicyArn: denies.Arn}))
-	if got := done[*iam.ListAttachedUserPoliciesOutput](t)(c.ListAttachedUserPolicies(ctx, &iam.ListAttachedUserPoliciesInput{UserName: ada})).AttachedPolicies; len(got) != 1 || *got[0].PolicyName != "deny" {
+	if got := cloudtest.Must[*iam.ListAttachedUserPoliciesOutput](t)(c.ListAttachedUserPolicies(ctx, &iam.ListAttachedUserPoliciesInput{UserName: ada})).AttachedPolicies; len(got) != 1 || *got[0].PolicyName != "deny" {
 		t.Errorf("%+v", got)
 	}
-	done[*iam.DetachUserPolicyOutput](t)(c.DetachUserPolicy(ctx, &iam.DetachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
+	cloudtest.Must[*iam.DetachUserPolicyOutput](t)(c.DetachUserPolicy(ctx, &iam.DetachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
 	refused("NoSuchEntity")(c.DetachUserPolicy(ctx, &iam.DetachUserPolicyInput{UserName: ada, PolicyArn: denies.Arn}))
 	cloudtest.Refused(t, describe(as), "")
-	done[*iam.PutUserPermissionsBoundaryOutput](t)(c.PutUserPermissionsBoundary(ctx, &iam.PutUserPermissionsBoundaryInput{UserName: ada, PermissionsBoundary: denies.Arn}))
+	cloudtest.Must[*iam.PutUserPermissionsBoundaryOutput](t)(c.PutUserPermissionsBoundary(ctx, &iam.PutUserPermissionsBoundaryInput{UserName: ada, PermissionsBoundary: denies.Arn}))
 	cloudtest.Refused(t, describe(as), "UnauthorizedOperation")
-	done[*iam.DeleteUserPermissionsBoundaryOutput](t)(c.DeleteUserPermissionsBoundary(ctx, &iam.DeleteUserPermissionsBoundaryInput{UserName: ada}))
+	cloudtest.Must[*iam.DeleteUserPermissionsBoundaryOutput](t)(c.DeleteUserPermissionsBoundary(ctx, &iam.DeleteUserPermissionsBoundaryInput{UserName: ada}))
 	cloudtest.Refused(t, describe(as), "")
 	refused("NoSuchEntity")(c.DeleteUserPermissionsBoundary(ctx, &iam.DeleteUserPermissionsBoundaryInput{UserName: ada}))
-	done[*iam.DeletePolicyOutput](t)(c.DeletePolicy(ctx, &iam.DeletePolicyInput{PolicyArn: denies.Arn}))
+	cloudtest.Must[*iam.DeletePolicyOutput](t)(c.DeletePolicy(ctx, &iam.DeletePolicyInput{PolicyArn: denies.Arn}))
 	refused("NoSuchEntity")(c.GetPolicy(ctx, &iam.GetPolicyInput{PolicyArn: denies.Arn}))
 
 	// Users that k8s-lab has made are the same users.
 	l.User(t, `{"Effect":"Allow","Action":"*","Resource":"*"}`)
-	if got := done[*iam.ListUserPoliciesOutput](t)(c.ListUserPolicies(ctx, &iam.ListUserPoliciesInput{UserName: aws.String("dev")})).PolicyNames; !slices.Equal(got, []string{"policy-1"}) {
+	if got := cloudtest.Must[*iam.ListUserPoliciesOutput](t)(c.ListUserPolicies(ctx, &iam.ListUserPoliciesInput{UserName: aws.String("dev")})).PolicyNames; !slices.Equal(got, []string{"policy-1"}) {
 		t.Errorf("policies of dev: %q", got)
 	}
 	var names []string
 	for pages := iam.NewListUsersPaginator(c, &iam.ListUsersInput{MaxItems: aws.Int32(1)}); pages.HasMorePages(); {
-		for _, u := range done[*iam.ListUsersOutput](t)(pages.NextPage(ctx)).Users {
+		for _, u := range cloudtest.Must[*iam.ListUsersOutput](t)(pages.NextPage(ctx)).Users {
 			names = append(names, *u.Arn)
 		}
 	}
 	if want := []string{account + "user/k8s/ada", account + "user/dev"}; !slices.Equal(names, want) {
 		t.Errorf("users %q, want %q", names, want)
 	}
-	if got := done[*iam.ListUsersOutput](t)(c.ListUsers(ctx, &iam.ListUsersInput{PathPrefix: aws.String("/k8s/")})).Users; len(got) != 1 {
+	if got := cloudtest.Must[*iam.ListUsersOutput](t)(c.ListUsers(ctx, &iam.ListUsersInput{PathPrefix: aws.String("/k8s/")})).Users; len(got) != 1 {
 		t.Errorf("%d users below /k8s/", len(got))
 	}
 
 	remove := &iam.DeleteUserInput{UserName: ada}
 	refused("DeleteConflict")(c.DeleteUser(ctx, remove))
 	for _, k := range []*string{key.AccessKeyId, second.AccessKeyId} {
-		done[*iam.DeleteAccessKeyOutput](t)(c.DeleteAccessKey(ctx, &iam.DeleteAccessKeyInput{UserName: ada, AccessKeyId: k}))
+		cloudtest.Must[*iam.DeleteAccessKeyOutput](t)(c.DeleteAccessKey(ctx, &iam.DeleteAccessKeyInput{UserName: ada, AccessKeyId: k}))
 	}
 	refused("NoSuchEntity")(c.DeleteAccessKey(ctx, &iam.DeleteAccessKeyInput{UserName: ada, AccessKeyId: key.AccessKeyId}))
 	cloudtest.Refused(t, describe(as), "AuthFailure")
 	refused("DeleteConflict")(c.DeleteUser(ctx, remove))
-	done[*iam.DeleteUserPolicyOutput](t)(c.DeleteUserPolicy(ctx, &iam.DeleteUserPolicyInput{UserName: ada, PolicyName: aws.String("look")}))
+	cloudtest.Must[*iam.DeleteUserPolicyOutput](t)(c.DeleteUserPolicy(ctx, &iam.DeleteUserPolicyInput{UserName: ada, PolicyName: aws.String("look")}))
 	refused("NoSuchEntity")(c.DeleteUserPolicy(ctx, &iam.DeleteUserPolicyInput{UserName: ada, PolicyName: aws.String("look")}))
-	done[*iam.DeleteUserOutput](t)(c.DeleteUser(ctx, remove))
+	cloudtest.Must[*iam.DeleteUserOutput](t)(c.DeleteUser(ctx, remove))
 	refused("NoSuchEntity")(c.DeleteUser(ctx, remove))
 }
 
@@ -181,18 +170,18 @@ func TestRoles(t *testing.T) {
 		return func(_ any, err error) { t.Helper(); cloudtest.Refused(t, err, code) }
 	}
 	refused("MalformedPolicyDocument")(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: node, AssumeRolePolicyDocument: aws.String(everything)}))
-	role := done[*iam.CreateRoleOutput](t)(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: node, Path: aws.String("/k8s/ada/"), AssumeRolePolicyDocument: aws.String(trust)})).Role
+	role := cloudtest.Must[*iam.CreateRoleOutput](t)(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: node, Path: aws.String("/k8s/ada/"), AssumeRolePolicyDocument: aws.String(trust)})).Role
 	if *role.Arn != account+"role/k8s/ada/node" || decoded(t, role.AssumeRolePolicyDocument) != trust {
 		t.Errorf("%+v", role)
 	}
 	refused("EntityAlreadyExists")(c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: node, AssumeRolePolicyDocument: aws.String(trust)}))
-	done[*iam.PutRolePolicyOutput](t)(c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: node, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
-	done[*iam.CreateInstanceProfileOutput](t)(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node, Path: aws.String("/k8s/ada/")}))
+	cloudtest.Must[*iam.PutRolePolicyOutput](t)(c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: node, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
+	cloudtest.Must[*iam.CreateInstanceProfileOutput](t)(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node, Path: aws.String("/k8s/ada/")}))
 	refused("EntityAlreadyExists")(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node}))
 	refused("NoSuchEntity")(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: aws.String("none")}))
-	done[*iam.AddRoleToInstanceProfileOutput](t)(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+	cloudtest.Must[*iam.AddRoleToInstanceProfileOutput](t)(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
 	refused("LimitExceeded")(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
-	profile := done[*iam.GetInstanceProfileOutput](t)(c.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: node})).InstanceProfile
+	profile := cloudtest.Must[*iam.GetInstanceProfileOutput](t)(c.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: node})).InstanceProfile
 	if *profile.Arn != account+"instance-profile/k8s/ada/node" || len(profile.Roles) != 1 || *profile.Roles[0].Arn != *role.Arn {
 		t.Errorf("%+v", profile)
 	}
@@ -201,25 +190,25 @@ func TestRoles(t *testing.T) {
 	if got := cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in)).Instances[0].IamInstanceProfile; *got.Arn != *profile.Arn {
 		t.Errorf("the instance has %s", *got.Arn)
 	}
-	if got := done[*iam.ListInstanceProfilesForRoleOutput](t)(c.ListInstanceProfilesForRole(ctx, &iam.ListInstanceProfilesForRoleInput{RoleName: node})).InstanceProfiles; len(got) != 1 {
+	if got := cloudtest.Must[*iam.ListInstanceProfilesForRoleOutput](t)(c.ListInstanceProfilesForRole(ctx, &iam.ListInstanceProfilesForRoleInput{RoleName: node})).InstanceProfiles; len(got) != 1 {
 		t.Errorf("%d profiles", len(got))
 	}
 
 	deploy := strings.Replace(trust, `"Service":"ec2.amazonaws.com"`, `"AWS":"`+account+`root"`, 1)
-	done[*iam.UpdateAssumeRolePolicyOutput](t)(c.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: node, PolicyDocument: &deploy}))
+	cloudtest.Must[*iam.UpdateAssumeRolePolicyOutput](t)(c.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: node, PolicyDocument: &deploy}))
 	if _, err := l.STS.AssumeRole(ctx, &awssts.AssumeRoleInput{RoleArn: role.Arn, RoleSessionName: aws.String("x1")}); err != nil {
 		t.Error(err)
 	}
 
 	refused("DeleteConflict")(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: node}))
 	refused("DeleteConflict")(c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: node}))
-	done[*iam.RemoveRoleFromInstanceProfileOutput](t)(c.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+	cloudtest.Must[*iam.RemoveRoleFromInstanceProfileOutput](t)(c.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
 	refused("NoSuchEntity")(c.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
-	done[*iam.DeleteInstanceProfileOutput](t)(c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: node}))
+	cloudtest.Must[*iam.DeleteInstanceProfileOutput](t)(c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: node}))
 	refused("DeleteConflict")(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: node}))
-	done[*iam.DeleteRolePolicyOutput](t)(c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: node, PolicyName: aws.String("look")}))
-	done[*iam.DeleteRoleOutput](t)(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: node}))
-	if got := done[*iam.ListRolesOutput](t)(c.ListRoles(ctx, &iam.ListRolesInput{})).Roles; len(got) != 0 {
+	cloudtest.Must[*iam.DeleteRolePolicyOutput](t)(c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: node, PolicyName: aws.String("look")}))
+	cloudtest.Must[*iam.DeleteRoleOutput](t)(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: node}))
+	if got := cloudtest.Must[*iam.ListRolesOutput](t)(c.ListRoles(ctx, &iam.ListRolesInput{})).Roles; len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -228,8 +217,8 @@ func TestRoles(t *testing.T) {
 func TestTeacher(t *testing.T) {
 	l := cloudtest.New(t)
 	owner, ctx := iam.NewFromConfig(l.AWS), t.Context()
-	boundary := done[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("boundary"), PolicyDocument: aws.String(everything)})).Policy.Arn
-	other := done[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("other"), PolicyDocument: aws.String(everything)})).Policy.Arn
+	boundary := cloudtest.Must[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("boundary"), PolicyDocument: aws.String(everything)})).Policy.Arn
+	other := cloudtest.Must[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("other"), PolicyDocument: aws.String(everything)})).Policy.Arn
 	c := iam.NewFromConfig(l.User(t,
 		`{"Effect":"Allow","Action":["iam:CreateUser","iam:AttachUserPolicy","iam:PutUserPolicy","iam:PutUserPermissionsBoundary"],"Resource":"`+account+`user/class/*","Condition":{"StringEquals":{"iam:PermissionsBoundary":"`+*boundary+`"}}}`,
 		`{"Effect":"Deny","Action":"iam:AttachUserPolicy","Resource":"*","Condition":{"ArnNotEquals":{"iam:PolicyARN":"`+*boundary+`"}}}`,
@@ -248,10 +237,10 @@ func TestTeacher(t *testing.T) {
 		cloudtest.Refused(t, create(denied), "AccessDenied")
 	}
 	cloudtest.Refused(t, create(iam.CreateUserInput{UserName: ada, Path: class, PermissionsBoundary: boundary, Tags: tags("k8s-cluster", "ada")}), "")
-	done[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada}))
-	done[*iam.PutUserPolicyOutput](t)(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
-	done[*iam.AttachUserPolicyOutput](t)(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: boundary}))
-	done[*iam.GetUserOutput](t)(c.GetUser(ctx, &iam.GetUserInput{UserName: ada}))
+	cloudtest.Must[*iam.CreateAccessKeyOutput](t)(c.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: ada}))
+	cloudtest.Must[*iam.PutUserPolicyOutput](t)(c.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: ada, PolicyName: aws.String("look"), PolicyDocument: aws.String(look)}))
+	cloudtest.Must[*iam.AttachUserPolicyOutput](t)(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: boundary}))
+	cloudtest.Must[*iam.GetUserOutput](t)(c.GetUser(ctx, &iam.GetUserInput{UserName: ada}))
 	for name, err := range map[string]error{
 		"another policy":   second(c.AttachUserPolicy(ctx, &iam.AttachUserPolicyInput{UserName: ada, PolicyArn: other})),
 		"another boundary": second(c.PutUserPermissionsBoundary(ctx, &iam.PutUserPermissionsBoundaryInput{UserName: ada, PermissionsBoundary: other})),
@@ -272,19 +261,19 @@ func second(_ any, err error) error { return err }
 func TestTeacherMakesProfiles(t *testing.T) {
 	l := cloudtest.New(t)
 	owner, ctx := iam.NewFromConfig(l.AWS), t.Context()
-	boundary := done[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("k8s-boundary"), PolicyDocument: aws.String(everything)})).Policy.Arn
-	done[*iam.CreateRoleOutput](t)(owner.CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("admin"), AssumeRolePolicyDocument: aws.String(trust)}))
-	document := string(done[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "..", "examples", "iam", "teacher.json"))))
-	u := done[entity.User](t)(l.Account.Identities().PutUser("teacher", entity.Entity{Policies: []string{document}}))
+	boundary := cloudtest.Must[*iam.CreatePolicyOutput](t)(owner.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String("k8s-boundary"), PolicyDocument: aws.String(everything)})).Policy.Arn
+	cloudtest.Must[*iam.CreateRoleOutput](t)(owner.CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("admin"), AssumeRolePolicyDocument: aws.String(trust)}))
+	document := string(cloudtest.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "..", "examples", "iam", "teacher.json"))))
+	u := cloudtest.Must[entity.User](t)(l.Account.Identities().PutUser("teacher", entity.Entity{Policies: []string{document}}))
 	c := iam.NewFromConfig(l.With(u.AccessKeyID, u.SecretAccessKey, "").AWS)
 	node, path := aws.String("ada-node"), aws.String("/k8s/ada/")
-	done[*iam.CreateRoleOutput](t)(c.CreateRole(ctx, &iam.CreateRoleInput{
+	cloudtest.Must[*iam.CreateRoleOutput](t)(c.CreateRole(ctx, &iam.CreateRoleInput{
 		RoleName: node, Path: path, PermissionsBoundary: boundary, AssumeRolePolicyDocument: aws.String(trust), Tags: tags("k8s-cluster", "ada"),
 	}))
-	done[*iam.CreateInstanceProfileOutput](t)(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node, Path: path}))
+	cloudtest.Must[*iam.CreateInstanceProfileOutput](t)(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: node, Path: path}))
 	_, err := c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: aws.String("admin")})
 	cloudtest.Refused(t, err, "AccessDenied")
-	done[*iam.AddRoleToInstanceProfileOutput](t)(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
+	cloudtest.Must[*iam.AddRoleToInstanceProfileOutput](t)(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: node, RoleName: node}))
 }
 
 // TestLimits: every kind of policy has a size of its own, and a user and a role have 50 tags from the beginning.
@@ -326,5 +315,55 @@ func TestLimits(t *testing.T) {
 		if got := cloudtest.Code(err); got != want {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
+	}
+}
+
+// TestIssuers follows an OpenID Connect provider from the beginning to the end.
+func TestIssuers(t *testing.T) {
+	l := cloudtest.New(t)
+	c, ctx := iam.NewFromConfig(l.AWS), t.Context()
+	refused := func(code string) func(any, error) {
+		t.Helper()
+		return func(_ any, err error) { t.Helper(); cloudtest.Refused(t, err, code) }
+	}
+	thumbprint := strings.Repeat("ab", 20)
+	create := &iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://app.terraform.io"), ClientIDList: []string{"aws.workload.identity"}, ThumbprintList: []string{thumbprint}, Tags: tags("team", "a")}
+	refused("ValidationError")(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: aws.String("http://app.terraform.io")}))
+	refused("ValidationError")(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: create.Url, ThumbprintList: []string{"ab"}}))
+	refused("InvalidInput")(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: create.Url, ThumbprintList: slices.Repeat([]string{thumbprint}, 6)}))
+	arn := cloudtest.Must[*iam.CreateOpenIDConnectProviderOutput](t)(c.CreateOpenIDConnectProvider(ctx, create)).OpenIDConnectProviderArn
+	if *arn != account+"oidc-provider/app.terraform.io" {
+		t.Errorf("it is %s", *arn)
+	}
+	refused("EntityAlreadyExists")(c.CreateOpenIDConnectProvider(ctx, create))
+	for range 2 { // the second time changes nothing
+		refused("")(c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("ci")}))
+	}
+	refused("")(c.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("aws.workload.identity")}))
+	refused("")(c.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{thumbprint, strings.Repeat("0", 40)}}))
+	refused("")(c.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: tags("room", "12")}))
+	refused("")(c.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, TagKeys: []string{"team"}}))
+	got := cloudtest.Must[*iam.GetOpenIDConnectProviderOutput](t)(c.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))
+	if *got.Url != "app.terraform.io" || !slices.Equal(got.ClientIDList, []string{"ci"}) || len(got.ThumbprintList) != 2 || got.CreateDate == nil || len(got.Tags) != 1 || *got.Tags[0].Value != "12" {
+		t.Errorf("it is %+v", got)
+	}
+	if listed := cloudtest.Must[*iam.ListOpenIDConnectProviderTagsOutput](t)(c.ListOpenIDConnectProviderTags(ctx, &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: arn})); len(listed.Tags) != 1 {
+		t.Errorf("its tags are %+v", listed.Tags)
+	}
+	// A permission is for one provider, and a list needs one for all of them.
+	dev := iam.NewFromConfig(l.User(t, `{"Effect":"Allow","Action":"iam:*","Resource":"`+*arn+`"}`).AWS)
+	refused("")(dev.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))
+	refused("AccessDenied")(dev.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://ci.example.com")}))
+	refused("AccessDenied")(dev.ListOpenIDConnectProviders(ctx, &iam.ListOpenIDConnectProvidersInput{}))
+	dev = iam.NewFromConfig(l.User(t, `{"Effect":"Allow","Action":"iam:List*","Resource":["arn:aws:iam::*:user/*","arn:aws:iam::*:oidc-provider/*"]}`).AWS)
+	refused("")(dev.ListOpenIDConnectProviders(ctx, &iam.ListOpenIDConnectProvidersInput{}))
+	refused("")(dev.ListUsers(ctx, &iam.ListUsersInput{}))
+	refused("AccessDenied")(dev.ListRoles(ctx, &iam.ListRolesInput{}))
+	for range 2 { // deleting what is gone is no error
+		refused("")(c.DeleteOpenIDConnectProvider(ctx, &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))
+	}
+	refused("NoSuchEntity")(c.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))
+	if all := cloudtest.Must[*iam.ListOpenIDConnectProvidersOutput](t)(c.ListOpenIDConnectProviders(ctx, &iam.ListOpenIDConnectProvidersInput{})); len(all.OpenIDConnectProviderList) != 0 {
+		t.Errorf("there are %+v", all.OpenIDConnectProviderList)
 	}
 }

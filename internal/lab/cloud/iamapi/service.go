@@ -1,5 +1,5 @@
-// Package iamapi has the actions of IAM by which an account gets its users, roles, policies and instance profiles.
-// Package iam keeps them, and says what they mean.
+// Package iamapi has the actions of IAM by which an account gets its users, roles, policies, instance
+// profiles and OpenID Connect providers. Package iam keeps them, and says what they mean.
 package iamapi
 
 import (
@@ -44,7 +44,7 @@ func of[T any](run func(*Service, *T) (any, error)) action {
 
 var actions = func() map[string]action {
 	all := map[string]action{}
-	for _, some := range []map[string]action{userActions, roleActions, policyActions, profileActions, entityActions(ofUser), entityActions(ofRole)} {
+	for _, some := range []map[string]action{userActions, roleActions, policyActions, profileActions, issuerActions, entityActions(ofUser), entityActions(ofRole)} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -92,6 +92,8 @@ func refusal(err error, kind, name string) error {
 		return err
 	case errors.As(err, &limit):
 		return limitExceeded("%v", limit)
+	case errors.Is(err, iam.ErrThumbprints):
+		return wire.Refuse("InvalidInput", "%v", err)
 	case errors.Is(err, iam.ErrNone):
 		return noSuch("The %s with name %s cannot be found.", strings.ToLower(kind), name)
 	case errors.Is(err, iam.ErrExists):

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/webidentity"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
@@ -33,6 +34,8 @@ type Config struct {
 	User func(accessKeyID string) (secret, arn string, ok bool)
 	// Trusts reports whether a role exists, and trusts who wants to assume it with the action.
 	Trusts func(roleARN, action string, who Assumption) bool
+	// Verify returns what the token of a web identity says. Refusals are *wire.Error.
+	Verify func(token string) (webidentity.Token, error)
 	// CheckPolicy reports what is wrong with the policy of a session.
 	CheckPolicy func(document string) error
 	// Managed returns the document of a managed policy.

@@ -1,7 +1,6 @@
 package sts_test
 
 import (
-	"encoding/base64"
 	"fmt"
 	"testing"
 	"time"
@@ -57,9 +56,14 @@ func TestSessionTags(t *testing.T) {
 	_, err = assume(dev, arn, tag("ada"))
 	cloudtest.Refused(t, err, "AccessDenied") // sts:TagSession
 
-	claims := fmt.Sprintf(`{"iss":"https://ci.example.com","sub":"run","aud":"aws","exp":%d,"https://aws.amazon.com/tags":{"principal_tags":{"k8s-cluster":["ada"]}}}`, l.Clock.Now().Add(time.Hour).Unix())
+	issuer := cloudtest.NewIssuer(t)
+	cloudtest.Must[iam.Issuer](t)(l.Account.Identities().PutIssuer(iam.Issuer{URL: "https://ci.example.com", ClientIDs: []string{"aws"}, Keys: issuer.Keys}))
+	token := issuer.Sign(t, map[string]any{
+		"iss": "https://ci.example.com", "sub": "run", "aud": "aws", "exp": l.Clock.Now().Add(time.Hour).Unix(),
+		"https://aws.amazon.com/tags": map[string]any{"principal_tags": map[string]any{"k8s-cluster": []string{"ada"}}},
+	})
 	out := cloudtest.Must[*awssts.AssumeRoleWithWebIdentityOutput](t)(l.STS.AssumeRoleWithWebIdentity(ctx, &awssts.AssumeRoleWithWebIdentityInput{
-		RoleArn: &arn, RoleSessionName: aws.String("ci"), WebIdentityToken: aws.String("e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"),
+		RoleArn: &arn, RoleSessionName: aws.String("ci"), WebIdentityToken: &token,
 	}))
 	may(l.With(*out.Credentials.AccessKeyId, *out.Credentials.SecretAccessKey, *out.Credentials.SessionToken), "")
 }

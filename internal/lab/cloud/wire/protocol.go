@@ -79,6 +79,14 @@ var (
 		Expired:      Refuse("ExpiredTokenException", expiredToken),
 		Write:        writeJSON, WriteError: writeJSONError,
 	}
+	ECR = &Protocol{
+		Name:         "ecr",
+		Throttled:    Refuse("ThrottlingException", "Rate exceeded"),
+		BadKey:       Refuse("UnrecognizedClientException", invalidToken),
+		BadSignature: Refuse("InvalidSignatureException", badSignature),
+		Expired:      Refuse("ExpiredTokenException", expiredToken),
+		Write:        writeJSON, WriteError: writeJSONError,
+	}
 	// InstanceConnect answers the requests for tunnels. AWS documents neither these codes nor their
 	// statuses; the form of the errors is that which the AWS CLI shows.
 	InstanceConnect = &Protocol{
@@ -102,10 +110,10 @@ var (
 
 // Request is one call of an action.
 type Request struct {
-	Protocol *Protocol // EC2, InstanceConnect, STS, IAM, ELB, SSM, ServiceQuotas or S3
+	Protocol *Protocol // EC2, InstanceConnect, STS, IAM, ELB, SSM, ServiceQuotas, ECR or S3
 	Action   string
 	Form     url.Values // the input of the actions of EC2, InstanceConnect, STS, IAM and ELB, see Decode
-	Body     []byte     // the input of the actions of SSM and ServiceQuotas, JSON
+	Body     []byte     // the input of the actions of SSM, ServiceQuotas and ECR, JSON
 }
 
 // ForS3 reports whether a request is for S3: it is signed for it, or its path names a bucket. The
@@ -114,12 +122,12 @@ func ForS3(r *http.Request) bool {
 	return Signer(r).Service == "s3" || r.URL.Path != "/"
 }
 
-// ParseRequest parses a request, whose body the caller has read. The requests of SSM and Service
-// Quotas name their target in a header; those of STS, IAM, ELB and EC2 name an action in a form and differ in the version. Errors are in
+// ParseRequest parses a request, whose body the caller has read. The requests of SSM, Service
+// Quotas and ECR name their target in a header; those of STS, IAM, ELB and EC2 name an action in a form and differ in the version. Errors are in
 // EC2's protocol.
 func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
-		for prefix, p := range map[string]*Protocol{"AmazonSSM.": SSM, "ServiceQuotasV20190624.": ServiceQuotas} {
+		for prefix, p := range map[string]*Protocol{"AmazonSSM.": SSM, "ServiceQuotasV20190624.": ServiceQuotas, "AmazonEC2ContainerRegistry_V20150921.": ECR} {
 			if action, ok := strings.CutPrefix(target, prefix); ok {
 				return Request{Protocol: p, Action: action, Body: body}, nil
 			}

@@ -1,0 +1,4 @@
+import {
+  to       = k8s_image.node
+  identity = { cluster = "demo", name = "node" }
+}

@@ -1,0 +1,106 @@
+package topologies_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// installed prints what apt and dpkg have installed since the machine's first boot; nothing on a machine that had everything.
+const installed = `cat /var/log/apt/history.log /var/log/dpkg.log 2>/dev/null || :; ls -A /var/cache/k8s-from-scratch 2>/dev/null || :`
+
+// TestImage makes an image, and a cluster whose machines are made of it: only the machine that became the image has downloaded
+// anything. Another content rolls the workers, and the AMI that it replaces stays as long as it is in use.
+func TestImage(t *testing.T) {
+	inSoak(t)
+	c := openPlain(t, "image", "image") // the image is based on Debian's
+	step := harness.Steps(t)
+	api := ec2.NewFromConfig(suite.AWS())
+	images := func(t *testing.T) (ids []string) {
+		t.Helper()
+		out := harness.Must[*ec2.DescribeImagesOutput](t)(api.DescribeImages(t.Context(), &ec2.DescribeImagesInput{Owners: []string{"self"}}))
+		for _, i := range out.Images {
+			if strings.HasPrefix(*i.Name, "demo-node-") {
+				ids = append(ids, *i.ImageId)
+			}
+		}
+		return ids
+	}
+	var first []string
+	machines := append(harness.Numbered("worker", 2), "controller-0", "lb-0")
+	step("apply", func(t *testing.T) {
+		c.Apply(t)
+		c.Learn(t)
+	})
+	step("second plan is empty", c.NoChanges)
+	step("machines have downloaded and installed nothing", func(t *testing.T) {
+		if first = images(t); len(first) != 1 {
+			t.Fatalf("images %v", first)
+		}
+		var counts map[string]int
+		if err := suite.Control(t.Context(), "GET", "/_lab/mirror", nil, &counts); err != nil {
+			t.Fatal(err)
+		}
+		for file, n := range counts {
+			if n > 1 {
+				t.Errorf("%s was served %d times", file, n)
+			}
+		}
+		if len(counts) == 0 {
+			t.Error("nobody has downloaded anything")
+		}
+		for _, name := range machines {
+			if got := strings.TrimSpace(c.Sh(t, name, imageID)); got != first[0] {
+				t.Errorf("%s has %s, wanted %s", name, got, first[0])
+			}
+			if got := c.Sh(t, name, installed); strings.TrimSpace(got) != "" {
+				t.Errorf("%s has installed or downloaded:\n%s", name, got)
+			}
+		}
+	})
+	step("no two machines share what is each one's own", func(t *testing.T) {
+		seen := map[string]string{}
+		for _, name := range machines {
+			for line := range strings.Lines(c.Sh(t, name, "cat /etc/machine-id; sha256sum /etc/ssh/ssh_host_*_key | cut -d' ' -f1; sha256sum </var/lib/cloud/data/instance-id")) {
+				if other := seen[line]; other != "" {
+					t.Errorf("%s and %s share %s", name, other, line)
+				}
+				seen[line] = name
+			}
+		}
+	})
+	step("another content", func(t *testing.T) {
+		if err := c.WS.WriteFile("packages.auto.tfvars", `packages = ["rsync"]`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, text, err := c.WS.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.Says(t, text, "The AMI is in use", first[0], "demo-worker-0")
+		out := c.Apply(t)
+		harness.Says(t, out, "An AMI in use stays", first[0])
+		if got := images(t); len(got) != 2 {
+			t.Errorf("images %v", got)
+		}
+		for range 2 { // one worker with each apply
+			c.Apply(t)
+		}
+		c.LearnMachines(t)
+		for _, name := range harness.Numbered("worker", 2) {
+			if got := strings.TrimSpace(c.Sh(t, name, imageID)); got == first[0] {
+				t.Errorf("%s still has the first image", name)
+			}
+		}
+		c.NoChanges(t)
+	})
+	step("destroy leaves nothing", func(t *testing.T) {
+		c.Destroy(t)
+		if got := images(t); len(got) != 0 {
+			t.Errorf("images %v", got)
+		}
+	})
+}
