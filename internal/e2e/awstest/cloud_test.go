@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -70,8 +69,15 @@ func (a lab) client(wire *wire) *infraaws.Client {
 // errLost is the error of a call whose answer is lost. The SDK retries it.
 var errLost = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 
-// errKilled is the error of every call after the process was killed.
-var errKilled = errors.New("killed")
+// errKilled is the error of every call after the process was killed. The SDK does not retry it.
+var errKilled error = killed{}
+
+type killed struct{}
+
+func (killed) Error() string { return "killed" }
+
+// CanceledError is how the SDK learns that a retry is of no use.
+func (killed) CanceledError() bool { return true }
 
 // wire carries requests and simulates the death of the process at one call: before the call (it
 // never arrives) or after it (the answer is lost).
