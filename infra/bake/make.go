@@ -64,6 +64,13 @@ func Make(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader, connect
 	return made, b.about(err)
 }
 
+// Stopped makes the machine of which an image can be made, and leaves it: it is sealed and stopped. It returns the instance's id.
+func Stopped(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader, connect machine.Connect, work Work) (string, error) {
+	b := &builder{Client: c, spec: spec, rand: rand, connect: connect, work: work}
+	b.machine()
+	return b.ready(ctx)
+}
+
 // endBudget is how long the machine may take to terminate.
 const endBudget = 5 * time.Minute
 

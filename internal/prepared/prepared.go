@@ -23,6 +23,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
@@ -39,10 +40,8 @@ const format = 1
 var images = []string{release.PauseImage, release.CoreDNSImage, release.MetricsServerImage, "docker.io/" + release.ToolboxImage}
 
 var (
-	//go:embed pull.sh
-	pullScript string
-	//go:embed seal.sh
-	sealScript string
+	//go:embed quiet.sh
+	quietScript string
 	//go:embed *.go *.sh
 	sources embed.FS // what makes the image
 )
@@ -128,7 +127,7 @@ func (o Options) locate(ctx context.Context) (machine.Image, bool, error) {
 
 // made returns all that makes the image.
 func made() (all []string, err error) {
-	all = []string{host.ScriptDigest()}
+	all = []string{host.ScriptDigest(), deed.ImageScripts()}
 	err = fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -200,7 +199,7 @@ func (o Options) make(ctx context.Context, id string) (err error) {
 		return err
 	}
 	defer b.pool.Close() //nolint:errcheck // the machine is gone
-	instance, err := b.build(ctx)
+	instance, err := b.build(ctx, id)
 	if err != nil {
 		return err
 	}

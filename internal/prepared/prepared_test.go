@@ -14,8 +14,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// image returns the image, and makes it unless the cache has it.
-func image(t *testing.T) machine.Image {
+// built returns the image, and makes it unless the cache has it.
+func built(t *testing.T) machine.Image {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -39,7 +39,7 @@ func image(t *testing.T) machine.Image {
 
 // TestImage looks for what roles want, and for what two machines may not share.
 func TestImage(t *testing.T) {
-	img := image(t)
+	img := built(t)
 	state, err := wanted("http://mirror.invalid", filepath.Join(cache.DefaultDir(), "mirror", "SHA256SUMS"))
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestImage(t *testing.T) {
 	}
 	for _, pattern := range []string{
 		"etc/ssh/ssh_host_*", "root/.ssh", "home/*/.ssh", "etc/hostname", "var/lib/systemd/random-seed", "var/lib/cloud/instance*",
-		"var/lib/dhcpcd/*", "var/lib/containerd/io.containerd.grpc.v1.introspection", "var/log/journal/*", "etc/systemd/system/*.wants/haproxy.service",
+		"var/lib/dhcpcd/*", "var/lib/k8s-from-scratch/image-builder", "var/lib/containerd/io.containerd.grpc.v1.introspection", "var/log/journal/*", "etc/systemd/system/*.wants/haproxy.service",
 	} {
 		if found, err := filepath.Glob(filepath.Join(img.Dir, pattern)); err != nil || len(found) > 0 {
 			t.Errorf("the image has %v (%v)", found, err)
