@@ -236,7 +236,7 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"http-check expect status 200 error-status L7OKC",
 		"default-server check check-ssl verify required ca-file " + HAProxyCAPath + " check-sni " + HealthCheckName + " verifyhost " + HealthCheckName +
 			" inter " + haproxyTime(every) + " fastinter " + haproxyTime(every/4) + " downinter " + haproxyTime(every/2) +
-			" fall 2 rise 1 on-marked-down shutdown-sessions",
+			" fall 3 rise 1 on-marked-down shutdown-sessions",
 	}
 	for _, n := range spec.Backends {
 		lines = append(lines, fmt.Sprintf("server %s %s", n.Name, netip.AddrPortFrom(n.PrivateIP, APIServerPort)))

@@ -76,7 +76,8 @@ const (
 const (
 	// holdLimit is when a held API server continues by itself. HAProxy gives a check's TLS
 	// handshake 1 s (inter, by default), checks again 250 ms after a failure (fastinter), and marks a server
-	// down after two failures in a row: at 2.25 s, and later with a longer check_interval.
+	// down after three failures in a row: at 3.5 s, and later with a longer check_interval. Busy machines need
+	// the time in between to answer the first check.
 	holdLimit = 1800 * time.Millisecond
 	// holdGrace is how long a request of an API server takes to become a proposal in etcd.
 	holdGrace = 50 * time.Millisecond

@@ -13,7 +13,7 @@ import (
 )
 
 func checkIntervalSetting() setting[lbModel, loadbalancer.LoadBalancer] {
-	return newSetting(tf.DurationAttribute(fmt.Sprintf("How often HAProxy asks each API server whether it is ready, `%s` to `%s`. After two failed checks the API server gets no connections, and its present connections are cut. "+
+	return newSetting(tf.DurationAttribute(fmt.Sprintf("How often HAProxy asks each API server whether it is ready, `%s` to `%s`. After three failed checks the API server gets no connections, and its present connections are cut. "+
 		"A change reloads HAProxy and restarts the API servers one at a time. Default: `%s`.",
 		tf.ShortDuration(component.MinCheckInterval), tf.ShortDuration(component.MaxCheckInterval), tf.ShortDuration(component.DefaultCheckInterval))),
 		duration, func(m *lbModel, s *loadbalancer.LoadBalancer) (*timetypes.GoDuration, *time.Duration) {
