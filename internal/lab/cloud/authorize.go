@@ -6,8 +6,10 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/webidentity"
@@ -21,10 +23,9 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	if p.Unlimited() {
 		return nil // and nothing is looked up
 	}
-	service := req.Protocol.Name
 	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
 		Identities: a.identities, Caller: iam.UserName(p.ARN)}
-	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
+	demands, _ := account.Demands(iam.Call{Service: req.Protocol.Name, Action: req.Action, Form: req.Form, Body: req.Body})
 	for _, d := range demands {
 		maps.Copy(d.Context, a.delivered(accessKeyID))
 	}
@@ -48,6 +49,22 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	}
 	return wire.RefuseWith(http.StatusForbidden, "UnauthorizedOperation",
 		"You are not authorized to perform this operation. %v. Encoded authorization failure message: %s", denied, encodeDenied(denied))
+}
+
+// may returns what EC2 asks about the resources on which an action has an effect beside its own.
+func (a *Account) may(accessKeyID string) ec2.May {
+	return func(action, parameter string, on ec2.Resource) bool {
+		p := a.principal(accessKeyID)
+		if p.Unlimited() {
+			return true
+		}
+		account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: func(string, string) []iam.Resource { return []iam.Resource{iam.Resource(on)} }}
+		demands, _ := account.Demands(iam.Call{Service: wire.EC2.Name, Action: action, Form: url.Values{parameter: {on.Name}}})
+		for _, d := range demands {
+			maps.Copy(d.Context, a.delivered(accessKeyID))
+		}
+		return p.Authorize(demands) == nil
+	}
 }
 
 // authorizeSpotRole refuses the account's first Spot instance to a caller who may not make EC2's service-linked

@@ -108,7 +108,7 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 	case wire.ELB:
 		out, err = a.elb.Serve(req.Action, req.Form)
 	default:
-		out, err = a.compute.Serve(req.Action, req.Form)
+		out, err = a.compute.Serve(req.Action, req.Form, a.may(cred.AccessKeyID))
 	}
 	return out, cred.AccessKeyID, err
 }

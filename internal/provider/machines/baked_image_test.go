@@ -282,9 +282,6 @@ func TestImagePolicy(t *testing.T) {
 	}
 	for _, s := range policy.Statement {
 		for _, action := range providertest.StatementActions(s) {
-			if action == "ec2:DeleteSnapshot" {
-				continue // AWS asks for it when an AMI is deregistered with its snapshots, and the local EC2 does not
-			}
 			t.Run(action, func(t *testing.T) {
 				t.Parallel()
 				providertest.Missed(t, action, run(t, policy.Without(action)))

@@ -236,7 +236,7 @@ type deregisterImageResponse struct {
 }
 
 // deregisterImage does not ask who uses the image: instances and launch templates do not hold it. Its snapshot stays,
-// unless the request says otherwise and no other image has it.
+// unless the request says otherwise, the caller may delete it, and no other image has it.
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DeregisterImage.html
 func deregisterImage(t *tx, in *deregisterImageRequest) (any, error) {
 	i, err := t.findImage(in.ImageId)
@@ -253,9 +253,12 @@ func deregisterImage(t *tx, in *deregisterImageRequest) (any, error) {
 	out := deregisterImageResponse{done: done{true}}
 	if in.DeleteAssociatedSnapshots {
 		code := "success"
-		if t.userOfSnapshot(i.Snapshot) != "" {
+		switch {
+		case t.userOfSnapshot(i.Snapshot) != "":
 			code = "skipped"
-		} else {
+		case !t.may("DeleteSnapshot", "SnapshotId", t.c.resource(i.Snapshot)):
+			code = "missing-permissions"
+		default:
 			t.deleteSnapshot(i.Snapshot)
 		}
 		out.Snapshots = []deletedSnapshot{{i.Snapshot, code}}

@@ -16,6 +16,7 @@ type tx struct {
 	now     time.Time
 	action  string
 	form    url.Values
+	may     May
 	created []string
 	effects []func() // run after the commit
 }
@@ -81,8 +82,8 @@ var actions = func() map[string]action {
 }()
 
 // Serve runs one action with its form parameters and returns the answer. Reads use the live state,
-// writes a transaction. Refusals are *wire.Error.
-func (c *Compute) Serve(name string, form url.Values) (any, error) {
+// writes a transaction. Refusals are *wire.Error. may is asked while the Compute is locked.
+func (c *Compute) Serve(name string, form url.Values, may May) (any, error) {
 	a, ok := actions[name]
 	if !ok {
 		return nil, wire.Refuse("InvalidAction", "The action %s is not valid for this web service.", name)
@@ -90,10 +91,11 @@ func (c *Compute) Serve(name string, form url.Values) (any, error) {
 	if !a.writes {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return a.run(&tx{c: c, st: c.st, now: c.cfg.Clock.Now(), action: name, form: form}, form)
+		return a.run(&tx{c: c, st: c.st, now: c.cfg.Clock.Now(), action: name, form: form, may: may}, form)
 	}
 	var out any
 	err := c.update(name, form, func(t *tx) (err error) {
+		t.may = may
 		out, err = a.run(t, form)
 		return err
 	})
