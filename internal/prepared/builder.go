@@ -79,10 +79,10 @@ func (b *builder) build(ctx context.Context, content string) (string, error) {
 	connect := func(m machine.Machine, hostKeys []string) machine.Shell {
 		return b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: machine.DefaultUser, HostKeys: hostKeys})
 	}
-	work := work{bake.Site{Name: "builder", State: b.state, Images: images, Registries: registry.Registries{}}}
+	site := bake.Site{Name: "builder", State: b.state, Images: images, Registries: registry.Registries{}}
 	for name, r := range b.vars.Elsewhere.Registries {
 		for _, m := range r.Mirrors {
-			work.Registries[name] = append(work.Registries[name], registry.Mirror{URL: m.URL})
+			site.Registries[name] = append(site.Registries[name], registry.Mirror{URL: m.URL})
 		}
 	}
 	return bake.Stopped(ctx, b.client, bake.Spec{
@@ -92,16 +92,5 @@ func (b *builder) build(ctx context.Context, content string) (string, error) {
 			NetworkSubnets: []string{network.Subnets[0].ID}, SecurityGroupIDs: network.MachineGroups(aws.RoleWorker),
 			User: machine.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(b.signer.PublicKey())))},
 		},
-	}, rand.Reader, connect, work)
-}
-
-// work is what makes an image of users, and quietScript.
-type work struct{ bake.Site }
-
-// Seal implements bake.Work.
-func (w work) Seal(ctx context.Context, shell machine.Shell) error {
-	if _, err := shell.Run(ctx, remote.Command{Name: "switch off timers", Script: quietScript, Sudo: true}); err != nil {
-		return err
-	}
-	return w.Site.Seal(ctx, shell)
+	}, rand.Reader, connect, site)
 }

@@ -39,12 +39,11 @@ const format = 1
 // images are the container images on the image, as manifests name them.
 var images = []string{release.PauseImage, release.CoreDNSImage, release.MetricsServerImage, "docker.io/" + release.ToolboxImage}
 
-var (
-	//go:embed quiet.sh
-	quietScript string
-	//go:embed *.go *.sh
-	sources embed.FS // what makes the image
-)
+//go:embed *.go
+var sources embed.FS // what makes the image
+
+// quiet are units of Debian that are off: upgrades are those of the image, and what else these timers do has nothing to do.
+var quiet = []string{"apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service", "man-db.timer", "dpkg-db-backup.timer"}
 
 // Options say where the image is made.
 type Options struct {
@@ -157,7 +156,11 @@ func wanted(mirror, checksums string) (desired.State, error) {
 	if err := errors.Join(errController, errWorker); err != nil {
 		return desired.State{}, err
 	}
-	return component.Staged(slices.Concat(controller, worker), slices.Concat(component.WorkerPackages(), component.LoadBalancerPackages())), nil
+	state := component.Staged(slices.Concat(controller, worker), slices.Concat(component.WorkerPackages(), component.LoadBalancerPackages()))
+	for _, unit := range quiet {
+		state.Units = append(state.Units, desired.Unit{Name: unit})
+	}
+	return state, nil
 }
 
 // prune removes prepared images of other content.
