@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -52,6 +53,32 @@ func (o *operation) balanced(ctx context.Context, m *fleet.Machine) error {
 	return nil
 }
 
+// answers are when connections through the load balancer began that have led to a ready API server, by its
+// certificate. Machines that are started together share them: each may see the answer for which another one waits,
+// as long as the load balancer takes its servers in turn.
+type answers struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func (a *answers) add(certificate string, began time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil {
+		a.last = map[string]time.Time{}
+	}
+	if began.After(a.last[certificate]) {
+		a.last[certificate] = began
+	}
+}
+
+// since reports whether a connection that began after a time has led to an API server.
+func (a *answers) since(certificate string, t time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last[certificate].After(t)
+}
+
 // balancing is the wait for a load balancer.
 type balancing struct {
 	*operation
@@ -90,15 +117,18 @@ func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 	if q.asked.IsZero() {
 		q.asked = time.Now()
 	}
+	began := time.Now()
 	behind, failed := q.Access.AskBehind(ctx, q.want.Balancer)
 	q.connected = q.connected || behind.Connected
-	there := behind.Certificate == own.Certificate
-	if failed != nil || there || len(q.open) >= openConnections {
+	if failed == nil && behind.Status == http.StatusOK {
+		q.behind.add(behind.Certificate, began)
+	}
+	if failed != nil || behind.Certificate == own.Certificate || len(q.open) >= openConnections {
 		behind.Close()
 	} else {
 		q.open = append(q.open, behind)
 	}
-	if over(ctx) || there && behind.Status == http.StatusOK {
+	if over(ctx) || q.behind.since(own.Certificate, q.began) {
 		return !over(ctx), nil
 	}
 	if failed == nil {

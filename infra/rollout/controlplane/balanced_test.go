@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,39 +93,13 @@ func TestBalanced(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store := pki.NewMemoryStore(nil)
-			ref, err := pki.Bootstrap(t.Context(), store, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := &fleet.Fleet{Store: func(pki.Ref) (pki.Store, error) { return store, nil }}
-			servers := &balancedServers{}
-			for i, handler := range []http.HandlerFunc{ready, tt.server} {
-				servers.addresses[i] = apiServer(t, f, ref, handler)
-			}
 			var dialled atomic.Int32
-			f.Dial = func(string) kube.DialFunc {
-				return func(ctx context.Context, _, _ string) (net.Conn, error) {
-					return tt.dial(ctx, servers, int(dialled.Add(1))-1)
-				}
-			}
-			machine := newTunnel(t, func(string) {}, servers.addresses[changed])
-			f.Pool = machine.pool
-			defer machine.pool.Close()
-			access := f.Access(ref)
-			defer access.Close()
-			m := &rollout.Machine{Machine: f.Machine(fleet.Target{Host: machine.host, Node: component.Node{Name: "controller-1"}})}
-			base, err := rollout.NewOperation(f, ControlPlane{}, nil, rollout.Record{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			base.Access, base.Machines = access, []*rollout.Machine{m}
-			o := &operation{Operation: base, want: ControlPlane{Balancer: "https://127.0.0.1:6443"}}
-			o.noteUnproven("controller-1", true)
-
+			o, servers := newBalanced(t, [2]http.HandlerFunc{ready, tt.server}, func(ctx context.Context, b *balancedServers) (net.Conn, error) {
+				return tt.dial(ctx, b, int(dialled.Add(1))-1)
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			err = o.balanced(ctx, m.Machine)
+			err := o.balanced(ctx, o.Machines[changed].Machine)
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("the gate says %v, wanted %q", err, tt.want)
 			}
@@ -138,6 +113,58 @@ func TestBalanced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBalancedTogether: each of two API servers that were started together is reached only by the connections of the other one's gate.
+func TestBalancedTogether(t *testing.T) {
+	t.Parallel()
+	type gate struct{}
+	ready := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
+	o, _ := newBalanced(t, [2]http.HandlerFunc{ready, ready}, func(ctx context.Context, b *balancedServers) (net.Conn, error) {
+		return b.to(ctx, 1-ctx.Value(gate{}).(int))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, m := range o.Machines {
+		wg.Go(func() {
+			if err := o.balanced(context.WithValue(ctx, gate{}, i), m.Machine); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// newBalanced returns an operation on two controllers whose API servers are behind a load balancer.
+func newBalanced(t *testing.T, handlers [2]http.HandlerFunc, dial func(context.Context, *balancedServers) (net.Conn, error)) (*operation, *balancedServers) {
+	t.Helper()
+	store := pki.NewMemoryStore(nil)
+	ref, err := pki.Bootstrap(t.Context(), store, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet.Fleet{Store: func(pki.Ref) (pki.Store, error) { return store, nil }}
+	base, err := rollout.NewOperation(f, ControlPlane{}, nil, rollout.Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, servers := &operation{Operation: base, want: ControlPlane{Balancer: "https://127.0.0.1:6443"}}, &balancedServers{}
+	f.Dial = func(string) kube.DialFunc {
+		return func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, servers) }
+	}
+	for i, handler := range handlers {
+		servers.addresses[i] = apiServer(t, f, ref, handler)
+		tunnel := newTunnel(t, func(string) {}, servers.addresses[i])
+		t.Cleanup(func() { _ = tunnel.pool.Close() })
+		machine := fleet.Fleet{Store: f.Store, Pool: tunnel.pool}
+		name := fmt.Sprintf("controller-%d", i)
+		base.Machines = append(base.Machines, &rollout.Machine{Machine: machine.Machine(fleet.Target{Host: tunnel.host, Node: component.Node{Name: name}})})
+		o.noteUnproven(name, true)
+	}
+	base.Access = f.Access(ref)
+	t.Cleanup(base.Access.Close)
+	return o, servers
 }
 
 // apiServer starts an API server with a certificate of its own and returns its address.

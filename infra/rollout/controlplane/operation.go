@@ -13,6 +13,8 @@ type operation struct {
 	*rollout.Operation
 	want ControlPlane
 	had  []kube.ObjectRef // system objects of the prior control plane
+
+	behind answers // that came through the load balancer
 }
 
 // ready returns the client of a controller's API server, if that is ready.
