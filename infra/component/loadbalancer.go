@@ -24,7 +24,7 @@ type LoadBalancerSpec struct {
 	StatsSocket string // empty means HAProxyStatsSocket
 	// CheckInterval is how often HAProxy asks each API server whether it is ready; zero means
 	// DefaultCheckInterval. Connecting, with the TLS handshake, may take as long, and the answer twice
-	// as long.
+	// as long, or three seconds.
 	CheckInterval time.Duration
 	// VirtualIP moves between Machines, of which the first has it first; zero means that there is none.
 	VirtualIP netip.Addr
@@ -57,6 +57,11 @@ const HealthCheckName = "kubernetes"
 // noticeChecks is after how many intervals HAProxy has noticed that an API server is not ready: the longest wait
 // for a check, its connection and its answer.
 const noticeChecks = 3
+
+// answerTimeout is how long an API server may take to answer a check, at least. One that gets no answer of etcd says
+// after two seconds that it is not ready (--etcd-healthcheck-timeout), and is drained then. Without an answer HAProxy
+// would cut its connections, and the ones of all API servers at once while etcd stalls.
+const answerTimeout = 3 * time.Second
 
 // Notice is the time within which HAProxy notices that an API server is not ready, in whole seconds.
 func (s LoadBalancerSpec) Notice() time.Duration {
@@ -174,7 +179,7 @@ func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 // A server's health has three values. With 200 on /readyz it is up. With any other answer the API
 // server is stopping or not ready, so it is drained: it gets no new connections and keeps those it
 // has (error-status L7OKC puts it in the state NOLB). With no answer, or one without a certificate
-// of our CA, it is down and its connections are cut, so that clients of a lost machine notice.
+// of our CA, three times in a row, it is down and its connections are cut, so that clients of a lost machine notice.
 func haproxyConfig(spec LoadBalancerSpec) string {
 	every := spec.EffectiveCheckInterval()
 	var b strings.Builder
@@ -215,7 +220,7 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"retries 3",
 		// A check has the shorter of this and of its interval for its connection and TLS handshake.
 		"timeout connect "+haproxyTime(max(3*time.Second, every)),
-		"timeout check "+haproxyTime(2*every),
+		"timeout check "+haproxyTime(max(answerTimeout, 2*every)),
 		// Watches, exec and port-forward may be silent for long; kubelets and client-go ping far
 		// more often.
 		"timeout client 4h",

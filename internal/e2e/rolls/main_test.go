@@ -87,6 +87,7 @@ func TestRolls(t *testing.T) {
 		{"etcd: no room on the last machine", w.testNoRoom},
 		{"etcd: refused by the next release", w.testRefusedByNext},
 		{"etcd: upgrade", w.testEtcdUpgrade},
+		{"etcd: stalls", w.testStall},
 		{"audit policy: fails on the second machine", w.testFailsOnSecond},
 		{"audit policy: resumed", w.testResumed},
 		{"load balancer that would lose its servers", w.testUnbalanced},
