@@ -2,6 +2,9 @@ package bake
 
 import (
 	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -62,6 +65,20 @@ func Make(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader, connect
 	}()
 	made, err = image.Ensure(ctx, c, spec.Image, b.ready)
 	return made, b.about(err)
+}
+
+//go:embed make.go work.go
+var code embed.FS
+
+// Code returns a digest of the code of this package that acts on machines. Content does not have it: a newer version of
+// the code makes the same images, unless their format changes.
+func Code() string {
+	sum := sha256.New()
+	for _, name := range []string{"make.go", "work.go"} {
+		text, _ := code.ReadFile(name) // which is embedded
+		sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // Stopped makes the machine of which an image can be made, and leaves it: it is sealed and stopped. It returns the instance's id.

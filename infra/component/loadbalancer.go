@@ -24,7 +24,7 @@ type LoadBalancerSpec struct {
 	StatsSocket string // empty means HAProxyStatsSocket
 	// CheckInterval is how often HAProxy asks each API server whether it is ready; zero means
 	// DefaultCheckInterval. Connecting, with the TLS handshake, may take as long, and the answer twice
-	// as long, or three seconds.
+	// as long, or five seconds.
 	CheckInterval time.Duration
 	// VirtualIP moves between Machines, of which the first has it first; zero means that there is none.
 	VirtualIP netip.Addr
@@ -54,14 +54,15 @@ func (s LoadBalancerSpec) EffectiveCheckInterval() time.Duration {
 // HealthCheckName is the name in the API servers' certificates that HAProxy's checks ask for.
 const HealthCheckName = "kubernetes"
 
-// noticeChecks is after how many intervals HAProxy has noticed that an API server is not ready: the longest wait
-// for a check, its connection and its answer.
+// noticeChecks is after how many intervals HAProxy has noticed that an API server is stopping, which answers checks at
+// once: the wait for a check, and two slow ones.
 const noticeChecks = 3
 
 // answerTimeout is how long an API server may take to answer a check, at least. One that gets no answer of etcd says
-// after two seconds that it is not ready (--etcd-healthcheck-timeout), and is drained then. Without an answer HAProxy
-// would cut its connections, and the ones of all API servers at once while etcd stalls.
-const answerTimeout = 3 * time.Second
+// after four seconds that it is not ready (--etcd-healthcheck-timeout and --etcd-readycheck-timeout, one after the
+// other), and is drained then. Without an answer HAProxy would cut its connections, and the ones of all API servers at
+// once while etcd stalls.
+const answerTimeout = 5 * time.Second
 
 // Notice is the time within which HAProxy notices that an API server is not ready, in whole seconds.
 func (s LoadBalancerSpec) Notice() time.Duration {

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/bake"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -126,7 +127,7 @@ func (o Options) locate(ctx context.Context) (machine.Image, bool, error) {
 
 // made returns all that makes the image.
 func made() (all []string, err error) {
-	all = []string{host.ScriptDigest(), deed.ImageScripts()}
+	all = []string{host.ScriptDigest(), deed.ImageScripts(), bake.Code()}
 	err = fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 			return err

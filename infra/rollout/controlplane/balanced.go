@@ -37,6 +37,7 @@ func (o *operation) balanced(ctx context.Context, m *fleet.Machine) error {
 		return nil
 	}
 	q := balancing{operation: o, machine: m, began: time.Now()}
+	q.sick = q.began
 	defer q.close()
 	err := fleet.Within(ctx, fleet.APIBudget, "a connection through the load balancer", func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, balancerPoll, true, q.ask)
@@ -84,6 +85,7 @@ type balancing struct {
 	*operation
 	machine *fleet.Machine
 	began   time.Time // of the wait
+	sick    time.Time // when the API server answered last that it is not ready; the beginning at first
 	asked   time.Time // when the load balancer was asked first
 
 	connected   bool // the load balancer took a connection
@@ -106,7 +108,7 @@ func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 		if failed == nil {
 			failed = refusal(own)
 		}
-		q.last = failed
+		q.last, q.sick = failed, time.Now()
 		// A server that has just started may refuse until it has read its rules.
 		refused := own.Status == http.StatusUnauthorized || own.Status == http.StatusForbidden
 		if refused && time.Since(q.began) >= fleet.ReachBudget {
@@ -128,7 +130,7 @@ func (q *balancing) ask(ctx context.Context) (done bool, err error) {
 	} else {
 		q.open = append(q.open, behind)
 	}
-	if over(ctx) || q.behind.since(own.Certificate, q.began) {
+	if over(ctx) || q.behind.since(own.Certificate, q.sick) {
 		return !over(ctx), nil
 	}
 	if failed == nil {

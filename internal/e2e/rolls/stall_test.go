@@ -3,6 +3,7 @@ package rolls_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,22 +14,28 @@ import (
 // served meanwhile, over connections that stay open.
 func (w *world) testStall(t *testing.T) {
 	rest := harness.Client(t, w.Kubeconfig).Discovery().RESTClient()
-	since := w.Sh(t, "lb-0", "date '+%F %T'")
+	since := strings.TrimSpace(w.Sh(t, "lb-0", "date +%s"))
 	traffic := w.Requests(t, 100*time.Millisecond, func(ctx context.Context, _ int) error {
-		return rest.Get().AbsPath("/version").Do(ctx).Error()
+		return rest.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error()
 	})
+	var all sync.WaitGroup
 	for _, c := range controllers {
-		w.Sh(t, c, "systemd-run --quiet --collect sh -c 'systemctl kill -s STOP etcd; sleep 9; systemctl kill -s CONT etcd'")
+		all.Go(func() {
+			if _, err := w.TrySh(t.Context(), c, "systemd-run --quiet --collect sh -c 'systemctl kill -s STOP etcd; sleep 9; systemctl kill -s CONT etcd'"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	all.Wait()
 	time.Sleep(10 * time.Second)
 	harness.Eventually(t, time.Minute, "etcd answers again", func() error {
 		_, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "namespace", "default")
 		return err
 	})
 	traffic.Unbroken(t)
-	log := w.Sh(t, "lb-0", "journalctl --unit=haproxy --output=cat --since='"+since+"'")
+	log := w.Sh(t, "lb-0", "journalctl --unit=haproxy --output=cat --since=@"+since)
 	harness.Says(t, log, " is stopping, ")
-	if strings.Contains(log, " is DOWN, ") {
+	if strings.Contains(log, " is DOWN, reason: Layer7") {
 		t.Errorf("HAProxy has cut connections:\n%s", log)
 	}
 	w.NoChanges(t)

@@ -17,7 +17,7 @@ const (
 	// movedAddressWanted is how long the API may be silent while its address moves: three announcements a second
 	// apart, and what clients take to notice.
 	movedAddressWanted = 20 * time.Second
-	// lostControllerWanted is how long it may be silent when a controller is lost: HAProxy notices after two
+	// lostControllerWanted is how long it may be silent when a controller is lost: HAProxy notices after three
 	// checks, and etcd may have to elect a leader.
 	lostControllerWanted = 20 * time.Second
 )
