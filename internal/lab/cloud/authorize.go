@@ -52,7 +52,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 }
 
 // may returns what EC2 asks about the resources on which an action has an effect beside its own.
-func (a *Account) may(accessKeyID string) ec2.May {
+func (a *Account) may(accessKeyID string) func(action, parameter string, on ec2.Resource) bool {
 	return func(action, parameter string, on ec2.Resource) bool {
 		p := a.principal(accessKeyID)
 		if p.Unlimited() {

@@ -47,9 +47,9 @@ func (c *Compute) Resources(parameter, value string) []Resource {
 	return []Resource{c.resource(value)}
 }
 
-// May says whether the caller may do an action as well, such as "DeleteSnapshot", on the resource that its parameter
+// allows says whether the caller may do an action as well, such as "DeleteSnapshot", on the resource that its parameter
 // names, such as "SnapshotId".
-type May func(action, parameter string, on Resource) bool
+type allows = func(action, parameter string, on Resource) bool
 
 // associated returns what an association connects. It begins with the type that one of an unknown association has.
 func (c *Compute) associated(id string) []Resource {

@@ -16,7 +16,7 @@ type tx struct {
 	now     time.Time
 	action  string
 	form    url.Values
-	may     May
+	may     allows
 	created []string
 	effects []func() // run after the commit
 }
@@ -83,7 +83,7 @@ var actions = func() map[string]action {
 
 // Serve runs one action with its form parameters and returns the answer. Reads use the live state,
 // writes a transaction. Refusals are *wire.Error. may is asked while the Compute is locked.
-func (c *Compute) Serve(name string, form url.Values, may May) (any, error) {
+func (c *Compute) Serve(name string, form url.Values, may allows) (any, error) {
 	a, ok := actions[name]
 	if !ok {
 		return nil, wire.Refuse("InvalidAction", "The action %s is not valid for this web service.", name)
