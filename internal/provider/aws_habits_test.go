@@ -344,3 +344,21 @@ func TestSeenLate(t *testing.T) {
 	worker.Must(config)
 	worker.Converged(config)
 }
+
+// TestAddressSeenLate starts a machine again while EC2 shows its new public address only after a while.
+func TestAddressSeenLate(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	config := providertest.WorkerConfig(network)
+	worker.Must(config)
+	before := worker.Get("public_ip")
+	c.Account.Fault(fault.Fault{Kind: fault.Eventual, Action: "StartInstances", Milliseconds: 1500})
+	config = providertest.With(config, providertest.Values{"instance_type": "t3.large"})
+	worker.Must(config)
+	if now := worker.Get("public_ip"); now == nil || now == before {
+		t.Errorf("the public address is %v, and was %v", now, before)
+	}
+	worker.Converged(config)
+}

@@ -165,7 +165,8 @@ func Converge(ctx context.Context, c *aws.Client, id string, spec Spec, beforeSt
 	if err := g.Wait(); err != nil {
 		return o.machine(), err
 	}
-	if slices.ContainsFunc(repairs, func(r aws.Repair) bool { return r.Fix == nil }) {
+	cycled := slices.ContainsFunc(repairs, func(r aws.Repair) bool { return r.Fix == nil })
+	if cycled {
 		if err := cycle(ctx, c, o.instance, spec, beforeStop); err != nil {
 			return o.machine(), fmt.Errorf("%s: %w", spec.describe(id), err)
 		}
@@ -173,7 +174,7 @@ func Converge(ctx context.Context, c *aws.Client, id string, spec Spec, beforeSt
 		return o.routed(spec), nil
 	}
 	now, err := lookAt(ctx, c, id, "")
-	for attempt := 1; err == nil && attempt < aws.DoubtAttempts && now.lags(c, spec); attempt++ {
+	for attempt := 1; err == nil && attempt < aws.DoubtAttempts && (now.lags(c, spec) || cycled && now.addressLags(spec, o.instance)); attempt++ {
 		if err = aws.Pause(ctx, attempt); err == nil {
 			now, err = lookAt(ctx, c, id, "")
 		}
@@ -187,6 +188,23 @@ func Converge(ctx context.Context, c *aws.Client, id string, spec Spec, beforeSt
 func (o observation) lags(c *aws.Client, spec Spec) bool {
 	shown := []finding.Kind{finding.InstanceType, finding.PlacementGroup, finding.SourceDestCheck, finding.SecurityGroups, finding.MetadataService}
 	return slices.ContainsFunc(aws.FindingsOf(repairsOf(c, spec, o)), func(f finding.Finding) bool { return slices.Contains(shown, f.Kind) })
+}
+
+// addressLags reports whether EC2 shows no public address of a machine that was started, or the one that it had before it
+// was stopped. An Elastic IP stays.
+func (o observation) addressLags(spec Spec, before types.Instance) bool {
+	if !spec.PublicIP || aws.StateOf(o.instance) != types.InstanceStateNameRunning {
+		return false
+	}
+	ip := sdk.ToString(o.instance.PublicIpAddress)
+	return ip == "" || ip == sdk.ToString(before.PublicIpAddress) && automatic(before)
+}
+
+// automatic reports whether the public address of an instance is one that EC2 has given it at its start.
+func automatic(i types.Instance) bool {
+	return slices.ContainsFunc(i.NetworkInterfaces, func(e types.InstanceNetworkInterface) bool {
+		return e.Association != nil && sdk.ToString(e.Association.IpOwnerId) == "amazon"
+	})
 }
 
 // routed returns the machine with every table that has its route now.
