@@ -212,7 +212,12 @@ func TestWebIdentity(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 	providertest.Mention(t, network.Refreshed(), "ExpiredTokenException")
 	write(time.Now().Add(time.Hour))
-	if failure := network.Refreshed(); failure != "" {
+	failure := network.Refreshed()
+	for end := time.Now().Add(5 * time.Second); strings.Contains(failure, "ExpiredTokenException") && time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond) // the SDK shares a retrieval that is still under way, with the old token
+		failure = network.Refreshed()
+	}
+	if failure != "" {
 		t.Error(failure)
 	}
 
