@@ -6,8 +6,6 @@
 package bake
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,8 +125,7 @@ func (c Content) Digest(catalog *artifact.Catalog) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return desired.Sum(text), nil
 }
 
 // maxTag is how many characters the value of a tag may have.

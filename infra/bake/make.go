@@ -2,9 +2,7 @@ package bake
 
 import (
 	"context"
-	"crypto/sha256"
-	"embed"
-	"encoding/hex"
+	_ "embed" // the code itself
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/image"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
@@ -46,8 +45,7 @@ const (
 // its end, also with an error and when ctx ends, the machine is terminated. With an error it returns the image if that exists, since
 // it costs money. If the error is a ClaimedError, another run has taken over.
 func Make(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader, connect machine.Connect, work Work) (made image.Image, err error) {
-	b := &builder{Client: c, spec: spec, rand: rand, connect: connect, work: work}
-	b.machine()
+	b := newBuilder(c, spec, rand, connect, work)
 	found, err := b.find(ctx)
 	if err == nil {
 		err = b.takeOver(ctx, found)
@@ -67,25 +65,20 @@ func Make(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader, connect
 	return made, b.about(err)
 }
 
-//go:embed make.go work.go
-var code embed.FS
+var (
+	//go:embed make.go
+	makeCode string
+	//go:embed work.go
+	workCode string
+)
 
 // Code returns a digest of the code of this package that acts on machines. Content does not have it: a newer version of
 // the code makes the same images, unless their format changes.
-func Code() string {
-	sum := sha256.New()
-	for _, name := range []string{"make.go", "work.go"} {
-		text, _ := code.ReadFile(name) // which is embedded
-		sum.Write(text)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
+func Code() string { return desired.Sum([]byte(makeCode + workCode)) }
 
 // Stopped makes the machine of which an image can be made, and leaves it: it is sealed and stopped. It returns the instance's id.
 func Stopped(ctx context.Context, c *aws.Client, spec Spec, rand io.Reader, connect machine.Connect, work Work) (string, error) {
-	b := &builder{Client: c, spec: spec, rand: rand, connect: connect, work: work}
-	b.machine()
-	return b.ready(ctx)
+	return newBuilder(c, spec, rand, connect, work).ready(ctx)
 }
 
 // endBudget is how long the machine may take to terminate.
@@ -94,8 +87,7 @@ const endBudget = 5 * time.Minute
 // Remove terminates the machine that an interrupted run has left, if the claim of the image is its own. There is none after a run that
 // was not killed.
 func Remove(ctx context.Context, c *aws.Client, spec image.Spec) error {
-	b := &builder{Client: c, spec: Spec{Image: spec}}
-	b.machine()
+	b := newBuilder(c, Spec{Image: spec}, nil, nil, nil)
 	return b.about(b.end(ctx))
 }
 
@@ -108,8 +100,8 @@ type builder struct {
 	made    string // the instance that this run has launched, or found running
 }
 
-// machine completes the specification of the machine.
-func (b *builder) machine() {
+func newBuilder(c *aws.Client, spec Spec, rand io.Reader, connect machine.Connect, work Work) *builder {
+	b := &builder{Client: c, spec: spec, rand: rand, connect: connect, work: work}
 	m, i := &b.spec.Machine, b.spec.Image
 	m.Cluster, m.Name, m.Kind, m.Role, m.Claim, m.BootCommand = i.Cluster, i.Name, KindBuilder, RoleBuilder, i.Claim, bootCommand()
 	m.Tags = maps.Clone(i.Tags)
@@ -117,6 +109,7 @@ func (b *builder) machine() {
 		m.Tags = map[string]string{}
 	}
 	m.Tags[image.TagContent] = i.Content
+	return b
 }
 
 // about says what an error is about, and calls fields as they are called of an image.

@@ -67,7 +67,7 @@ func newBuilder(ctx context.Context, l *lab.Lab) (*builder, error) {
 
 // build returns the id of the instance, which is stopped and has all that the image needs and nothing of its
 // own.
-func (b *builder) build(ctx context.Context, content string) (string, error) {
+func (b *builder) build(ctx context.Context, id string) (string, error) {
 	spec := network.Spec{Cluster: cluster, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
 	for _, c := range b.vars.AdminCIDRs {
 		spec.AdminCIDRs = append(spec.AdminCIDRs, netip.MustParsePrefix(c))
@@ -79,14 +79,14 @@ func (b *builder) build(ctx context.Context, content string) (string, error) {
 	connect := func(m machine.Machine, hostKeys []string) machine.Shell {
 		return b.pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: machine.DefaultUser, HostKeys: hostKeys})
 	}
-	site := bake.Site{Name: "builder", State: b.state, Images: images, Registries: registry.Registries{}}
+	site := bake.Site{Name: "builder", State: b.state, Images: content.PodImages(), Registries: registry.Registries{}}
 	for name, r := range b.vars.Elsewhere.Registries {
 		for _, m := range r.Mirrors {
 			site.Registries[name] = append(site.Registries[name], registry.Mirror{URL: m.URL})
 		}
 	}
 	return bake.Stopped(ctx, b.client, bake.Spec{
-		Image: image.Spec{Cluster: cluster, Name: "builder", Content: content},
+		Image: image.Spec{Cluster: cluster, Name: "builder", Content: id},
 		Machine: machine.Spec{
 			PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true, SubnetID: network.Subnets[0].ID, VPCID: network.VPCID,
 			NetworkSubnets: []string{network.Subnets[0].ID}, SecurityGroupIDs: network.MachineGroups(aws.RoleWorker),

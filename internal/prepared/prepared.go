@@ -9,19 +9,17 @@ package prepared
 
 import (
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/bake"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
@@ -37,8 +35,13 @@ import (
 // format changes when machine.Capture makes another image of the same machine.
 const format = 1
 
-// images are the container images on the image, as manifests name them.
-var images = []string{release.PauseImage, release.CoreDNSImage, release.MetricsServerImage, "docker.io/" + release.ToolboxImage}
+// content is what roles install on a controller, a worker and a load balancer: all of it is on one image. The releases are
+// those that every lab has; those of the other programs are the provider's defaults.
+var content = bake.Content{
+	Roles:    []aws.MachineRole{aws.RoleController, aws.RoleEtcd, aws.RoleWorker, aws.RoleLoadBalancer},
+	Releases: component.Releases{Kubernetes: strings.TrimPrefix(release.KubernetesVersion, "v"), Etcd: strings.TrimPrefix(release.EtcdVersion, "v")},
+	Images:   []string{"docker.io/" + release.ToolboxImage},
+}
 
 //go:embed *.go
 var sources embed.FS // what makes the image
@@ -104,12 +107,11 @@ func (o Options) locate(ctx context.Context) (machine.Image, bool, error) {
 	if err != nil {
 		return machine.Image{}, false, err
 	}
-	content, err := json.Marshal([]any{format, base.ID, state, images, filepath.Base(release.LocateImages(o.CacheDir)), by})
+	text, err := json.Marshal([]any{format, base.ID, state, content.PodImages(), filepath.Base(release.LocateImages(o.CacheDir)), by})
 	if err != nil {
 		return machine.Image{}, false, err
 	}
-	sum := sha256.Sum256(content)
-	id := "ami-" + hex.EncodeToString(sum[:])[:17]
+	id := "ami-" + desired.Sum(text)[:17]
 	img, present := machine.CapturedImage(o.CacheDir, id)
 	if o.For == "" {
 		return img, present, nil
@@ -139,8 +141,7 @@ func made() (all []string, err error) {
 	return all, err
 }
 
-// wanted returns what roles install on a controller, a worker and a load balancer: all of it is on one image.
-// The releases are those that every lab has; those of the other programs are the provider's defaults.
+// wanted returns the state of the machine that becomes the image.
 func wanted(mirror, checksums string) (desired.State, error) {
 	sums, err := os.Open(checksums)
 	if err != nil {
@@ -151,13 +152,11 @@ func wanted(mirror, checksums string) (desired.State, error) {
 	if err != nil {
 		return desired.State{}, err
 	}
-	releases := component.Releases{Kubernetes: strings.TrimPrefix(release.KubernetesVersion, "v"), Etcd: strings.TrimPrefix(release.EtcdVersion, "v")}
-	controller, errController := releases.Controller(catalog)
-	worker, errWorker := releases.Worker(catalog)
-	if err := errors.Join(errController, errWorker); err != nil {
+	downloads, err := content.Artifacts(catalog)
+	if err != nil {
 		return desired.State{}, err
 	}
-	state := component.Staged(slices.Concat(controller, worker), slices.Concat(component.WorkerPackages(), component.LoadBalancerPackages()))
+	state := content.State(downloads)
 	for _, unit := range quiet {
 		state.Units = append(state.Units, desired.Unit{Name: unit})
 	}

@@ -25,10 +25,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	}
 	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
 		Identities: a.identities, Caller: iam.UserName(p.ARN)}
-	demands, _ := account.Demands(iam.Call{Service: req.Protocol.Name, Action: req.Action, Form: req.Form, Body: req.Body})
-	for _, d := range demands {
-		maps.Copy(d.Context, a.delivered(accessKeyID))
-	}
+	demands := a.demands(account, iam.Call{Service: req.Protocol.Name, Action: req.Action, Form: req.Form, Body: req.Body}, accessKeyID)
 	var denied *iam.DeniedError
 	if err := a.authorizeSpotRole(req, p, account, accessKeyID); err != nil {
 		return err
@@ -51,6 +48,15 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		"You are not authorized to perform this operation. %v. Encoded authorization failure message: %s", denied, encodeDenied(denied))
 }
 
+// demands returns what a call needs, with the condition keys of credentials that an instance has been given.
+func (a *Account) demands(account iam.Account, c iam.Call, accessKeyID string) []iam.Demand {
+	demands, _ := account.Demands(c)
+	for _, d := range demands {
+		maps.Copy(d.Context, a.delivered(accessKeyID))
+	}
+	return demands
+}
+
 // may returns what EC2 asks about the resources on which an action has an effect beside its own.
 func (a *Account) may(accessKeyID string) func(action, parameter string, on ec2.Resource) bool {
 	return func(action, parameter string, on ec2.Resource) bool {
@@ -59,11 +65,8 @@ func (a *Account) may(accessKeyID string) func(action, parameter string, on ec2.
 			return true
 		}
 		account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: func(string, string) []iam.Resource { return []iam.Resource{iam.Resource(on)} }}
-		demands, _ := account.Demands(iam.Call{Service: wire.EC2.Name, Action: action, Form: url.Values{parameter: {on.Name}}})
-		for _, d := range demands {
-			maps.Copy(d.Context, a.delivered(accessKeyID))
-		}
-		return p.Authorize(demands) == nil
+		call := iam.Call{Service: wire.EC2.Name, Action: action, Form: url.Values{parameter: {on.Name}}}
+		return p.Authorize(a.demands(account, call, accessKeyID)) == nil
 	}
 }
 

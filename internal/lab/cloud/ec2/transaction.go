@@ -82,7 +82,7 @@ var actions = func() map[string]action {
 }()
 
 // Serve runs one action with its form parameters and returns the answer. Reads use the live state,
-// writes a transaction. Refusals are *wire.Error. may is asked while the Compute is locked.
+// writes a transaction. Refusals are *wire.Error. Writes ask may, while the Compute is locked.
 func (c *Compute) Serve(name string, form url.Values, may allows) (any, error) {
 	a, ok := actions[name]
 	if !ok {
@@ -91,7 +91,7 @@ func (c *Compute) Serve(name string, form url.Values, may allows) (any, error) {
 	if !a.writes {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return a.run(&tx{c: c, st: c.st, now: c.cfg.Clock.Now(), action: name, form: form, may: may}, form)
+		return a.run(&tx{c: c, st: c.st, now: c.cfg.Clock.Now(), action: name, form: form}, form)
 	}
 	var out any
 	err := c.update(name, form, func(t *tx) (err error) {
