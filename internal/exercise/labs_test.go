@@ -52,3 +52,30 @@ func TestLabs(t *testing.T) {
 		}
 	}
 }
+
+// TestClaims: the tests to which the index links for all other claims are there. A link has the name of a function, or
+// of a package and a step of its test.
+func TestClaims(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(labs, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`\[([^\]]+)\]\(((?:\.\./)+[^)]+_test\.go)\)`).FindAllStringSubmatch(string(raw), -1)
+	if len(links) < 50 {
+		t.Errorf("only %d links to tests", len(links))
+	}
+	for _, l := range links {
+		source, err := os.ReadFile(filepath.Join(labs, l[2]))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		wanted := "func " + l[1] + "("
+		if _, step, ok := strings.Cut(l[1], ": "); ok {
+			wanted = `"` + step + `"`
+		}
+		if !strings.Contains(string(source), wanted) {
+			t.Errorf("README.md: %s has no %s", l[2], wanted)
+		}
+	}
+}
