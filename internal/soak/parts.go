@@ -64,9 +64,11 @@ var parts = []part{
 			{packages: []string{"../../infra/host"}, only: "^TestPowerCut$", env: []string{"K8S_POWER_CUTS=50"}},
 		}},
 	fuzzed(1), fuzzed(2), fuzzed(3),
-	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; `make test` rotates them together",
+	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; the part `clusters` rotates them together",
 		steps: []step{{packages: []string{"rotation"}, env: []string{"K8S_ROTATION_APART=1"}}}},
-	{name: "rollouts", shows: "all of the library's roll-outs without Terraform; `make test` has those that no other test makes",
+	{name: "clusters", shows: "snapshots and restores; every authority and key rotated together under traffic; interrupted applies and installations; certificates that have expired, and a pause: what has a cluster of its own and no room in `make test`",
+		steps: []step{{packages: []string{"rotation", "backup", "interrupt", "expired"}}}},
+	{name: "rollouts", shows: "all of the library's roll-outs without Terraform",
 		steps: []step{{packages: []string{"rollouttest"}, env: []string{"K8S_ROLLOUTS=all"}}}},
 	{name: "upgrades", shows: "Kubernetes 1.35 to 1.36 to 1.37, and etcd 3.6 to 3.7, under traffic", steps: []step{
 		{packages: []string{"lifecycle"}, only: "TestLifecycle/^(install|two_subnets|upgrade_.*|destroy)$", env: []string{"K8S_UPGRADES=1.35.8,1.36.4,1.37.1"}},
