@@ -16,25 +16,32 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
-// TestLabs reads every page. The index lists all of them, and each of its claims links to a section with a script.
-func TestLabs(t *testing.T) {
+// readme is the index of the pages and claims.
+func readme(t *testing.T) string {
+	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(labs, "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := Index(string(raw))
+	return string(raw)
+}
+
+// TestLabs reads every page. The index lists all of them, and each of its claims links to a section with a script.
+func TestLabs(t *testing.T) {
+	text := readme(t)
+	index := Index(text)
 	files, err := filepath.Glob(filepath.Join(labs, "*.md"))
 	if err != nil || len(files) != len(index)+1 {
 		t.Errorf("%d pages are in the table of README.md, of %q %v", len(index), files, err)
 	}
 	sections := map[string][]string{}
 	for _, name := range index {
-		text, err := os.ReadFile(filepath.Join(labs, name))
+		raw, err := os.ReadFile(filepath.Join(labs, name))
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		page, err := Parse("examples/labs/"+name, string(text))
+		page, err := Parse("examples/labs/"+name, string(raw))
 		if err != nil {
 			t.Error(err)
 		}
@@ -42,7 +49,7 @@ func TestLabs(t *testing.T) {
 			sections[name] = append(sections[name], anchor(b.Section))
 		}
 	}
-	claims := regexp.MustCompile(`\(([a-z-]+\.md)#([a-z0-9-]+)\)`).FindAllStringSubmatch(string(raw), -1)
+	claims := regexp.MustCompile(`\(([a-z-]+\.md)#([a-z0-9-]+)\)`).FindAllStringSubmatch(text, -1)
 	if len(claims) < 30 {
 		t.Errorf("only %d links to sections", len(claims))
 	}
@@ -56,11 +63,8 @@ func TestLabs(t *testing.T) {
 // TestClaims: the tests to which the index links for all other claims are there. A link has the name of a function, or
 // of a package and a step of its test.
 func TestClaims(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join(labs, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	links := regexp.MustCompile(`\[([^\]]+)\]\(((?:\.\./)+[^)]+_test\.go)\)`).FindAllStringSubmatch(string(raw), -1)
+	text := readme(t)
+	links := regexp.MustCompile(`\[([^\]]+)\]\(((?:\.\./)+[^)]+_test\.go)\)`).FindAllStringSubmatch(text, -1)
 	if len(links) < 50 {
 		t.Errorf("only %d links to tests", len(links))
 	}
