@@ -56,7 +56,9 @@ const (
 	// what ends with the cluster, and shared for what does not.
 	// https://kubernetes.io/docs/reference/labels-annotations-taints/
 	clusterPrefix = "kubernetes.io/cluster/"
-	owned         = "owned"
+	// rolePrefix begins the tag keys by which they choose the subnets of load balancers.
+	rolePrefix = "kubernetes.io/role/"
+	owned      = "owned"
 	// balancedTag is the tag key of everything that the AWS Load Balancer Controller makes. The value is the name of its cluster.
 	// https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/ingress/annotations/
 	balancedTag = "elbv2.k8s.aws/cluster"
@@ -95,7 +97,7 @@ func (i Inside) Made(tags map[string]string) bool {
 // ReservedTag reports whether a tag key belongs to this package and may not be set by a user.
 func ReservedTag(key string) bool {
 	return key == tagName || strings.HasPrefix(key, ownPrefix) ||
-		strings.HasPrefix(key, clusterPrefix) || strings.HasPrefix(key, "aws:")
+		strings.HasPrefix(key, clusterPrefix) || strings.HasPrefix(key, rolePrefix) || strings.HasPrefix(key, "aws:")
 }
 
 // ClusterTags returns all tags of one resource. Own tags override default tags, and this package's

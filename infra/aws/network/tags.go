@@ -95,6 +95,13 @@ func (b *builder) removeTags(ctx context.Context) error {
 	return b.RemoveTags(ctx, ids, b.spec.RemoveTags, b.want(""))
 }
 
+// Tags by which Kubernetes' cloud integrations choose the subnets of load balancers: with public addresses, and without.
+// https://docs.aws.amazon.com/eks/latest/userguide/network-load-balancing.html
+const (
+	roleELB         = "kubernetes.io/role/elb"
+	roleInternalELB = "kubernetes.io/role/internal-elb"
+)
+
 // want returns the tags of one part of the network; for groups, name is one of Groups. GroupSSH has no tag of Kubernetes' cloud
 // integrations: of the groups of a machine they change the rules of that with the tag, and refuse two of them.
 func (b *builder) want(name string) map[string]string {
@@ -102,6 +109,15 @@ func (b *builder) want(name string) map[string]string {
 	if name == string(GroupSSH) {
 		for _, key := range aws.Inside(b.spec.Cluster).Tags() {
 			delete(out, key)
+		}
+	}
+	for _, p := range b.spec.places() {
+		switch {
+		case name != b.spec.name(p):
+		case p.public:
+			out[roleELB] = "1"
+		default:
+			out[roleInternalELB] = "1"
 		}
 	}
 	maps.Copy(out, b.spec.Claim.Tags())

@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
 )
 
@@ -25,6 +29,20 @@ func TestPrivateNetworkKilledAnywhere(t *testing.T) {
 	n, err := network.Ensure(deadline(t), account.client(counted), privateSpec())
 	if err != nil {
 		t.Fatal(err)
+	}
+	subnets, err := account.client(&wire{}).EC2.DescribeSubnets(deadline(t), &ec2.DescribeSubnetsInput{})
+	if err != nil || len(subnets.Subnets) != 4 {
+		t.Fatalf("subnets: %v, %v", subnets, err)
+	}
+	for _, s := range subnets.Subnets {
+		// Controllers in the cluster choose the subnets of load balancers by these tags.
+		tags, role := infraaws.TagMap(s.Tags), "kubernetes.io/role/internal-elb"
+		if strings.HasPrefix(*s.CidrBlock, "10.240.128.") {
+			role = "kubernetes.io/role/elb"
+		}
+		if tags[role] != "1" || tags["kubernetes.io/role/elb"]+tags["kubernetes.io/role/internal-elb"] != "1" {
+			t.Errorf("subnet %s has the tags %v, wanted %s", *s.CidrBlock, tags, role)
+		}
 	}
 	calls := counted.count()
 	deleted := privateSpec()
