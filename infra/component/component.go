@@ -182,4 +182,6 @@ type Node struct {
 	Zone      string       // availability zone; empty if it is not known
 	Arch      string       // artifact.AMD64 or artifact.ARM64; empty means AMD64
 	Spot      bool         // an EC2 Spot instance
+	// InstanceID and InstanceType are EC2's; empty for a machine that is no EC2 instance.
+	InstanceID, InstanceType string
 }

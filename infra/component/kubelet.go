@@ -27,11 +27,10 @@ import (
 
 // KubeletSpec holds the settings of the kubelet and of its Node object.
 type KubeletSpec struct {
-	Labels      map[string]string // an administrator sets those that a kubelet may not set on its own node
-	Taints      []Taint
-	ProviderIDs map[string]string // node name -> spec.providerID; optional
-	Config      map[string]any    // merged over the typed KubeletConfiguration; unknown fields are errors
-	Args        Args              // further flags
+	Labels map[string]string // an administrator sets those that a kubelet may not set on its own node
+	Taints []Taint
+	Config map[string]any // merged over the typed KubeletConfiguration; unknown fields are errors
+	Args   Args           // further flags
 }
 
 // Taint is a taint with which every node of the pool registers.
@@ -116,7 +115,8 @@ func (w *worker) kubeletArgs() (Args, error) {
 		"hostname-override": values(w.node.Name),
 		"node-ip":           values(w.node.PrivateIP.String()),
 	}
-	own, _, err := splitLabels(w.spec.Kubelet.NodeLabels(w.node))
+	// Region and type are set through the API alone: a machine that gets another type needs no other flag.
+	own, _, err := splitLabels(w.spec.Kubelet.NodeLabels(Node{Zone: w.node.Zone}))
 	if err != nil {
 		return nil, err
 	}
@@ -133,10 +133,6 @@ func (w *worker) kubeletArgs() (Args, error) {
 // kubeletConfigOfNode adds the fields of the worker's node to those of the pool, unless the user has set them.
 func (w *worker) kubeletConfigOfNode(pool map[string]any) map[string]any {
 	m := maps.Clone(pool)
-	id := w.spec.Kubelet.ProviderIDs[w.node.Name]
-	if _, set := w.spec.Kubelet.Config["providerID"]; id != "" && !set {
-		m["providerID"] = id
-	}
 	if most := w.spec.podAddresses(w.node); most < defaultMaxPods && w.spec.Kubelet.Config["maxPods"] == nil {
 		m["maxPods"] = int64(most)
 	}
@@ -226,7 +222,7 @@ func (s KubeletSpec) check(v version.Version) (errs invalid.Fields) {
 // readKubelet sets the settings found on a machine. Labels that only an administrator may set are
 // not there but on the Node object.
 func (w *worker) readKubelet(f Found) error {
-	w.spec.Kubelet = KubeletSpec{ProviderIDs: w.spec.Kubelet.ProviderIDs}
+	w.spec.Kubelet = KubeletSpec{}
 	s := &w.spec.Kubelet
 	var found kubeletconfig.KubeletConfiguration
 	if err := f.yaml(KubeletConfigPath, &found); err != nil {
@@ -255,30 +251,6 @@ func (w *worker) readKubelet(f Found) error {
 	}
 	s.Config, err = f.yamlBeyond(KubeletConfigPath, w.kubeletConfigOfNode(standard))
 	return err
-}
-
-// NodeLabels returns the labels of a node: those of the specification, and its availability zone unless they
-// name another one. The scheduler spreads pods over zones by this label, and volumes are bound by it.
-// https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone
-func (s KubeletSpec) NodeLabels(n Node) map[string]string {
-	if n.Zone == "" {
-		return s.Labels
-	}
-	labels := map[string]string{corev1.LabelTopologyZone: n.Zone}
-	maps.Copy(labels, s.Labels)
-	return labels
-}
-
-// OwnLabels is the inverse of [KubeletSpec.NodeLabels]. It returns nil for no labels.
-func OwnLabels(n Node, labels map[string]string) map[string]string {
-	own := maps.Clone(labels)
-	if own[corev1.LabelTopologyZone] == n.Zone {
-		delete(own, corev1.LabelTopologyZone)
-	}
-	if len(own) == 0 {
-		return nil
-	}
-	return own
 }
 
 // clusterDNSOf returns the address of cluster DNS in the kubelet's configuration.

@@ -50,7 +50,6 @@ func TestKubeletOverrides(t *testing.T) {
 	spec := workerSpec(t)
 	spec.Kubelet.Taints = []Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}}
 	spec.Kubelet.Labels = map[string]string{"tier": "blue", "node.kubernetes.io/pool": "a", "node-role.kubernetes.io/worker": ""}
-	spec.Kubelet.ProviderIDs = map[string]string{"worker-0": "aws:///eu-central-1a/i-0123"}
 	spec.Kubelet.Config = map[string]any{
 		"cgroupDriver":   "cgroupfs",
 		"failCgroupV1":   false,

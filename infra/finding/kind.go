@@ -35,8 +35,8 @@ const (
 	Secrets    Kind = "secrets"  // by number, in etcd, as they are encrypted
 	Node       Kind = "node"
 	Label      Kind = "node label"
-	Taint      Kind = "node taint" // "key:effect"
-	PodCIDR    Kind = "node pod CIDR"
+	Taint      Kind = "node taint"    // "key:effect"
+	NodeField  Kind = "node field"    // that can be set only once, by its path
 	Schedule   Kind = "node schedule" // whether pods may come to the node
 	Object     Kind = "object"        // the subject itself
 	Field      Kind = "field"         // of the subject, by its path
@@ -138,7 +138,7 @@ const (
 	ReloadPending  Problem = "reload pending"
 	CheckFailed    Problem = "check failed" // its own check; the cause is the check's output
 	Overridden     Problem = "overridden"   // by a drop-in
-	Replaced       Problem = "replaced"     // by another unit file; an object, because it cannot change
+	Replaced       Problem = "replaced"     // by another unit file; an object or a Node object, because it cannot change
 )
 
 // Problems of certificates.

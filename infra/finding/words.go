@@ -171,8 +171,10 @@ var vocabulary = map[Kind]words{
 		Value:     "found {found:q}, wanted {wanted:q}",
 		NotWanted: "found {found:q}, wanted none",
 	}},
-	PodCIDR: {head: "node pod CIDR", how: map[Problem]string{
-		Value: "found {found:q}, wanted {wanted}",
+	NodeField: {head: "node {target}", how: map[Problem]string{
+		Missing:  "missing, wanted {wanted}",
+		Value:    "found {found}, wanted {wanted}",
+		Replaced: "found {found}, wanted {wanted}: an apply drains the node and makes its Node object anew",
 	}},
 	Schedule: {head: "node schedulable", how: map[Problem]string{
 		Cordoned: "still cordoned, by a roll-out that did not finish or by a notice of an interruption",

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// SameMachine reports whether two targets are the same machine: by their IDs, or else by an address or the
+// SameMachine reports whether two targets are the same machine: by the ids of their instances, or else by an address or the
 // SSH host key. A machine that was installed again at its address counts as the same. A key that several
 // targets of one list have does not count: such machines were copied with their disks.
 func SameMachine(a, b Target, lists ...[]Target) bool {
-	return a.SamePlace(b) || (a.ID == "" || b.ID == "") && a.sharesKey(b) && !copied(a, lists)
+	return a.SamePlace(b) || (a.Node.InstanceID == "" || b.Node.InstanceID == "") && a.sharesKey(b) && !copied(a, lists)
 }
 
 // SamePlace is [SameMachine] without the host key.
 func (t Target) SamePlace(o Target) bool {
-	if t.ID != "" && o.ID != "" {
-		return t.ID == o.ID
+	if t.Node.InstanceID != "" && o.Node.InstanceID != "" {
+		return t.Node.InstanceID == o.Node.InstanceID
 	}
 	return t.Host.Address == o.Host.Address && cmp.Or(t.Host.Port, 22) == cmp.Or(o.Host.Port, 22) ||
 		t.Node.PrivateIP.IsValid() && t.Node.PrivateIP == o.Node.PrivateIP
@@ -63,10 +63,10 @@ func Leaving(want, prior []Target) []Target {
 }
 
 // Superseded returns the targets of prior that are no longer machines of want, and whose names other
-// machines of want have. It leaves out targets with an ID: whoever has given the ID ends the machine.
+// machines of want have. It leaves out EC2 instances: whoever has made one ends it.
 func Superseded(want, prior []Target) []Target {
 	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool {
-		return p.ID != "" || named(want, p.Name()) < 0 || slices.ContainsFunc(want, func(t Target) bool { return SameMachine(p, t, want, prior) })
+		return p.Node.InstanceID != "" || named(want, p.Name()) < 0 || slices.ContainsFunc(want, func(t Target) bool { return SameMachine(p, t, want, prior) })
 	})
 }
 
@@ -77,7 +77,7 @@ func named(targets []Target, name string) int {
 // Rename is a machine that would get another name.
 type Rename struct{ From, To Target }
 
-// Renamed returns the machines of prior that have other names in want. It recognises a machine by its ID,
+// Renamed returns the machines of prior that have other names in want. It recognises a machine by its instance,
 // or by its host key. If several machines have one key, because they were copied with their disks, the
 // private address must be the same too.
 func Renamed(want, prior []Target) []Rename {
@@ -94,8 +94,8 @@ func Renamed(want, prior []Target) []Rename {
 
 func identical(a, b Target, lists ...[]Target) bool {
 	switch {
-	case a.ID != "" && b.ID != "":
-		return a.ID == b.ID
+	case a.Node.InstanceID != "" && b.Node.InstanceID != "":
+		return a.Node.InstanceID == b.Node.InstanceID
 	case !a.sharesKey(b):
 		return false
 	}

@@ -21,7 +21,7 @@ func machines(t *testing.T, lines ...string) []Target {
 		if !other {
 			ssh = private
 		}
-		out = append(out, Target{Node: component.Node{Name: f[0], PrivateIP: netip.MustParseAddr("192.168.1." + private)}, ID: f[3],
+		out = append(out, Target{Node: component.Node{Name: f[0], PrivateIP: netip.MustParseAddr("192.168.1." + private), InstanceID: f[3]},
 			Host: remote.Host{Name: f[0], Address: "192.168.1." + ssh, HostKeys: []string{"ssh-ed25519 " + f[2] + " root@" + f[0]}}})
 	}
 	return out

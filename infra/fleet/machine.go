@@ -12,10 +12,7 @@ import (
 // Target is a machine's place in the cluster and how to reach it.
 type Target struct {
 	Host remote.Host
-	Node component.Node
-	// ID distinguishes this machine from another one with the same name and address, such as the id
-	// of its instance. It is empty if it has none.
-	ID string
+	Node component.Node // whose InstanceID tells this machine from another one with the same name and address
 }
 
 // Machine is one machine of a cluster and the operations on it. It does not know what is wanted

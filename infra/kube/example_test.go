@@ -41,7 +41,7 @@ func ExampleNodeDrift() {
 	}
 	// Output:
 	// node label pool: found "red", wanted "blue"
-	// node pod CIDR: found "", wanted 10.200.0.0/24
+	// node spec.podCIDR: missing, wanted 10.200.0.0/24
 }
 
 // References are to the same object whatever the version of its API.

@@ -33,6 +33,7 @@ type Node struct {
 	Kernel        string `json:"kernel"`
 	OS            string `json:"os"`
 	BootID        string `json:"boot_id"` // of the machine's kernel, as the kubelet last reported it
+	ProviderID    string `json:"-"`
 	// Proven is the note last written by SetProven; empty for none.
 	Proven string `json:"-"`
 }
@@ -51,8 +52,8 @@ func (c *Client) Nodes(ctx context.Context, names ...string) ([]Node, error) {
 	return out, nil
 }
 
-// NodeObjects lists the Node objects. With names, only the first of them is returned, which a
-// kubelet may ask for, too.
+// NodeObjects lists the Node objects. With one name it is only that one, which a kubelet may ask for, too; with more
+// names it is all.
 func (c *Client) NodeObjects(ctx context.Context, names ...string) ([]corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
@@ -77,6 +78,7 @@ func nodeOf(n *corev1.Node) Node {
 		Kernel:        n.Status.NodeInfo.KernelVersion,
 		OS:            n.Status.NodeInfo.OSImage,
 		BootID:        n.Status.NodeInfo.BootID,
+		ProviderID:    n.Spec.ProviderID,
 		Proven:        n.Annotations[provenAnnotation],
 	}
 	out.Tainted = slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })

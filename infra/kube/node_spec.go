@@ -23,10 +23,12 @@ const ownedAnnotation = "k8s-from-scratch/owned"
 
 // NodeSpec is the wanted state of a Node object. Labels and taints set by others are not changed.
 type NodeSpec struct {
-	Name    string
-	Labels  map[string]string
-	Taints  []corev1.Taint
-	PodCIDR string // set if the node has none; it cannot be changed afterwards
+	Name   string
+	Labels map[string]string
+	Taints []corev1.Taint
+	// PodCIDR and ProviderID are set if the node has none. Kubernetes does not change them afterwards. If one is empty,
+	// any is right.
+	PodCIDR, ProviderID string
 }
 
 type owned struct {
@@ -73,14 +75,24 @@ func NodeDrift(n *corev1.Node, want NodeSpec) []finding.Finding {
 	if n.Spec.Unschedulable && metav1.HasAnnotation(n.ObjectMeta, cordonedAnnotation) {
 		add(finding.Schedule, "", finding.Cordoned, "", "")
 	}
-	if want.PodCIDR != "" && n.Spec.PodCIDR != want.PodCIDR {
-		add(finding.PodCIDR, "", finding.Value, n.Spec.PodCIDR, want.PodCIDR)
+	// Kubernetes does not change these after they were set.
+	once := func(field string, other finding.Problem, found, wanted string) {
+		switch {
+		case wanted == "" || found == wanted:
+		case found == "":
+			add(finding.NodeField, field, finding.Missing, "", wanted)
+		default:
+			add(finding.NodeField, field, other, found, wanted)
+		}
 	}
+	once("spec.podCIDR", finding.Value, n.Spec.PodCIDR, want.PodCIDR)
+	once("spec.providerID", finding.Replaced, n.Spec.ProviderID, want.ProviderID)
 	return out
 }
 
-// ReconcileNode changes a Node object to what is wanted, in one update. It fails if the node has
-// another pod CIDR: Kubernetes does not allow a change, so the Node object must be deleted first.
+// ReconcileNode changes a Node object to what is wanted, in one update. It leaves another provider ID as it is: that is
+// for [Client.RemakeNode]. It fails if the node has another pod CIDR: Kubernetes does not allow a change, so the Node
+// object must be deleted first.
 func (c *Client) ReconcileNode(ctx context.Context, want NodeSpec) error {
 	var conflict error
 	err := c.updateNode(ctx, want.Name, func(n *corev1.Node) bool {
@@ -95,6 +107,30 @@ func (c *Client) ReconcileNode(ctx context.Context, want NodeSpec) error {
 		return err
 	}
 	return conflict
+}
+
+// RemakeNode deletes a Node object and makes it again with another provider ID, which Kubernetes does not change. All
+// else stays as it is: labels, annotations, taints, and what the kubelet has reported. So nothing sees the node's pods
+// as orphans. New pods come once the controller manager has taken away the taint of a new node. What the cluster derives
+// from the Node object, such as the node's CSINode, the kubelet makes when it starts again.
+func (c *Client) RemakeNode(ctx context.Context, name, providerID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, requestTimeout)) // a node that is half made is worse than a late stop
+	defer cancel()
+	nodes := c.typed.CoreV1().Nodes()
+	was, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		err = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(was.UID))})
+	}
+	if err == nil {
+		next := was.DeepCopy()
+		next.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: was.Labels, Annotations: was.Annotations, OwnerReferences: was.OwnerReferences}
+		next.Spec.ProviderID = providerID
+		_, err = nodes.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("making node %s anew: %w", name, err)
+	}
+	return nil
 }
 
 // reconcile changes n to what is wanted and reports whether anything changed.
@@ -122,6 +158,9 @@ func reconcile(n *corev1.Node, want NodeSpec) bool {
 	n.Spec.Taints = append(n.Spec.Taints, want.Taints...)
 	if want.PodCIDR != "" {
 		n.Spec.PodCIDR, n.Spec.PodCIDRs = want.PodCIDR, []string{want.PodCIDR}
+	}
+	if n.Spec.ProviderID == "" {
+		n.Spec.ProviderID = want.ProviderID
 	}
 	raw, err := json.Marshal(marks)
 	if err != nil { // cannot fail for slices of strings

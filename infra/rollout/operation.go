@@ -106,7 +106,7 @@ func (o *Operation) observeAll(ctx context.Context) error {
 // that the role does not know yet answered when it was made a moment ago, so it may just be rebooting.
 func (o *Operation) awaitBoot(ctx context.Context, m *Machine) error {
 	_, known := o.record.Machines[m.Name()]
-	if m.Gone != nil && (known || m.ID == "" || m.Host.Off) || m.Gone == nil && len(m.Changes) == 0 {
+	if m.Gone != nil && (known || m.Node.InstanceID == "" || m.Host.Off) || m.Gone == nil && len(m.Changes) == 0 {
 		return nil
 	}
 	waited, err := host.AwaitBoot(ctx, m.Remote, func(s string) { m.Say("%s", s) })

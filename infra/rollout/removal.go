@@ -108,8 +108,8 @@ func (o *Operation) observeLeft(ctx context.Context, r *Report) {
 }
 
 // eachLeft does something with every machine that is left over. A machine that is wanted again is not left
-// over. If another machine has its name, it stays left over, unless it has an ID: then somebody else ends
-// it.
+// over. If another machine has its name, it stays left over, unless it is an EC2 instance: then somebody
+// else ends it.
 func (o *Operation) eachLeft(ctx context.Context, do func(context.Context, *fleet.Machine, Leftover) error) map[string]error {
 	var machines []*fleet.Machine
 	left := o.Record().Left
@@ -117,7 +117,7 @@ func (o *Operation) eachLeft(ctx context.Context, do func(context.Context, *flee
 		l := left[name]
 		if named := o.ByName(name); named != nil || o.isWanted(l.Target) {
 			o.leave(name, nil)
-			if l.Target.ID != "" || o.isWanted(l.Target) {
+			if l.Target.Node.InstanceID != "" || o.isWanted(l.Target) {
 				continue
 			}
 			l.Target = l.Target.Former()

@@ -34,7 +34,7 @@ func TestLeftover(t *testing.T) {
 	pool := remote.NewPool(remote.Config{})
 	defer pool.Close()
 	engine := &Engine{Fleet: &fleet.Fleet{Pool: pool}}
-	target := fleet.Target{Host: machine.Host, Node: component.Node{Name: "worker-1"}, ID: "i-1"}
+	target := fleet.Target{Host: machine.Host, Node: component.Node{Name: "worker-1", InstanceID: "i-1"}}
 	start := func(rec Record) *Operation {
 		return &Operation{Fleet: engine.Fleet, role: Definition{Name: "worker", Dirs: []string{"/var/lib/kubelet"}}, Access: engine.Fleet.Access(ref(t)), record: rec.clone()}
 	}
@@ -55,7 +55,7 @@ func TestLeftover(t *testing.T) {
 		t.Fatalf("the record is %s, %v", raw, err)
 	}
 	var rec Record
-	if err := json.Unmarshal(raw, &rec); err != nil || len(rec.Left) != 1 || rec.Left["worker-1"].Target.ID != "i-1" {
+	if err := json.Unmarshal(raw, &rec); err != nil || len(rec.Left) != 1 || rec.Left["worker-1"].Target.Node.InstanceID != "i-1" {
 		t.Fatalf("the record is %s, %v", raw, err)
 	}
 	var away Report

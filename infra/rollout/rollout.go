@@ -57,8 +57,8 @@ type Removal struct {
 // Apply brings a role to the wanted state, behind health gates where it is in use. prior is the role as it
 // was wanted before, of the same kind, nil on creation; machines that are only in prior leave the role,
 // unless another record has claimed them. Machines are identified by their names. If another machine now
-// has the name of a machine in prior, the former machine leaves too, unless its target has an ID: then
-// whoever gave the ID ends it. The record is valid also with an error: it says what was done until then.
+// has the name of a machine in prior, the former machine leaves too, unless it is an EC2 instance: then
+// whoever has made it ends it. The record is valid also with an error: it says what was done until then.
 // Machines that cannot be reached are left as they are and named by a [fleet.SkippedError]. Those among
 // them that leave the role are no error; they are in the record (Left).
 func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Record, error) {

@@ -35,7 +35,7 @@ func (o *operation) removeNodes(ctx context.Context, leavers []fleet.Target) err
 	if err != nil {
 		return err
 	}
-	taken, others := o.taken(leavers, nodes), slices.ContainsFunc(nodes, func(n kube.Node) bool { return !isOne(leavers, n) && n.Ready && !n.Unschedulable && !n.Tainted })
+	taken, others := o.taken(leavers, nodes), slices.ContainsFunc(nodes, func(n kube.Node) bool { return !isOne(leavers, n) && takesPods(n) })
 	nodes = slices.DeleteFunc(nodes, func(n kube.Node) bool { return slices.Contains(taken, n.Name) })
 	reasons := o.withoutKubelet(ctx, leavers, nodes)
 	for _, n := range nodes {

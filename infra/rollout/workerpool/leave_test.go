@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet/fleettest"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -54,35 +54,14 @@ func TestSuperseded(t *testing.T) {
 			t.Parallel()
 			var mu sync.Mutex
 			var done []string
-			var evicted atomic.Bool
 			note := func(what string) {
 				mu.Lock()
 				defer mu.Unlock()
 				done = append(done, what)
 			}
-			s := fleettest.NewAPIServers(t, func(w http.ResponseWriter, r *http.Request) {
-				node := fmt.Sprintf(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"worker-0"},"status":{"addresses":[{"type":"InternalIP","address":%q}],
-					"conditions":[{"type":"Ready","status":"True"}]}}`, tt.nodeAt)
-				if r.Method != http.MethodGet {
-					note(r.Method + " " + r.URL.Path)
-				}
-				w.Header().Set("Content-Type", "application/json")
-				switch r.URL.Path {
-				case "/api/v1/nodes":
-					_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","items":[%s]}`, node)
-				case "/api/v1/nodes/worker-0":
-					_, _ = w.Write([]byte(node))
-				case "/api/v1/pods":
-					pods := `{"metadata":{"name":"web","namespace":"default","uid":"1"}}`
-					if evicted.Load() {
-						pods = ""
-					}
-					_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","items":[%s]}`, pods)
-				case "/api/v1/namespaces/default/pods/web/eviction":
-					evicted.Store(true)
-					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
-				}
-			})
+			object := fmt.Sprintf(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"worker-0"},"status":{"addresses":[{"type":"InternalIP","address":%q}],
+				"conditions":[{"type":"Ready","status":"True"}]}}`, tt.nodeAt)
+			s := fleettest.NewAPIServers(t, nodeAPI(object, func() bool { return true }, note))
 			machine := func(what string) *remotetest.Machine {
 				return remotetest.New(t, "worker-0", func(script string) (string, int) {
 					if strings.Contains(script, "remove_units") {
@@ -93,7 +72,8 @@ func TestSuperseded(t *testing.T) {
 			}
 			former, next := machine("removed"), machine("removed from the new one")
 			node := component.Node{Name: "worker-0", PrivateIP: netip.MustParseAddr(old), PodCIDR: netip.MustParsePrefix("10.200.0.0/24")}
-			was := fleet.Target{Host: former.Host, Node: node, ID: tt.id}
+			was := fleet.Target{Host: former.Host, Node: node}
+			was.Node.InstanceID = tt.id
 			node.PrivateIP = netip.MustParseAddr(now)
 			prior, want := poolOf(t, s.API.PKI, was), poolOf(t, s.API.PKI, fleet.Target{Host: next.Host, Node: node})
 			if tt.away {
@@ -108,7 +88,7 @@ func TestSuperseded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := o.removeNodes(t.Context(), fleet.Superseded(want.Targets, prior.Targets)); err != nil {
+			if err := o.removeNodes(patience.With(t.Context(), 30), fleet.Superseded(want.Targets, prior.Targets)); err != nil {
 				t.Fatal(err)
 			}
 			mu.Lock()

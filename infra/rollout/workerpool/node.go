@@ -44,7 +44,7 @@ func (x Pool) operate(ctx context.Context, o *rollout.Operation) (*operation, er
 
 // nodeSpec returns the wanted state of a worker's Node object.
 func (x Pool) nodeSpec(n component.Node) kube.NodeSpec {
-	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Kubelet.NodeLabels(n)}
+	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Kubelet.NodeLabels(n), ProviderID: x.Spec.Kubelet.ProviderID(n)}
 	for _, t := range x.Spec.Kubelet.Taints {
 		spec.Taints = append(spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
@@ -98,23 +98,28 @@ func (o *operation) nodesReady(ctx context.Context, machines []*rollout.Machine)
 // nodeReady is the part of nodesReady that needs only the Node object. A node that was Ready has to become
 // Ready again, whatever its network is.
 func (o *operation) nodeReady(ctx context.Context, m *rollout.Machine, runs nodeRuns) error {
-	watch := m.Watch(component.KubeletUnit)
+	if err := o.identify(ctx, m, runs.boot); err != nil {
+		return err
+	}
 	condition := o.want.condition(m.Node)
 	condition.Registered = condition.Registered && !o.ready[m.Name()]
 	condition.BootID = runs.boot
-	registered := condition
-	registered.Registered = true
-	if err := o.api.WaitNodes(ctx, []kube.NodeCondition{registered}, watch); err != nil {
-		return err
-	}
-	if err := o.api.ReconcileNode(ctx, o.want.nodeSpec(m.Node)); err != nil {
-		return err
-	}
-	if err := o.api.WaitNodes(ctx, []kube.NodeCondition{condition}, watch); err != nil {
+	if err := o.api.WaitNodes(ctx, []kube.NodeCondition{condition}, m.Watch(component.KubeletUnit)); err != nil {
 		return err
 	}
 	m.Say("node: Ready")
 	return nil
+}
+
+// identify waits until a machine's node is registered, by a kubelet of this boot unless boot is empty, and sets what is
+// wanted on its Node object.
+func (o *operation) identify(ctx context.Context, m *rollout.Machine, boot string) error {
+	condition := o.want.condition(m.Node)
+	condition.Registered, condition.BootID = true, boot
+	if err := o.api.WaitNodes(ctx, []kube.NodeCondition{condition}, m.Watch(component.KubeletUnit)); err != nil {
+		return err
+	}
+	return o.api.ReconcileNode(ctx, o.want.nodeSpec(m.Node))
 }
 
 // inParallel runs functions in parallel; the first error cancels the others.

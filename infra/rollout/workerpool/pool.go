@@ -48,7 +48,7 @@ func (x Pool) Definition() rollout.Definition {
 		EndFirst: deed.EndPods(component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)}
 }
 
-// Observe implements Role. It also compares the Node objects (labels, taints, pod CIDR) with what is wanted.
+// Observe implements Role. It also compares the Node objects (labels, taints, pod CIDR, provider ID) with what is wanted.
 func (x Pool) Observe(ctx context.Context, o *rollout.Operation) rollout.Report {
 	if len(x.Targets) == 0 {
 		return o.Report(ctx, nil) // nothing is asked of a cluster that may be paused
@@ -176,33 +176,10 @@ func (o *operation) converge(ctx context.Context) error {
 	if err := o.nodesReady(ctx, o.Reachable()); err != nil {
 		return err
 	}
-	return o.Skipped()
-}
-
-// registerAgain restarts running kubelets whose Node objects were deleted: a kubelet registers its
-// node only when it starts.
-func (o *operation) registerAgain(ctx context.Context) error {
-	running := slices.DeleteFunc(o.Reachable(), func(m *rollout.Machine) bool { return !m.Running(component.KubeletUnit) })
-	if len(running) == 0 {
-		return nil
-	}
-	nodes, err := o.nodes(ctx)
-	if err != nil {
+	if err := o.registerAnew(ctx); err != nil {
 		return err
 	}
-	return fleet.Each(ctx, running, func(ctx context.Context, m *rollout.Machine) error {
-		if slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() }) {
-			return nil
-		}
-		m.Say("worker: its Node object is gone, restarting the kubelet")
-		if err := deed.Restart(ctx, m.Remote, component.KubeletUnit); err != nil {
-			return m.UnitError(ctx, "restart the kubelet", component.KubeletUnit, err)
-		}
-		err := fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {
-			return o.api.WaitNodes(ctx, []kube.NodeCondition{{Name: m.Name(), Registered: true}}, m.Watch(component.KubeletUnit))
-		})
-		return m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
-	})
+	return o.Skipped()
 }
 
 // Remove implements Role. It also deletes the Node objects. It does not drain, because there may be no node to move to.

@@ -148,10 +148,8 @@ func (o *operation) roll(ctx context.Context, s rollout.Step, taken map[string]b
 
 func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step) error {
 	if s.Action == actionDrainRoll {
-		if err := o.drain(ctx, m.Name()); err != nil {
-			o.uncordonNode(ctx, m.Name())
-			return &fleet.StepError{Machine: m.Name(), Step: "drain", Err: err,
-				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.Name()}
+		if err := o.empty(ctx, m.Name()); err != nil {
+			return err
 		}
 	}
 	if stale := o.stale[m.Name()]; len(stale) > 0 && s.Action != actionReload {
@@ -160,7 +158,12 @@ func (o *operation) step(ctx context.Context, m *rollout.Machine, s rollout.Step
 		}
 	}
 	if s.Action == rollout.ActionInstall {
-		return o.Apply(ctx, m, m.Changes) // downloads too; systemd bounds the starts
+		if err := o.Apply(ctx, m, m.Changes); err != nil { // downloads too; systemd bounds the starts
+			return err
+		}
+		// Pods come to the new node while others are rolled.
+		err := fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error { return o.identify(ctx, m, "") })
+		return nodeError(ctx, m.Machine, err)
 	}
 	changes := m.Changes
 	if s.Action == actionReload {
@@ -204,6 +207,16 @@ func (o *operation) gate(ctx context.Context, s rollout.Step, taken map[string]b
 		return &fleet.StepError{Machine: s.Machine, Step: "wait until " + string(s.Gate), Err: err, Next: "kubectl get nodes"}
 	}
 	return nil
+}
+
+// empty drains a node, or leaves it as it was.
+func (o *operation) empty(ctx context.Context, node string) error {
+	err := o.drain(ctx, node)
+	if err == nil {
+		return nil
+	}
+	o.uncordonNode(ctx, node)
+	return &fleet.StepError{Machine: node, Step: "drain", Err: err, Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + node}
 }
 
 func (o *operation) drain(ctx context.Context, node string) error {

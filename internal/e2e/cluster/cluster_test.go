@@ -37,6 +37,7 @@ func TestCluster(t *testing.T) {
 	step("second plan is empty", c.NoChanges)
 	step("downloads", c.testDownloads)
 	step("nodes and API servers", func(t *testing.T) { c.testNodes(t, 3, 2) })
+	step("identity of nodes", c.testIdentity)
 	step("keepalives", c.testKeepalives)
 	idle := c.beginIdle(t)
 	step("sizes of nodes", c.testSizes)

@@ -19,12 +19,7 @@ func (c *cluster) testLeftovers(t *testing.T) {
 	if len(groups) != 1 {
 		t.Fatalf("%d security groups of workers", len(groups))
 	}
-	owned := ""
-	for _, tag := range groups[0].Tags {
-		if key := aws.ToString(tag.Key); strings.HasPrefix(key, "kubernetes.io/cluster/") {
-			owned = key
-		}
-	}
+	owned := ownedKey(groups[0].Tags)
 	left := harness.Must[*ec2.CreateSecurityGroupOutput](t)(api.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
 		GroupName: aws.String("k8s-elb-web"), Description: aws.String("Security group for Kubernetes ELB (default/web)"), VpcId: groups[0].VpcId,
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: []types.Tag{{Key: &owned, Value: aws.String("owned")}}}},

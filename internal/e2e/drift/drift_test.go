@@ -123,7 +123,7 @@ func rounds() []round {
 		{name: "files and units", damages: append(files(), units()...)},
 		{name: "programs and certificates", damages: append(programs(), certificates()...)},
 		{name: "objects and data", damages: append(objects(), lostData())},
-		{name: "account and membership", damages: append(account(), removedMember())},
+		{name: "account and membership", damages: append(account(), removedMember(), strangeNode())},
 		{name: "ways in", damages: waysIn(), warns: true},
 		{name: "instances", damages: instances(), follows: []string{"k8s_worker_pool.this"}, warns: true},
 	}

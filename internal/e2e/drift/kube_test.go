@@ -1,7 +1,9 @@
 package drift_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +62,57 @@ func objects() []damage {
 			hurt: kubectl("delete", "node", "worker-1"), look: get("node worker-1", "{.spec.podCIDR}"),
 			says: []string{"node: not registered with the API server"}, restarts: []string{"worker-1/kubelet"},
 		},
+		{
+			name: "node without an identity", resource: workerPool, thing: "worker-0", // as a node that was there before
+			hurt: remade("worker-0", func(_, spec map[string]any) { delete(spec, "providerID") }),
+			look: get("node worker-0", "{.spec.providerID}"),
+			says: []string{`node spec\.providerID: missing, wanted aws:///us-east-1a/i-[0-9a-f]{17}`},
+		},
+	}
+}
+
+// strangeNode is a node with the identity of another instance, as a restored etcd may have it.
+func strangeNode() damage {
+	return damage{
+		name: "node of another instance", resource: workerPool, thing: "worker-1",
+		hurt: remade("worker-1", func(labels, spec map[string]any) {
+			delete(labels, "topology.kubernetes.io/region")
+			spec["providerID"] = "aws:///us-east-1a/i-0fedcba9876543210"
+		}),
+		look: get("node worker-1", `{.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.metadata.labels.node\.kubernetes\.io/instance-type}`),
+		says: []string{
+			`node label topology\.kubernetes\.io/region: missing, wanted "us-east-1"`,
+			`node spec\.providerID: found aws:///us-east-1a/i-0fedcba9876543210, wanted aws:///us-east-1a/i-[0-9a-f]{17}: an apply drains the node and makes its Node object anew`,
+		},
+		restarts: []string{"worker-1/kubelet"},
+	}
+}
+
+// remade makes a Node object again with other labels and fields. Its kubelet keeps running.
+func remade(name string, change func(labels, spec map[string]any)) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		var node struct {
+			APIVersion string         `json:"apiVersion"`
+			Kind       string         `json:"kind"`
+			Spec       map[string]any `json:"spec"`
+			Metadata   struct {
+				Name        string         `json:"name"`
+				Labels      map[string]any `json:"labels"`
+				Annotations map[string]any `json:"annotations"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal([]byte(w.Kubectl(t, "get", "node", name, "-o", "json")), &node); err != nil {
+			t.Fatal(err)
+		}
+		change(node.Metadata.Labels, node.Spec)
+		text, err := json.Marshal(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WS.WriteFile(name+".json", string(text)); err != nil {
+			t.Fatal(err)
+		}
+		w.Kubectl(t, "replace", "--force", "-f", filepath.Join(w.WS.Dir, name+".json"))
 	}
 }
 

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -94,11 +96,11 @@ func testNodes(t *testing.T, c *kube.Client) {
 		}
 		return n
 	}
-	want := kube.NodeSpec{Name: "worker-9", Labels: map[string]string{"pool": "blue", "old": "1"}, PodCIDR: "10.200.9.0/24",
+	want := kube.NodeSpec{Name: "worker-9", Labels: map[string]string{"pool": "blue", "old": "1"}, PodCIDR: "10.200.9.0/24", ProviderID: "aws:///a/i-9",
 		Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}}
 	expect(t, "before", words(kube.NodeDrift(get(), want)), []string{
 		`node label old: missing, wanted "1"`, `node label pool: missing, wanted "blue"`,
-		`node taint gpu:NoSchedule: missing, wanted "yes"`, `node pod CIDR: found "", wanted 10.200.9.0/24`})
+		`node taint gpu:NoSchedule: missing, wanted "yes"`, `node spec.podCIDR: missing, wanted 10.200.9.0/24`, `node spec.providerID: missing, wanted aws:///a/i-9`})
 	reconcile := func() {
 		t.Helper()
 		if err := c.ReconcileNode(ctx, want); err != nil {
@@ -121,16 +123,42 @@ func testNodes(t *testing.T, c *kube.Client) {
 	if n.Labels["theirs"] != "kept" || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "theirs" {
 		t.Errorf("what belongs to others changed: %v, %v", n.Labels, n.Spec.Taints)
 	}
-	want.PodCIDR = "10.200.8.0/24"
-	if err := c.ReconcileNode(ctx, want); err == nil || !strings.Contains(err.Error(), "10.200.9.0/24") {
+	other := want
+	other.PodCIDR = "10.200.8.0/24"
+	if err := c.ReconcileNode(ctx, other); err == nil || !strings.Contains(err.Error(), "10.200.9.0/24") {
 		t.Errorf("changing a pod CIDR = %v, wanted a refusal", err)
 	}
+	want.ProviderID = "aws:///a/i-8"
+	other = want
+	other.Labels = map[string]string{"pool": "green"}
+	if err := c.ReconcileNode(ctx, other); err != nil || get().Labels["pool"] != "green" {
+		t.Errorf("labels of a node with another provider ID: %v", err)
+	}
+	expect(t, "another provider ID", words(kube.NodeDrift(get(), other)), []string{
+		`node spec.providerID: found aws:///a/i-9, wanted aws:///a/i-8: an apply drains the node and makes its Node object anew`})
+	was := get()
+	if err := c.RemakeNode(ctx, "worker-9", want.ProviderID); err != nil {
+		t.Fatal(err)
+	}
+	made := get()
+	if made.UID == was.UID {
+		t.Error("it is the same Node object")
+	}
+	was.Spec.ProviderID = want.ProviderID
+	// An API server gives this taint to every new node, and the controller manager takes it away
+	// (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#taintnodesbycondition).
+	was.Spec.Taints = append(was.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	if !equality.Semantic.DeepEqual(made.Spec, was.Spec) || !equality.Semantic.DeepEqual(made.Status, was.Status) ||
+		!maps.Equal(made.Labels, was.Labels) || !maps.Equal(made.Annotations, was.Annotations) {
+		t.Errorf("made anew:\n%+v\nwanted\n%+v", made, was)
+	}
+	reconcile()
 
 	list, err := c.Nodes(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expected := kube.Node{Name: "worker-9", Ready: true, Tainted: true, InternalIP: "10.240.0.29", PodCIDR: "10.200.9.0/24", Version: "v1.36.4"}
+	expected := kube.Node{Name: "worker-9", Ready: true, Tainted: true, InternalIP: "10.240.0.29", PodCIDR: "10.200.9.0/24", Version: "v1.36.4", ProviderID: "aws:///a/i-8"}
 	if len(list) != 1 || list[0] != expected {
 		t.Errorf("nodes = %+v, wanted %+v", list, expected)
 	}

@@ -235,9 +235,9 @@ func (w *world) launch(ctx context.Context, name string, role aws.MachineRole, i
 	w.machines[name] = m
 	w.mu.Unlock()
 	return fleet.Target{
-		ID:   m.ID,
 		Host: remote.Host{Name: name, Address: m.Address().String(), User: machine.DefaultUser, HostKeys: []string{m.HostKey}},
-		Node: component.Node{Name: name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, PodCIDR: prefix},
+		Node: component.Node{Name: name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, PodCIDR: prefix,
+			Zone: m.AvailabilityZone, InstanceID: m.ID, InstanceType: m.InstanceType},
 	}, err
 }
 

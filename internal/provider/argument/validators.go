@@ -38,10 +38,15 @@ func MachineName() validator.String {
 // PartName accepts the name of a worker pool or an addon.
 func PartName() validator.String { return tf.DNSLabel(63) }
 
-// ZoneName accepts the name of an availability zone, which becomes a label of nodes.
-func ZoneName() validator.String {
+// LabelValue accepts what becomes the value of a label of nodes, such as "a zone".
+func LabelValue(what string) validator.String {
 	return stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`),
-		"a zone has at most 63 letters, digits, dots, hyphens and underscores, and begins and ends with a letter or digit")
+		what+" has at most 63 letters, digits, dots, hyphens and underscores, and begins and ends with a letter or digit")
+}
+
+// InstanceID accepts the id of an EC2 instance.
+func InstanceID() validator.String {
+	return stringvalidator.RegexMatches(regexp.MustCompile(`^i-[0-9a-f]{1,17}$`), "the id of an EC2 instance is i- and hexadecimal digits, as in i-0123456789abcdef0")
 }
 
 // KeyStore accepts the name of a key store.

@@ -79,13 +79,13 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 		grow = true // the volume was enlarged by the update that died, and perhaps not its file system
 		op.Keep(ctx, growKey, grow)
 	}
+	// With the values that are set here the plan knows that the instance is stopped and started, and that its public
+	// address changes.
+	m.InstanceType, m.PlacementGroup = types.StringValue(found.InstanceType), tf.OptionalString(found.PlacementGroup)
 	m.fill(ctx, found)
 	if found.State == reference.Running && !r.Session.SSHUnknown {
 		r.Session.Prepare(ctx, m.host().Remote(r.Session)) // the resources on it look at it soon
 	}
-	// With these values the plan knows that the instance is stopped and started, and that its public
-	// address changes.
-	m.InstanceType, m.PlacementGroup = types.StringValue(found.InstanceType), tf.OptionalString(found.PlacementGroup)
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
 	m.seeRootKey(found)
 	if grow && !m.stops() {

@@ -156,7 +156,7 @@ func (m machineModel) host() reference.Host {
 		PowerState: power,
 		Name:       m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
 		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone, Spot: m.spotHost(),
-		Address: m.PublicIP.StringValue, Arch: m.architecture(),
+		Address: m.PublicIP.StringValue, Arch: m.architecture(), Type: m.InstanceType,
 	}
 	if m.PublicIP.IsNull() {
 		h.Address = m.PrivateIP.StringValue

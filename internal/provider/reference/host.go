@@ -38,6 +38,7 @@ type Host struct {
 	Role       types.String         `tfsdk:"role"`
 	Zone       types.String         `tfsdk:"availability_zone"`
 	Arch       types.String         `tfsdk:"architecture"`
+	Type       types.String         `tfsdk:"instance_type"`
 	PowerState types.String         `tfsdk:"power_state"`
 	Spot       types.Bool           `tfsdk:"spot"`
 }
@@ -77,7 +78,12 @@ var OfHost = tf.NewReference[Host](map[string]schema.Attribute{
 		Validators: []validator.String{tf.CIDR(component.HostPodCIDR)},
 	},
 	"instance_id": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "Id of the EC2 instance, if it is one.",
+		Optional: true, MarkdownDescription: "Id of the EC2 instance, if it is one. With `availability_zone` its node gets `spec.providerID` and the label `topology.kubernetes.io/region`. Default: neither.",
+		Validators: []validator.String{argument.InstanceID()},
+	},
+	"instance_type": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "Type of the EC2 instance. A node with `instance_id` gets it as the label `node.kubernetes.io/instance-type`. Default: no label.",
+		Validators: []validator.String{argument.LabelValue("an instance type")},
 	},
 	"role": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Role of the `k8s_machine`, for which its security group was made. Other roles are refused. Default: any.",
@@ -85,7 +91,7 @@ var OfHost = tf.NewReference[Host](map[string]schema.Attribute{
 	},
 	"availability_zone": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Availability zone of the machine. A node gets it as the label `topology.kubernetes.io/zone`. Default: no label.",
-		Validators: []validator.String{argument.ZoneName()},
+		Validators: []validator.String{argument.LabelValue("a zone")},
 	},
 	"architecture": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Architecture of the machine's processors: `amd64` or `arm64`. Its programs are downloaded for it. A role may have machines of both. Default: `amd64`.",
@@ -169,6 +175,8 @@ func (h Host) Node() component.Node {
 		Zone:      h.Zone.ValueString(),
 		Arch:      h.Arch.ValueString(),
 		Spot:      h.Spot.ValueBool(),
+
+		InstanceID: h.InstanceID.ValueString(), InstanceType: h.Type.ValueString(),
 	}
 }
 
@@ -219,7 +227,7 @@ func TargetsFrom(ctx context.Context, d *session.Session, l types.List, diags *d
 	hosts, _ := HostsFrom(ctx, l, diags)
 	var out []fleet.Target
 	for _, h := range hosts {
-		out = append(out, fleet.Target{Host: h.Remote(d), Node: h.Node(), ID: h.InstanceID.ValueString()})
+		out = append(out, fleet.Target{Host: h.Remote(d), Node: h.Node()})
 	}
 	return out
 }
@@ -230,7 +238,7 @@ func HostOf(m awsmachine.Machine) Host {
 		Name: types.StringValue(m.Name), User: types.StringValue(m.User), Role: types.StringValue(string(m.Role)), Port: types.Int64Value(22),
 		PrivateIP: tf.OptionalAddr(m.PrivateIP), PublicIP: tf.OptionalAddr(m.PublicIP), HostKey: tf.OptionalString(m.HostKey),
 		InstanceID: types.StringValue(m.ID), Zone: types.StringValue(m.AvailabilityZone), Arch: types.StringValue(awsmachine.Architecture(m.InstanceType)),
-		PowerState: types.StringValue(Running),
+		Type: types.StringValue(m.InstanceType), PowerState: types.StringValue(Running),
 	}
 	h.Address = h.PublicIP.StringValue
 	if h.PublicIP.IsNull() {

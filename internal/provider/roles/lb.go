@@ -227,8 +227,8 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 func completeLB(ctx context.Context, d *session.Session, m *lbModel, s *loadbalancer.LoadBalancer, diags *diag.Diagnostics) {
 	ref, _ := reference.PKIFrom(ctx, m.PKI, diags)
 	host, _ := reference.OfHost.Read(ctx, m.Host, diags)
-	target := fleet.Target{Host: host.Remote(d), Node: host.Node(), ID: host.InstanceID.ValueString()}
-	if m.Public.Equal(types.BoolValue(false)) && target.ID != "" {
+	target := fleet.Target{Host: host.Remote(d), Node: host.Node()}
+	if m.Public.Equal(types.BoolValue(false)) && target.Node.InstanceID != "" {
 		// Its public address may be that of an Elastic IP which is released. Whoever reaches a private
 		// endpoint reaches the machine there too.
 		target.Host = host.RemoteAt(host.PrivateIP.ValueString(), d)

@@ -26,11 +26,11 @@ import (
 func forgetTerminated(ctx context.Context, d *session.Session, rec *roleRecord) {
 	places := map[string]place{}
 	for name, l := range rec.Record.Left {
-		if l.Target.ID == "" {
+		if l.Target.Node.InstanceID == "" {
 			continue
 		}
-		if at, known := rec.Places[l.Target.ID]; known {
-			places[l.Target.ID] = at
+		if at, known := rec.Places[l.Target.Node.InstanceID]; known {
+			places[l.Target.Node.InstanceID] = at
 		}
 		client, err := d.AWS(ctx)
 		if err != nil {
@@ -41,15 +41,15 @@ func forgetTerminated(ctx context.Context, d *session.Session, rec *roleRecord) 
 			return
 		}
 		here := place{account, client.Region}
-		if cmp.Or(places[l.Target.ID], here) != here {
+		if cmp.Or(places[l.Target.Node.InstanceID], here) != here {
 			continue
 		}
-		switch _, err := awsmachine.Describe(ctx, client, l.Target.ID); {
+		switch _, err := awsmachine.Describe(ctx, client, l.Target.Node.InstanceID); {
 		case errors.Is(err, infraaws.ErrNotFound):
 			delete(rec.Record.Left, name)
-			delete(places, l.Target.ID)
+			delete(places, l.Target.Node.InstanceID)
 		case err == nil:
-			places[l.Target.ID] = here
+			places[l.Target.Node.InstanceID] = here
 		}
 	}
 	rec.Places = places

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
@@ -32,7 +33,7 @@ func TestLeftInAnotherRegion(t *testing.T) {
 	}
 	home := roles.Place{Account: "123456789012", Region: client.Region}
 	rec := roles.RoleRecord{Places: map[string]roles.Place{gone: home, "i-other": home}, Record: rollout.Record{Left: map[string]rollout.Leftover{
-		"gone": {Target: fleet.Target{ID: gone}}, "running": {Target: fleet.Target{ID: running}}, "elsewhere": {}}}}
+		"gone": {Target: fleet.Target{Node: component.Node{InstanceID: gone}}}, "running": {Target: fleet.Target{Node: component.Node{InstanceID: running}}}, "elsewhere": {}}}}
 	forget := func(region string, places map[string]roles.Place, left ...string) {
 		t.Helper()
 		used.Region = region

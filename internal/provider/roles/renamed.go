@@ -40,7 +40,7 @@ func (r *roleResource[M, S]) identities(ctx context.Context, from attributes, di
 		if h.InstanceID.IsUnknown() { // an instance that will be made
 			continue
 		}
-		out = append(out, fleet.Target{ID: h.InstanceID.ValueString(), Node: h.Node(),
+		out = append(out, fleet.Target{Node: h.Node(),
 			Host: remote.Host{Address: h.Address.ValueString(), Port: int(h.Port.ValueInt64()), HostKeys: []string{h.HostKey.ValueString()}}})
 	}
 	return out
@@ -92,8 +92,8 @@ func (r *roleResource[M, S]) checkSuccession(ctx context.Context, req resource.M
 	machines := func(from attributes, but []fleet.Target) map[string]string {
 		out := map[string]string{}
 		for _, t := range r.identities(ctx, from, diags) {
-			if t.ID+t.Host.Address != "" && !slices.ContainsFunc(but, t.SamePlace) {
-				out[cmp.Or(t.ID, t.Host.Address)] = t.Name()
+			if t.Node.InstanceID+t.Host.Address != "" && !slices.ContainsFunc(but, t.SamePlace) {
+				out[cmp.Or(t.Node.InstanceID, t.Host.Address)] = t.Name()
 			}
 		}
 		return out

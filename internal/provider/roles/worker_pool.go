@@ -178,7 +178,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 		}),
 		"labels": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Labels of the nodes, without those that every kubelet sets itself, such as `kubernetes.io/hostname`. A node also gets `topology.kubernetes.io/zone` with the `availability_zone` of its host, unless this names another one. A change is made through the API and restarts nothing. Default: none.",
+			MarkdownDescription: "Labels of the nodes, without those that every kubelet sets itself, such as `kubernetes.io/hostname`. A node also gets labels of its region, zone and instance type, unless this argument sets them. A change is made through the API and restarts nothing. Default: none.",
 			Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
 		}, textByName, func(m *workerPoolModel, s *workerpool.Pool) (*types.Map, *map[string]string) {
 			return &m.Labels, &s.Spec.Kubelet.Labels
