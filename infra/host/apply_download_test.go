@@ -1,12 +1,12 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -129,33 +129,30 @@ func TestLock(t *testing.T) {
 	if err := os.MkdirAll(m.file("run"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	hold := func(seconds string) (end func()) {
-		other := exec.CommandContext(t.Context(), "flock", m.file("run/lock"), "sh", "-c", "echo; exec sleep "+seconds)
-		out, err := other.StdoutPipe()
+	hold := func() *os.File {
+		lock, err := os.Create(m.file("run/lock"))
+		if err == nil {
+			err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = out.Read(make([]byte, 1))
-		return func() { _ = other.Wait() }
+		return lock
 	}
-	end := hold("4")
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // 2 of them for waiting
-	defer cancel()
-	_, err := m.layout().apply(ctx, m, want, changes, Record{}, Options{})
+	lock := hold()
+	_, err := m.layout().apply(announced{t.Context(), reportTime + 1500*time.Millisecond}, m, want, changes, Record{}, Options{})
 	var apply *ApplyError
 	if !errors.As(err, &apply) || apply.Step.Kind != StepLock {
 		t.Errorf("error is %v", err)
 	}
-	end()
-	end = hold("1")
+	lock.Close()
+	lock = hold()
+	var released atomic.Bool
+	time.AfterFunc(time.Second, func() { released.Store(true); lock.Close() })
 	start := time.Now()
 	m.observe(want, Record{})
-	if d := time.Since(start); d < 900*time.Millisecond {
+	if d := time.Since(start); !released.Load() && d < 5*time.Second { // no observation waits for longer
 		t.Errorf("the machine was observed after %s while an apply was at work", d)
 	}
-	end()
 	m.converge(want, Record{})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -123,7 +124,7 @@ func TestCauses(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	found := Causes(t.Context(), m, "listen tcp 127.0.0.1:"+port+": bind: address already in use")
+	found := Causes(patience.With(t.Context(), 60), m, "listen tcp 127.0.0.1:"+port+": bind: address already in use")
 	if len(found) != 1 || found[0].Kind != finding.Port || found[0].Target != port || found[0].Process != strconv.Itoa(os.Getpid()) {
 		t.Errorf("found %+v", found)
 	}

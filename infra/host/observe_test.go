@@ -55,7 +55,7 @@ func TestObserveOddThings(t *testing.T) {
 
 	start := time.Now()
 	obs := m.observe(want, Record{})
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("took %s", d)
 	}
 	for _, name := range odd {

@@ -88,7 +88,7 @@ func (d *testDisk) boot() {
 // unmount waits for programs that were killed: on a busy computer they take a moment to end.
 func (d *testDisk) unmount() {
 	d.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); d.mounted; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); d.mounted; time.Sleep(20 * time.Millisecond) {
 		err := unix.Unmount(d.m.root, 0)
 		if d.mounted = errors.Is(err, unix.EBUSY); err != nil && (!d.mounted || time.Now().After(deadline)) {
 			d.t.Fatalf("umount %s: %v", d.m.root, err)
@@ -99,6 +99,7 @@ func (d *testDisk) unmount() {
 // cut cuts the power of the machine, whose programs have been killed, and boots it again.
 func (d *testDisk) cut() {
 	d.t.Helper()
+	d.run("flock", "-w", "120", filepath.Join(d.memory, "run/lock"), "true") // the last of the programs has ended
 	d.idle()
 	d.copies++
 	after := d.file + "." + strconv.Itoa(d.copies)
@@ -119,7 +120,7 @@ func (d *testDisk) idle() {
 		d.t.Fatal(err)
 	}
 	at := "/sys/dev/block/" + strconv.Itoa(int(unix.Major(found.Dev))) + ":" + strconv.Itoa(int(unix.Minor(found.Dev))) + "/inflight"
-	for quiet, deadline := 0, time.Now().Add(10*time.Second); quiet < 3; time.Sleep(10 * time.Millisecond) {
+	for quiet, deadline := 0, time.Now().Add(2*time.Minute); quiet < 3; time.Sleep(10 * time.Millisecond) {
 		now, err := os.ReadFile(at)
 		if err != nil || time.Now().After(deadline) {
 			d.t.Fatalf("the device is busy: %s, %v", now, err)

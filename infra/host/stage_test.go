@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +28,7 @@ func (m *localMachine) startStaging(want desired.State, what string) *staging {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	script = strings.ReplaceAll(script, "--speed-time 20 ", "--speed-time 600 ")         // on a slow computer a download is held back for longer
 	s := &staging{cmd: exec.Command("nice", "-n", "10", "sh", "-c", script, "sh", what)} //nolint:noctx // killed with its group
 	s.cmd.Env = []string{"PATH=" + m.path, "FAKE_STATE=" + m.file("state"), fmt.Sprintf("stage_looks=%d", max(1, m.looks)), "stage_rounds=2"}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -59,13 +58,19 @@ func (m *localMachine) stage(want desired.State, what string) string {
 // appear waits until a file is there and has content.
 func (m *localMachine) appear(name string) {
 	m.t.Helper()
-	for range 600 {
-		if m.read(name) != "" {
+	m.await(name, func() bool { return m.read(name) != "" })
+}
+
+// await waits until something is there.
+func (m *localMachine) await(what string, there func() bool) {
+	m.t.Helper()
+	for range 2400 {
+		if there() {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	m.t.Fatalf("%s does not appear", name)
+	m.t.Fatalf("%s does not appear", what)
 }
 
 // wantClean fails the test if an apply has left anything of a download.
@@ -231,7 +236,7 @@ func TestApplyDuringStaging(t *testing.T) {
 	web.holdBack("/tools-1.tar.gz", release)
 	s := m.startStaging(want, "programs")
 	m.appear("cache/" + want.Binaries[1].SHA256 + ".part")
-	if p, err := syscall.Getpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid); err != nil || 20-p != 10 {
+	if p, err := syscall.Getpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid); err != nil || 20-p < 10 {
 		t.Fatalf("the staging has the nice value %d: %v", 20-p, err)
 	}
 
@@ -283,9 +288,7 @@ func TestStagedOnce(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
 	web.add("/app-1", []byte("malware"))
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	want.Binaries[1].URL = gone.URL + "/tools-1.tar.gz"
+	want.Binaries[1].URL = "http://127.0.0.1:1/tools-1.tar.gz" // nobody listens
 	said := m.stage(want, "programs")
 	if n := strings.Count(said, "Failed to connect"); web.count("/app-1") != 1 || n < 2 {
 		t.Errorf("%d and %d requests\n%s", web.count("/app-1"), n, said)
@@ -337,7 +340,7 @@ func TestStagedPackages(t *testing.T) {
 		m := newLocalMachine(t)
 		m.state("lock.update", listsTaken)
 		s := m.startStaging(wantWeb, "packages")
-		m.appear("state/calls")
+		m.await("the update", func() bool { return strings.Contains(m.calls(), "update") })
 		said, err := m.install(t.Context(), "being downloaded ahead", func() { _ = os.Remove(m.file("state/lock.update")) })
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -28,6 +29,7 @@ const (
 type connection struct {
 	client   *ssh.Client
 	sessions chan struct{} // a token per session in use
+	ended    atomic.Int64  // sessions that were in use
 	lost     chan struct{} // closed when the connection has ended
 	use      use
 }

@@ -30,7 +30,7 @@ func TestEndlessOutput(t *testing.T) {
 		"standard error":  "yes >&2",
 		"both, one line":  "tr '\\0' x </dev/zero & tr '\\0' x </dev/zero >&2",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		var teed atomic.Int64
 		out, err := m.Run(ctx, Command{Script: script, Tee: writerFunc(func(p []byte) (int, error) {
 			teed.Add(int64(len(p)))
@@ -45,7 +45,7 @@ func TestEndlessOutput(t *testing.T) {
 			t.Errorf("%s: %d and %d bytes are kept, and Tee got %d", name, len(out.Stdout), len(out.Stderr), teed.Load())
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); s.sessions.Load() > 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); s.sessions.Load() > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a command goes on on the machine")
 		}

@@ -80,7 +80,7 @@ func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 		return Output{}, err
 	}
 	defer conn.give()
-	defer func() { <-conn.sessions }()
+	defer conn.end()
 	if cmd.Name != "" && m.pool.cfg.Watch != nil {
 		m.pool.cfg.Watch(m.host.Name, cmd.Name, false)
 		defer m.pool.cfg.Watch(m.host.Name, cmd.Name, true)
@@ -98,7 +98,7 @@ func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := c.session(ctx)
+		s, shared, err := c.session(ctx)
 		if err == nil {
 			return c, s, nil
 		}
@@ -107,7 +107,7 @@ func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, fmt.Errorf("machine %s: open an SSH session: %w", m.host.Name, ctx.Err())
-		case errors.As(err, &denied) && len(c.sessions) > 0:
+		case errors.As(err, &denied) && shared:
 			// The machine allows fewer sessions than usual: wait for one of ours to end.
 			sleep(ctx, 50*time.Millisecond)
 		case errors.As(err, &denied):
@@ -297,14 +297,21 @@ func (m *Machine) disconnect() {
 	}
 }
 
-// session opens a session once fewer than maxSessions are in use. The caller takes a token from
-// c.sessions when it is done.
-func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
+// end ends the use of a session.
+func (c *connection) end() {
+	c.ended.Add(1)
+	<-c.sessions
+}
+
+// session opens a session once fewer than maxSessions are in use. The caller ends it. If the session is refused,
+// shared says whether another one was in use meanwhile.
+func (c *connection) session(ctx context.Context) (s *ssh.Session, shared bool, err error) {
 	select {
 	case c.sessions <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, false, ctx.Err()
 	}
+	before := c.ended.Load()
 	type result struct {
 		session *ssh.Session
 		err     error
@@ -318,15 +325,16 @@ func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
 	case r := <-opened:
 		if r.err != nil {
 			<-c.sessions
+			shared = len(c.sessions) > 0 || c.ended.Load() > before
 		}
-		return r.session, r.err
+		return r.session, shared, r.err
 	case <-ctx.Done():
 		go func() {
 			if r := <-opened; r.err == nil {
 				r.session.Close()
 			}
-			<-c.sessions
+			c.end()
 		}()
-		return nil, ctx.Err()
+		return nil, false, ctx.Err()
 	}
 }

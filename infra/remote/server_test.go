@@ -167,12 +167,13 @@ func (s *server) serve(conn net.Conn) {
 }
 
 func (s *server) session(c ssh.NewChannel) {
-	defer s.sessions.Add(-1)
 	ch, reqs, err := c.Accept()
 	if err != nil {
+		s.sessions.Add(-1)
 		return
 	}
 	defer ch.Close()
+	defer s.sessions.Add(-1) // before the client may open another one
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for r := range reqs {
