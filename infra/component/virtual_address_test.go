@@ -42,7 +42,7 @@ func TestVirtualAddressScript(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for name, content := range map[string]string{
-		"script": string(virtualAddressScript), "template": "interface @INTERFACE@\ndev @INTERFACE@\n",
+		"script": strings.Replace(string(virtualAddressScript), "read -r -t 1 ", "read -r -t 60 ", 1), "template": "interface @INTERFACE@\ndev @INTERFACE@\n",
 		"ip": "#!/bin/sh\n[ \"$*\" = '-4 -o address show to 10.240.0.40' ] && echo '7: ens5@if3    inet 10.240.0.40/24 brd 10.240.0.255 scope global ens5'\n",
 	} {
 		if err := os.WriteFile(path(name), []byte(content), 0o755); err != nil {

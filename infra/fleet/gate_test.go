@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -24,21 +25,23 @@ func TestUntilNone(t *testing.T) {
 		{"the only round is cut short", [][]string{nil}, cut, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			i := 0
-			last, err := UntilNone(t.Context(), time.Second, "everybody", func(ctx context.Context) []string {
-				found := tt.rounds[i]
-				if i++; found == nil {
-					<-ctx.Done()
-					return cut
+			synctest.Test(t, func(t *testing.T) {
+				i := 0
+				last, err := UntilNone(t.Context(), time.Second, "everybody", func(ctx context.Context) []string {
+					found := tt.rounds[i]
+					if i++; found == nil {
+						<-ctx.Done()
+						return cut
+					}
+					return found
+				})
+				if i != len(tt.rounds) || !slices.Equal(last, tt.want) {
+					t.Errorf("after %d rounds of %d: %q, wanted %q", i, len(tt.rounds), last, tt.want)
 				}
-				return found
+				if tt.opens != (err == nil) || err != nil && (!errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "everybody: not within 1s")) {
+					t.Errorf("error: %v", err)
+				}
 			})
-			if i != len(tt.rounds) || !slices.Equal(last, tt.want) {
-				t.Errorf("after %d rounds of %d: %q, wanted %q", i, len(tt.rounds), last, tt.want)
-			}
-			if tt.opens != (err == nil) || err != nil && (!errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "everybody: not within 1s")) {
-				t.Errorf("error: %v", err)
-			}
 		})
 	}
 	t.Run("the caller gives up", func(t *testing.T) {

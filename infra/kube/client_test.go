@@ -143,7 +143,7 @@ func TestTryFullNode(t *testing.T) {
 			Status:     corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods"}})
 	}))
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := &Client{typed: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})}
 	if err := c.Try(ctx, Trial{Node: "w", Image: "pause"}); !errors.Is(err, ErrNodeFull) {

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // TestPodErrorLog reads logs of containers in several states after the wait's context has ended.
@@ -55,7 +57,7 @@ func TestPodErrorLog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(patience.With(t.Context(), 30))
 			cancel()
 			e := (&Client{typed: typed}).podError(ctx, "", tt.trouble, 0)
 			if !slices.Equal(asked, tt.asked) || !slices.Equal(e.Log, tt.log) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // TestStepAside: the member is stopped and stays in the cluster. If the machine is not terminated
@@ -18,7 +19,7 @@ func TestStepAside(t *testing.T) {
 	d := c.duty(t)
 	v := c.join(t, d)
 	v.leader, v.down = 3, nil
-	if err := d.StepAside(t.Context(), nobody); err != nil {
+	if err := d.StepAside(patience.With(t.Context(), 30), nobody); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"note " + component.EtcdUnit, "stop " + component.EtcdUnit}; !slices.Equal(c.deeds(), want) || len(v.names()) != 3 {
@@ -50,11 +51,13 @@ func TestStepAsideRefused(t *testing.T) {
 			d := c.duty(t)
 			v := c.join(t, d)
 			v.leader, v.down, v.members = 3, map[string]bool{}, v.members[:tt.members]
+			ctx := patience.With(t.Context(), 30)
 			for _, address := range tt.down {
 				v.down[address] = true
+				short, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the guard waits for one that is down
+				defer cancel()
+				ctx = short
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the guard waits for one that is down
-			defer cancel()
 			err := d.StepAside(ctx, nobody)
 			refused := tt.refused != ""
 			if (err != nil) != refused || refused && !strings.Contains(err.Error(), tt.refused) {
@@ -72,7 +75,7 @@ func TestStepAsideRefused(t *testing.T) {
 func TestStepAsideContinued(t *testing.T) {
 	t.Parallel()
 	c, d, v := killed(t)
-	if err := d.StepAside(t.Context(), nobody); err != nil || len(v.names()) != 3 || c.runs(component.EtcdUnit) {
+	if err := d.StepAside(patience.With(t.Context(), 30), nobody); err != nil || len(v.names()) != 3 || c.runs(component.EtcdUnit) {
 		t.Errorf("%v, members %v; it did %q", err, v.names(), c.deeds())
 	}
 	c, d, v = killed(t)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -140,7 +141,7 @@ func TestLeaveContinued(t *testing.T) {
 	t.Parallel()
 	c, d, v := killed(t)
 	for range 2 { // the second process was killed too, after the removal
-		if err := d.Leave(t.Context(), nobody, false); err != nil {
+		if err := d.Leave(patience.With(t.Context(), 5), nobody, false); err != nil {
 			t.Fatal(err)
 		}
 		if got := v.names(); !slices.Equal(got, []string{"controller-1", "controller-2"}) {
@@ -237,7 +238,7 @@ func TestLastMember(t *testing.T) {
 			if !tt.interrupted {
 				v.down = nil
 			}
-			err := d.Leave(t.Context(), tt.leaving, tt.replaced)
+			err := d.Leave(patience.With(t.Context(), 5), tt.leaving, tt.replaced)
 			const want = "refusing to terminate controller-0: it has the last member of etcd, and its data would end with it; apply k8s_etcd_cluster first"
 			if (err != nil) != tt.refused || tt.refused && !strings.Contains(err.Error(), want) {
 				t.Errorf("ended with %v", err)

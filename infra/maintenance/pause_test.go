@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -70,40 +71,42 @@ func TestPauseAsksAllFirst(t *testing.T) {
 // for it, and a start ends it.
 func TestPauseOnce(t *testing.T) {
 	t.Parallel()
-	var clusters Clusters
-	turns := clusters.Turns("demo")
-	var calls int
-	result := errors.New("no answer")
-	begun, proceed := make(chan struct{}), make(chan struct{})
-	do := func(context.Context) error {
-		calls++
-		if calls == 1 {
-			close(begun)
-			<-proceed
-			return result
+	synctest.Test(t, func(t *testing.T) {
+		var clusters Clusters
+		turns := clusters.Turns("demo")
+		var calls int
+		result := errors.New("no answer")
+		begun, proceed := make(chan struct{}), make(chan struct{})
+		do := func(context.Context) error {
+			calls++
+			if calls == 1 {
+				close(begun)
+				<-proceed
+				return result
+			}
+			return nil
 		}
-		return nil
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, 3)
-	wg.Go(func() { errs[0] = turns.Pause(t.Context(), do) })
-	<-begun
-	for i := 1; i < 3; i++ {
-		wg.Go(func() { errs[i] = turns.Pause(t.Context(), do) })
-	}
-	time.Sleep(100 * time.Millisecond) // they wait by now
-	close(proceed)
-	wg.Wait()
-	if calls != 1 || slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, result) }) {
-		t.Fatalf("%d calls, %v", calls, errs)
-	}
-	for range 2 {
-		if err := turns.Pause(t.Context(), do); err != nil || calls != 2 {
-			t.Fatalf("%d calls, %v", calls, err)
+		var wg sync.WaitGroup
+		errs := make([]error, 3)
+		wg.Go(func() { errs[0] = turns.Pause(t.Context(), do) })
+		<-begun
+		for i := 1; i < 3; i++ {
+			wg.Go(func() { errs[i] = turns.Pause(t.Context(), do) })
 		}
-	}
-	turns.Start("worker-0")()
-	if err := turns.Pause(t.Context(), do); err != nil || calls != 3 {
-		t.Errorf("%d calls, %v", calls, err)
-	}
+		time.Sleep(time.Second) // they wait by now
+		close(proceed)
+		wg.Wait()
+		if calls != 1 || slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, result) }) {
+			t.Fatalf("%d calls, %v", calls, errs)
+		}
+		for range 2 {
+			if err := turns.Pause(t.Context(), do); err != nil || calls != 2 {
+				t.Fatalf("%d calls, %v", calls, err)
+			}
+		}
+		turns.Start("worker-0")()
+		if err := turns.Pause(t.Context(), do); err != nil || calls != 3 {
+			t.Errorf("%d calls, %v", calls, err)
+		}
+	})
 }

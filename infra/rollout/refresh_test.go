@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
@@ -24,7 +26,7 @@ func TestRefreshRoundTrips(t *testing.T) {
 	t.Parallel()
 	for _, many := range []int{6, 50} {
 		calls := timing.New()
-		pool := remote.NewPool(remote.Config{Timing: calls})
+		pool := remote.NewPool(remote.Config{Timing: calls, ConnectTimeout: 5 * time.Minute})
 		t.Cleanup(func() { pool.Close() })
 		engine := &Engine{Fleet: &fleet.Fleet{Pool: pool}}
 		var targets []fleet.Target
@@ -40,7 +42,7 @@ func TestRefreshRoundTrips(t *testing.T) {
 		var roles sync.WaitGroup
 		for range 3 { // as many as look at a controller
 			roles.Go(func() {
-				report, err := engine.Observe(t.Context(), observedRole{claimedRole{targets: targets}}, Record{})
+				report, err := engine.Observe(patience.With(t.Context(), 30), observedRole{claimedRole{targets: targets}}, Record{})
 				if err != nil || len(report.Unreachable) > 0 || len(report.Findings) != many {
 					t.Errorf("%d machines: %d findings, unreachable %v, %v", many, len(report.Findings), report.Unreachable, err)
 				}

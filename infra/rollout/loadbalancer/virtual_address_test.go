@@ -14,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -102,6 +103,7 @@ func TestCheckInterface(t *testing.T) {
 // TestVirtualAddressOnMachines asks machines for their network before a change, and for the address after it.
 func TestVirtualAddressOnMachines(t *testing.T) {
 	t.Parallel()
+	ctx := patience.With(t.Context(), 30)
 	interfaces := "2: ens5    inet 192.168.1.40/24 brd 192.168.1.255 scope global ens5\n"
 	var scripts []string
 	server := remotetest.New(t, "lb-0", func(script string) (string, int) {
@@ -120,30 +122,30 @@ func TestVirtualAddressOnMachines(t *testing.T) {
 	x := LoadBalancer{Spec: component.LoadBalancerSpec{VirtualIP: netip.MustParseAddr("192.168.2.3")}}
 	changed := []host.Change{{Finding: finding.Finding{Kind: finding.File, Target: "/etc/haproxy/haproxy.cfg"}}}
 	o := &rollout.Operation{Fleet: f, Machines: []*rollout.Machine{{Machine: m, Changes: changed}}}
-	says(t, x.checkInterfaces(t.Context(), o), "machine lb-0: check the virtual address 192.168.2.3", "does not lie in 192.168.1.0/24", "nothing has been changed")
+	says(t, x.checkInterfaces(ctx, o), "machine lb-0: check the virtual address 192.168.2.3", "does not lie in 192.168.1.0/24", "nothing has been changed")
 	x.Spec.VirtualIP, x.Spec.FormerIPs = netip.MustParseAddr("192.168.1.3"), []netip.Addr{netip.MustParseAddr("192.168.2.3")}
-	says(t, x.checkInterfaces(t.Context(), o), "192.168.2.3 does not lie in 192.168.1.0/24")
+	says(t, x.checkInterfaces(ctx, o), "192.168.2.3 does not lie in 192.168.1.0/24")
 	x.Spec.FormerIPs = nil
-	says(t, x.checkInterfaces(t.Context(), o))
+	says(t, x.checkInterfaces(ctx, o))
 
 	address := netip.MustParseAddrPort("192.168.1.3:6443")
 	// A new address that another machine has is refused, and a former address of the cluster is
 	// not.
 	interfaces = ""
-	says(t, x.checkFree(t.Context(), o, nil), "another machine in the network has 192.168.1.3 already", "nothing has been changed")
-	says(t, x.checkFree(t.Context(), o, x))
+	says(t, x.checkFree(ctx, o, nil), "another machine in the network has 192.168.1.3 already", "nothing has been changed")
+	says(t, x.checkFree(ctx, o, x))
 	free := server.Dial
 	server.Dial = func(string) (net.Conn, error) { return nil, errors.New("No route to host") }
-	says(t, x.checkFree(t.Context(), o, nil))
+	says(t, x.checkFree(ctx, o, nil))
 	interfaces, server.Dial, dialled = "2: ens5    inet 192.168.1.3/32 scope global ens5\n", free, nil
-	says(t, x.checkFree(t.Context(), o, nil))
-	v, err := x.viewAddress(t.Context(), m, address)
+	says(t, x.checkFree(ctx, o, nil))
+	v, err := x.viewAddress(ctx, m, address)
 	if err != nil || !v.holds || v.err == nil || len(dialled) != 1 || dialled[0] != "192.168.1.3:6443" || !strings.Contains(scripts[len(scripts)-1], "address show to 192.168.1.3") {
 		t.Errorf("view %+v, %v, dialled %q, scripts %q", v, err, dialled, scripts)
 	}
 	// Connections that the packet filter of the other machines drops are not tried.
 	interfaces, x.Spec.AllowedCIDRs = "", []netip.Prefix{netip.MustParsePrefix("192.168.1.100/32")}
-	if v, err := x.viewAddress(t.Context(), m, address); err != nil || v.holds || v.err != nil || len(dialled) != 1 {
+	if v, err := x.viewAddress(ctx, m, address); err != nil || v.holds || v.err != nil || len(dialled) != 1 {
 		t.Errorf("view %+v, %v, dialled %q", v, err, dialled)
 	}
 }
