@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
@@ -75,8 +74,6 @@ func (l *Lab) Control(ctx context.Context, method, path string, in, out any) err
 }
 
 func (l *Lab) daemon(ctx context.Context) (Daemon, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	var d Daemon
 	return d, l.Control(ctx, http.MethodGet, "/_lab/daemon", nil, &d)
 }

@@ -289,7 +289,7 @@ func TestLab(t *testing.T) {
 			}
 		}()
 		registry := must[process.Endpoints](t)(must[*process.Lab](t)(process.New(lab.dir, "", nil)).Endpoints()).Images
-		script := "for url in " + os.Getenv("K8S_ARTIFACT_MIRROR") + "/SHA256SUMS " + registry + "/v2/; do curl -s -m 5 -o /dev/null -w '%{http_code} ' $url || true; done"
+		script := "for url in " + os.Getenv("K8S_ARTIFACT_MIRROR") + "/SHA256SUMS " + registry + "/v2/; do curl -s -m 60 -o /dev/null -w '%{http_code} ' $url || true; done"
 		if got := w.sh(t, *one.PublicIpAddress, script); got != "200 200" {
 			t.Errorf("mirror and registry answer %s", got)
 		}
@@ -317,14 +317,14 @@ func TestLab(t *testing.T) {
 			ip -n pod addr add 172.30.0.2/24 dev p1; ip -n pod link set p1 up; ip -n pod route add default via 172.30.0.1
 			sysctl -qw net.ipv4.ip_forward=1; nft add table ip pod; nft "add chain ip pod post { type nat hook postrouting priority 100; }"
 			nft add rule ip pod post ip saddr 172.30.0.2 oifname ens5 masquerade'`)
-		ask := func() string {
-			return w.sh(t, *one.PublicIpAddress, "sudo ip netns exec pod curl -s -m 1 -o /dev/null -w '%{http_code}' http://169.254.169.254/ || true")
+		ask := func(seconds string) string {
+			return w.sh(t, *one.PublicIpAddress, "sudo ip netns exec pod curl -s -m "+seconds+" -o /dev/null -w '%{http_code}' http://169.254.169.254/ || true")
 		}
-		if got := ask(); got != "000" {
+		if got := ask("1"); got != "000" {
 			t.Errorf("with a hop limit of 1 a pod got %s", got)
 		}
 		must[*ec2.ModifyInstanceMetadataOptionsOutput](t)(w.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{InstanceId: &first, HttpPutResponseHopLimit: aws.Int32(2)}))
-		if got := ask(); got != "401" {
+		if got := ask("60"); got != "401" {
 			t.Errorf("with a hop limit of 2 a pod got %s", got)
 		}
 	})
@@ -387,7 +387,7 @@ func TestLab(t *testing.T) {
 		}
 	})
 	t.Run("groups reach", func(t *testing.T) {
-		w.sh(t, *one.PublicIpAddress, "ping -c 1 -W 2 10.240.0.11")
+		w.sh(t, *one.PublicIpAddress, "ping -c 1 -W 60 10.240.0.11")
 		if got := w.sh(t, *one.PublicIpAddress, "timeout 1 bash -c '</dev/tcp/10.240.0.11/22' 2>/dev/null && echo open || echo closed"); got != "closed" {
 			t.Errorf("port 22 of the neighbour is %s", got)
 		}
@@ -430,7 +430,7 @@ func TestLab(t *testing.T) {
 		if err := syscall.Kill(must[process.Daemon](t)(lab.daemon(t.Context())).Keeper, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) { // the daemon ends after it
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) { // the daemon ends after it
 			if _, err := lab.run(t.Context(), "status"); err != nil {
 				break
 			}

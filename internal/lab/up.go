@@ -297,7 +297,10 @@ func (l *Lab) waitReady(ctx context.Context, pid int, ended <-chan struct{}) err
 		case <-ended:
 			return errors.New("the daemon ended while it was starting")
 		case <-tick.C:
-			if d, err := l.daemon(ctx); err == nil && d.Keeper == pid {
+			asking, asked := context.WithTimeout(ctx, time.Second)
+			d, err := l.daemon(asking)
+			asked()
+			if err == nil && d.Keeper == pid {
 				return nil
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -76,7 +77,7 @@ func get(t *testing.T, l *cloudtest.Lab, key string) (string, error) {
 
 // TestS3 uses S3 as the owner, as a user and in sessions, and looks at what is refused.
 func TestS3(t *testing.T) {
-	var calls bytes.Buffer
+	var calls record
 	var store *objects.Store
 	l := cloudtest.New(t, withS3(t, &store), func(l *cloudtest.Lab) { l.Calls = slog.New(slog.NewJSONHandler(&calls, nil)) })
 	cloudtest.Must[*awss3.CreateBucketOutput](t)(s3(l).CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: aws.String("backups")}))
@@ -246,10 +247,26 @@ func TestS3(t *testing.T) {
 		`"msg":"answered","service":"s3","action":"PutObject","resources":["backups/a/one"]`,
 		`"action":"GetObject","resources":["backups/a/two"]`, `"code":"AccessDenied"`, `"code":"SlowDown"`,
 	} {
-		if !strings.Contains(calls.String(), want) {
-			t.Errorf("the log of calls lacks %s", want)
-		}
+		cloudtest.Eventually(t, "the log of calls has "+want, func() bool { return strings.Contains(calls.String(), want) })
 	}
+}
+
+// record is a log that is read while it is written.
+type record struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all.String()
 }
 
 // TestS3Ends: the program is started again when it has ended, and finds its objects.

@@ -141,7 +141,7 @@ func (a *Account) admitTunnel(r *http.Request, req wire.Request) (t tunnelReques
 // connects after the websocket is open, as on AWS: what it cannot reach is the reason of the closure.
 func (a *Account) carry(ctx context.Context, ws *websocket.Conn, t tunnelRequest) {
 	closing := func(code int, reason string) {
-		_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(time.Second))
+		_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(10*time.Second))
 	}
 	over := a.cfg.Clock.After(t.lasts)
 	dialing, dialed := context.WithTimeout(ctx, tunnelDial)

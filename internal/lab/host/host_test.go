@@ -127,7 +127,7 @@ func TestComingAndGoing(t *testing.T) {
 	for n := range 8 {
 		lab := w.lab(strconv.Itoa(n))
 		all.Go(func() {
-			for range 40 {
+			for range 10 {
 				if err := w.Use(t.Context(), lab, nil); err != nil {
 					t.Error(err)
 					return

@@ -20,7 +20,7 @@ var ErrBusy = errors.New("the device is in use")
 
 // detachTimeout bounds the wait for the end of a device that is not mounted. It takes milliseconds,
 // unless a process has the device open.
-const detachTimeout = time.Second
+var detachTimeout = time.Second
 
 // A Device is a loop device of the host. It has the content and the size of a file.
 type Device struct {

@@ -24,7 +24,7 @@ type testLab struct {
 	network  *testbed.Network
 	stateDir string
 	img      Image
-	patience time.Duration // how long a connection may last, and a boot if that is longer than two minutes
+	patience time.Duration // how long a login may take, and a boot if that is longer than two minutes
 }
 
 // testHost is a machine with what is needed to start and reach it.
@@ -103,6 +103,7 @@ func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 		_ = conn.Close()
 		return nil, err
 	}
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Minute))
 	return ssh.NewClient(c, chans, reqs), nil
 }
 
@@ -139,6 +140,12 @@ func run(c *ssh.Client, script string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// end runs a script that ends the machine.
+func end(c *ssh.Client, script string) {
+	defer time.AfterFunc(time.Minute, func() { _ = c.Close() }).Stop()
+	_, _ = run(c, script)
+}
+
 func must(t *testing.T, c *ssh.Client, script string) string {
 	t.Helper()
 	out, err := run(c, script)
@@ -157,7 +164,7 @@ func (l *testLab) awaitExit(id string) (reboot bool) {
 			l.t.Fatalf("exit of %s reported, want %s", got.ID, id)
 		}
 		return got.Reboot
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		l.t.Fatalf("exit of %s not reported", id)
 	}
 	return false

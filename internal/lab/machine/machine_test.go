@@ -42,9 +42,13 @@ func TestMachines(t *testing.T) {
 		}
 		swapped := *a
 		swapped.hostKey = b.hostKey
-		if _, err := l.dial(&swapped, "admin"); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
-			t.Errorf("another host key: %v, want a refusal", err)
-		}
+		eventually(t, "another host key is refused", func() bool {
+			_, err := l.dial(&swapped, "admin")
+			if err == nil {
+				t.Fatal("another host key is accepted")
+			}
+			return strings.Contains(err.Error(), "host key mismatch")
+		})
 		if got := must(t, ca, `id -un; echo "$SUDO_USER"; hostname; getent ahostsv4 "$(hostname)" | head -n 1 | cut -d' ' -f1`); got != "root\nadmin\n"+a.Hostname+"\n127.0.1.1" {
 			t.Errorf("id, user, hostname, address = %q", got)
 		}
@@ -242,12 +246,12 @@ json.dump(c, open("config.json", "w"))'
 		}
 		t.Cleanup(func() { _ = console.Wait() })
 		must(t, ca, "until pgrep -x sleep; do sleep 0.1; done")
-		_, _ = run(ca, "systemctl reboot")
+		end(ca, "systemctl reboot")
 		if !l.awaitExit(a.ID) || l.Running(a.ID) {
 			t.Errorf("the exit of a machine that reboots itself does not say so, running %v", l.Running(a.ID))
 		}
 		l.start(a)
-		_, _ = run(l.await(a), "systemctl poweroff")
+		end(l.await(a), "systemctl poweroff")
 		if l.awaitExit(a.ID) || l.Running(a.ID) {
 			t.Errorf("the exit of a machine that powers itself off says that it boots again, running %v", l.Running(a.ID))
 		}
@@ -292,7 +296,7 @@ json.dump(c, open("config.json", "w"))'
 		if err := l.Terminate(t.Context(), b.ID); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begin); took > 20*time.Second {
+		if took := time.Since(begin); took > 2*time.Minute {
 			t.Errorf("terminating took %v", took)
 		} else {
 			t.Logf("terminated in %v", took)
@@ -359,7 +363,7 @@ func TestStartFails(t *testing.T) {
 	noHost := h.Spec
 	noHost.Hostname = "not a hostname"
 	for want, s := range map[string]Spec{"network namespace": noNetns, "invalid id": noName, "Invalid hostname": noHost} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		err := l.Start(ctx, s)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -89,7 +89,7 @@ mkdir -p /var/lib/containerd/store && echo blob > /var/lib/containerd/store/blob
 	if err := l.RemoveSnapshot(next); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		left, err := os.ReadDir(l.snapshotsDir())
 		if err != nil {
 			t.Fatal(err)

@@ -86,7 +86,7 @@ func testVirtualMachine(t *testing.T, r Release) {
 	})
 	t.Run("reboots", func(t *testing.T) {
 		id := bootID(c)
-		_, _ = run(c, "sudo systemctl reboot")
+		end(c, "sudo systemctl reboot")
 		eventually(t, "another boot", func() bool {
 			next, err := l.dial(h, "admin")
 			if err != nil {
@@ -126,7 +126,7 @@ func testVirtualMachine(t *testing.T, r Release) {
 		says("lsblk -bndo SIZE /dev/vda", "10737418240")
 	})
 	t.Run("power off from inside", func(t *testing.T) {
-		_, _ = run(c, "sudo systemctl poweroff")
+		end(c, "sudo systemctl poweroff")
 		select {
 		case e := <-l.Exits():
 			if e.ID != h.ID || e.Reboot {

@@ -172,7 +172,7 @@ func releaseVolume(file string) error {
 		}
 		claim, err := d.Claim()
 		if err == nil {
-			return d.Detach(claim)
+			err = d.Detach(claim)
 		}
 		if !errors.Is(err, loop.ErrBusy) || time.Now().After(end) {
 			return err

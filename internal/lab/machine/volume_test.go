@@ -97,7 +97,8 @@ func TestVolumes(t *testing.T) {
 	})
 
 	t.Run("to another machine", func(t *testing.T) {
-		must(t, ca, "umount /mnt/data; systemd-run --quiet --unit=holder sh -c 'exec sleep 1000 < /dev/nvme1n1'; sleep 0.2")
+		must(t, ca, `umount /mnt/data; systemd-run --quiet --unit=holder sh -c 'exec sleep 1000 < /dev/nvme1n1'
+			for _ in $(seq 600); do test "$(readlink /proc/$(systemctl show -p MainPID --value holder)/fd/0)" != /dev/nvme1n1 || exit 0; sleep 0.1; done; exit 1`)
 		for range 2 {
 			if err := l.DetachVolume(t.Context(), a.ID, firstVolume, false); !errors.Is(err, ErrVolumeInUse) {
 				t.Errorf("detached a volume that a process has open: %v", err)
@@ -156,7 +157,7 @@ func TestVolumes(t *testing.T) {
 		if got := must(t, ca, "resize2fs /dev/nvme1n1 2>&1 || true"); mayResize(t) != strings.Contains(got, "is now 786432 (4k) blocks long") {
 			t.Errorf("growing the mounted file system: %s", got)
 		}
-		must(t, ca, "umount /mnt/data; e2fsck -fp /dev/nvme1n1; resize2fs /dev/nvme1n1; mount /dev/nvme1n1 /mnt/data")
+		must(t, ca, "umount /mnt/data; e2fsck -fp /dev/nvme1n1; resize2fs /dev/nvme1n1; mount -o commit=600 /dev/nvme1n1 /mnt/data")
 		same(t, ca, "df --output=size -BG /mnt/data | tail -n 1 | xargs; cat /mnt/data/file", "3G\nkept")
 	})
 
@@ -171,7 +172,7 @@ func TestVolumes(t *testing.T) {
 		a.Volumes = []Volume{first}
 		l.start(a)
 		ca = l.await(a)
-		same(t, ca, "mount "+firstLink+" /mnt/data; cat /mnt/data/file /mnt/data/synced; ls /mnt/data/lost 2> /dev/null || true", "kept\nsynced")
+		same(t, ca, "mount -o commit=600 "+firstLink+" /mnt/data; cat /mnt/data/file /mnt/data/synced; ls /mnt/data/lost 2> /dev/null || true", "kept\nsynced")
 	})
 
 	t.Run("pulled out", func(t *testing.T) {

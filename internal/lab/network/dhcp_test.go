@@ -62,7 +62,7 @@ func (l *lab) client(place string, options ...nclient4.ClientOpt) *nclient4.Clie
 	l.t.Helper()
 	var client *nclient4.Client
 	err := l.at(place, func() (err error) {
-		client, err = nclient4.New(guestLink, append([]nclient4.ClientOpt{nclient4.WithTimeout(time.Second), nclient4.WithRetry(5)}, options...)...)
+		client, err = nclient4.New(guestLink, append([]nclient4.ClientOpt{nclient4.WithTimeout(time.Second), nclient4.WithRetry(7)}, options...)...)
 		return err
 	})
 	if err != nil {

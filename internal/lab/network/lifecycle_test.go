@@ -61,6 +61,8 @@ func TestApplyAgainChangesNothing(t *testing.T) {
 	l := newLab(t, podVPC())
 	l.iface("eni-a").PublicIP = l.public(0)
 	l.apply()
+	for len(l.watch()(1, 1500*time.Millisecond)) > 0 { // the kernel may report links up to a second later
+	}
 	before := l.dump()
 	watch := l.watch()
 	l.apply()

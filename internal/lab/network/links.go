@@ -25,7 +25,7 @@ const (
 const guestLink = "ens5"
 
 // upPatience bounds the wait for a link to come up, which takes milliseconds.
-const upPatience = 10 * time.Second
+const upPatience = time.Minute
 
 // forwardingSysctls make a namespace a router that reports too large packets at once and sends no
 // redirects.

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"errors"
 	"net"
 	"syscall"
@@ -32,7 +31,7 @@ func TestLargePackets(t *testing.T) {
 		{operator, l.slice.Operator.String(), 9001, false},
 	} {
 		received := l.datagrams(test.to, test.addr+":9")
-		err := l.sendWhole("eni-a", test.addr+":9", test.size-headers)
+		err := l.sendWhole("eni-a", test.addr+":9", test.size-headers, waitFor(!test.fits))
 		switch {
 		case test.fits && err != nil:
 			t.Errorf("%d bytes to %s: %v", test.size, name(test.to), err)
@@ -58,8 +57,8 @@ func (l *lab) datagrams(place, addr string) func(time.Duration) int {
 }
 
 // sendWhole sends a datagram that must not be fragmented. If a router refuses it for its size, the
-// kernel reports that on a later call.
-func (l *lab) sendWhole(place, addr string, size int) error {
+// kernel reports that on a later call, which ends after a timeout.
+func (l *lab) sendWhole(place, addr string, size int, timeout time.Duration) error {
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		failed := raw.Control(func(fd uintptr) {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
@@ -75,15 +74,12 @@ func (l *lab) sendWhole(place, addr string, size int) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
-	defer cancel()
 	if _, err := conn.Write(make([]byte, size)); err != nil {
 		return err
 	}
 	// The router's ICMP message becomes the socket's error.
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(timeout))
 	_, err = conn.Read(make([]byte, 1))
-	<-ctx.Done()
 	if errors.Is(err, unix.EMSGSIZE) {
 		return err
 	}

@@ -174,7 +174,7 @@ func TestNATGatewayReportsLargePackets(t *testing.T) {
 		fits bool
 	}{{1500, true}, {1501, false}} {
 		received := l.datagrams(operator, outside+":9")
-		err := l.sendWhole("eni-c", outside+":9", test.size-28)
+		err := l.sendWhole("eni-c", outside+":9", test.size-28, waitFor(!test.fits))
 		if !test.fits && !errors.Is(err, unix.EMSGSIZE) || test.fits && err != nil {
 			t.Errorf("%d bytes: %v", test.size, err)
 		}

@@ -2,10 +2,14 @@ package release
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -138,16 +142,25 @@ func TestBuildFailureTellsWhy(t *testing.T) {
 
 func TestBuildEndsWithContext(t *testing.T) {
 	b, _ := newBuilder(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// The shell's child must end too, or run waits for its output.
-	cmd := b.command(ctx, b.work, "sh", "-c", "sleep 60 & wait")
-	start := time.Now()
+	// The pipe is open until the shell's child has ended, too.
+	reader, writer, err := os.Pipe()
+	must(t, err)
+	defer reader.Close()
+	cmd := b.command(ctx, b.work, "sh", "-c", "sleep 100 & echo >&3; wait")
+	cmd.ExtraFiles = []*os.File{writer}
+	go func() {
+		_, _ = reader.Read(make([]byte, 1))
+		cancel()
+	}()
 	if err := run(cmd, nil); err == nil {
 		t.Error("no error from a program that was ended")
 	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("took %v to end", took)
+	must(t, writer.Close())
+	must(t, reader.SetReadDeadline(time.Now().Add(time.Minute)))
+	if _, err := reader.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("a child was not ended: %v", err)
 	}
 }
 
@@ -161,21 +174,34 @@ func TestPauseReapsAndEnds(t *testing.T) {
 	if string(version) != "pause "+PauseVersion+"\n" {
 		t.Errorf("version is %q", version)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(out, "pause"))
+	// A Go program that is started with the signal ignored catches it once it asks for it.
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap "" INT; exec "$0"`, filepath.Join(out, "pause"))
 	must(t, cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	select {
-	case err := <-done:
-		t.Fatalf("pause ended by itself: %v", err)
-	case <-time.After(200 * time.Millisecond):
+	for deadline := time.After(time.Minute); !catchesInterrupt(cmd.Process.Pid); {
+		select {
+		case err := <-done:
+			t.Fatalf("pause ended by itself: %v", err)
+		case <-deadline:
+			t.Fatal("pause does not listen")
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	must(t, cmd.Process.Signal(os.Interrupt))
 	select {
 	case err := <-done:
 		must(t, err)
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		_ = cmd.Process.Kill()
 		t.Fatal("pause does not end when told to")
 	}
+}
+
+func catchesInterrupt(pid int) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, caught, _ := strings.Cut(string(status), "SigCgt:")
+	var signals uint64
+	_, _ = fmt.Sscanf(caught, "%x", &signals)
+	return signals&(1<<(syscall.SIGINT-1)) != 0
 }

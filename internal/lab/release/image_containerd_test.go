@@ -47,7 +47,7 @@ disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime
 	logFile, err := os.Create(filepath.Join(work, "log"))
 	must(t, err)
 	defer logFile.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	daemon := exec.CommandContext(ctx, filepath.Join(bin, "containerd"), "--config", filepath.Join(work, "config.toml"))
 	daemon.Stdout, daemon.Stderr = logFile, logFile
 	daemon.Cancel = func() error { return daemon.Process.Signal(os.Interrupt) }

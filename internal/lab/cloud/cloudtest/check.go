@@ -41,12 +41,14 @@ func Must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// Eventually fails the test if f is not true within five seconds.
+// Eventually fails the test if f is not true within two minutes.
 func Eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
+	end, last := time.Now().Add(2*time.Minute), false
+	for ; !f(); time.Sleep(2 * time.Millisecond) {
+		if last {
 			t.Fatalf("it never came to this: %s", what)
 		}
+		last = time.Now().After(end)
 	}
 }

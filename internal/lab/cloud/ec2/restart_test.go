@@ -43,9 +43,7 @@ func TestRestart(t *testing.T) {
 	} {
 		l.Await(t, id, want)
 	}
-	if n := len(l.Network.VPC(t, s.VPC).Interfaces); n != 4 {
-		t.Errorf("the network has %d interfaces, want 4", n)
-	}
+	cloudtest.Eventually(t, "the network has 4 interfaces", func() bool { return len(l.Network.VPC(t, s.VPC).Interfaces) == 4 })
 
 	// After a reboot of the host no machine runs; those that should are started again.
 	l.Account.Close()

@@ -50,7 +50,8 @@ func (b *balanced) groupInput(name string) *awselb.CreateTargetGroupInput {
 	return &awselb.CreateTargetGroupInput{
 		Name: &name, Protocol: elbtypes.ProtocolEnumTcp, Port: aws.Int32(6443), VpcId: &b.VPC, TargetType: elbtypes.TargetTypeEnumInstance,
 		HealthCheckProtocol: elbtypes.ProtocolEnumTcp, HealthCheckIntervalSeconds: aws.Int32(5), HealthCheckTimeoutSeconds: aws.Int32(5),
-		HealthyThresholdCount: aws.Int32(2), UnhealthyThresholdCount: aws.Int32(2),
+		// With two, a slow first check and the second could look like one.
+		HealthyThresholdCount: aws.Int32(3), UnhealthyThresholdCount: aws.Int32(2),
 	}
 }
 

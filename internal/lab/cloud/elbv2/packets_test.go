@@ -91,14 +91,14 @@ func TestLoadBalancerPackets(t *testing.T) {
 	in.Scheme = elbtypes.LoadBalancerSchemeEnumInternetFacing
 	b.arn = *cloudtest.Must[*awselb.CreateLoadBalancerOutput](t)(l.ELB.CreateLoadBalancer(ctx, in)).LoadBalancers[0].LoadBalancerArn
 	group := b.groupInput("api")
-	group.HealthCheckProtocol, group.HealthCheckPath, group.HealthCheckTimeoutSeconds = elbtypes.ProtocolEnumHttps, aws.String("/readyz"), aws.Int32(2)
+	group.HealthCheckProtocol, group.HealthCheckPath = elbtypes.ProtocolEnumHttps, aws.String("/readyz")
 	group.Matcher = &elbtypes.Matcher{HttpCode: aws.String("200")}
 	b.targetGroup = *cloudtest.Must[*awselb.CreateTargetGroupOutput](t)(l.ELB.CreateTargetGroup(ctx, group)).TargetGroups[0].TargetGroupArn
 	b.register(t, a.id, z.id)
 	b.listen(t, b.arn, b.targetGroup, 443)
 	until := func(what string, f func() bool) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("it never came to this: %s; %v", what, b.health(t))
 			}

@@ -29,7 +29,7 @@ func TestProbe(t *testing.T) {
 		case "/slow":
 			select {
 			case <-r.Context().Done():
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 			}
 		case "/moved":
 			w.Header().Set("Location", "/500")
@@ -69,7 +69,11 @@ func TestProbe(t *testing.T) {
 	} {
 		from := ""
 		p := probe{of: healthCheck{Protocol: tt.protocol, Path: tt.path, Matcher: tt.matcher}, networkDevice: "eni-1", to: netip.MustParseAddrPort(tt.to.String())}
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		timeout := time.Minute
+		if tt.path == "/slow" {
+			timeout = 300 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		err := p.run(ctx, direct{&from})
 		cancel()
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

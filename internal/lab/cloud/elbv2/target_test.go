@@ -31,14 +31,21 @@ func (b *balanced) health(t *testing.T) map[string]string {
 // becomes moves the clock second by second until a target has a state.
 func (b *balanced) becomes(t *testing.T, id, want string) {
 	t.Helper()
-	for range 60 {
-		if b.health(t)[id] == want {
-			return
+	for end := time.Now().Add(2 * time.Minute); b.health(t)[id] != want; time.Sleep(10 * time.Millisecond) { // checks run in the background
+		if time.Now().After(end) {
+			t.Fatalf("%s never came to %q: %q", id, want, b.health(t)[id])
 		}
-		b.Clock.Advance(time.Second)
-		time.Sleep(10 * time.Millisecond) // for the check, which runs in the background
+		b.second(t)
 	}
-	t.Fatalf("%s never came to %q: %q", id, want, b.health(t)[id])
+}
+
+// second moves the clock by a second, and waits until the loop of health checks has seen that.
+func (b *balanced) second(t *testing.T) {
+	t.Helper()
+	waits := func() bool { return b.Clock.Waiting() > 0 }
+	cloudtest.Eventually(t, "the loop of health checks waits", waits)
+	b.Clock.Advance(time.Second)
+	cloudtest.Eventually(t, "the loop of health checks waits again", waits)
 }
 
 func (b *balanced) register(t *testing.T, ids ...string) {
@@ -178,8 +185,7 @@ func TestTargetHealth(t *testing.T) {
 	b.Await(t, inB, types.InstanceStateNameStopped)
 	_, err := b.ELB.RegisterTargets(ctx, &awselb.RegisterTargetsInput{TargetGroupArn: &b.targetGroup, Targets: []elbtypes.TargetDescription{{Id: &inB, Port: aws.Int32(1)}}})
 	cloudtest.Refused(t, err, "InvalidTarget")
-	b.Clock.Advance(time.Second)
-	time.Sleep(50 * time.Millisecond)
+	b.second(t)
 	cloudtest.Must[*awsec2.StartInstancesOutput](t)(b.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{inB}}))
 	b.Await(t, inB, types.InstanceStateNameRunning)
 	if got := b.health(t); !strings.HasPrefix(got[inB], "initial") {
@@ -214,8 +220,7 @@ func TestTargetDrained(t *testing.T) {
 	drain := func() int {
 		b.deregister(t, inA)
 		b.becomes(t, inA, "")
-		b.Clock.Advance(time.Second)
-		time.Sleep(50 * time.Millisecond)
+		b.second(t)
 		return len(b.Network.EndedFlows())
 	}
 	if n := drain(); n != 0 {
