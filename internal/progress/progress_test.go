@@ -70,15 +70,18 @@ func TestTerminal(t *testing.T) {
 		_, _ = out.ReadFrom(screen) // ends when the terminal is closed
 		read <- out.Bytes()
 	}()
+	var drawn atomic.Int32
 	end := r.Job("building Kubernetes 1.36.4 (kube-apiserver, kube-controller-manager, kube-scheduler, kubelet) from Go modules",
-		func() string { return "12 packages compiled" })
-	time.Sleep(4 * refresh)
+		func() string { drawn.Add(1); return "12 packages compiled" })
+	for end := time.Now().Add(time.Minute); drawn.Load() < 2 && time.Now().Before(end); { // the first one is on the screen then
+		time.Sleep(refresh)
+	}
 	r.Line("upstream cannot be reached")
 	end(nil)
 	r.Line("up")
 	_ = terminal.Close()
 	out := string(<-read)
-	for _, want := range []string{`\ds, 12 packages compiled: building Kub`, "upstream cannot be reached\r\n", `\x1b\[`, `building Kubernetes .*: done in \ds\r\nup\r\n`} {
+	for _, want := range []string{`\ds, 12 packages compiled: building Kub`, "upstream cannot be reached\r\n", `\x1b\[`, `building Kubernetes .*: done in \S+\r\nup\r\n`} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s does not match %q", want, out)
 		}

@@ -143,17 +143,18 @@ func TestZoneChosen(t *testing.T) {
 	}
 }
 
-// TestSessionsExpire: sessions of a role that end after a second are renewed in time. No other test runs
-// beside it: a call must arrive within that second.
+// TestSessionsExpire: sessions of a role that end soon are renewed before that, with each call here: they are due a minute
+// before their end.
 func TestSessionsExpire(t *testing.T) {
+	t.Parallel()
 	c := providertest.NewCloud(t)
-	c.Account.Fault(fault.Fault{Kind: fault.ShortSessions, Seconds: 1})
+	c.Account.Fault(fault.Fault{Kind: fault.ShortSessions, Seconds: 50})
 	c.Role("terraform", "")
 	c.More = providertest.Values{"assume_role": providertest.Values{"role_arn": "arn:aws:iam::123456789012:role/terraform", "session_name": "apply"}}
 	c = c.Process(t)
 	network := c.Instance("k8s_network")
 	network.Must(providertest.NetworkConfig())
-	for began := time.Now(); time.Since(began) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
+	for range 3 {
 		if failure := network.Refreshed(); failure != "" {
 			t.Fatal(failure)
 		}
@@ -185,8 +186,9 @@ func workspaces(t *testing.T, c providertest.Cloud) (token func(expires time.Tim
 }
 
 // TestWebIdentity: a role is assumed with a token, and no access key; the token's file is read again
-// when credentials are due. No other test runs beside it, as with TestSessionsExpire.
+// when credentials are due, which is with each call, as in TestSessionsExpire.
 func TestWebIdentity(t *testing.T) {
+	t.Parallel()
 	c := providertest.NewCloud(t)
 	token, file := workspaces(t, c), filepath.Join(t.TempDir(), "token")
 	write := func(expires time.Time) {
@@ -195,7 +197,7 @@ func TestWebIdentity(t *testing.T) {
 		}
 	}
 	write(time.Now().Add(time.Hour))
-	c.Account.Fault(fault.Fault{Kind: fault.ShortSessions, Seconds: 1})
+	c.Account.Fault(fault.Fault{Kind: fault.ShortSessions, Seconds: 50})
 	c.Role("tfc", `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sts:AssumeRoleWithWebIdentity",
 		"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/app.terraform.io"},
 		"Condition":{"StringEquals":{"app.terraform.io:aud":"aws.workload.identity"},"StringLike":{"app.terraform.io:sub":"organization:acme:*"}}}}`)
@@ -209,11 +211,10 @@ func TestWebIdentity(t *testing.T) {
 		t.Errorf("calls: %q", calls)
 	}
 	write(time.Now().Add(-time.Hour))
-	time.Sleep(1100 * time.Millisecond)
 	providertest.Mention(t, network.Refreshed(), "ExpiredTokenException")
 	write(time.Now().Add(time.Hour))
 	failure := network.Refreshed()
-	for end := time.Now().Add(5 * time.Second); strings.Contains(failure, "ExpiredTokenException") && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); strings.Contains(failure, "ExpiredTokenException") && time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond) // the SDK shares a retrieval that is still under way, with the old token
 		failure = network.Refreshed()
 	}
@@ -323,7 +324,7 @@ func TestPendingMachine(t *testing.T) {
 		t.Fatal(gone.Failure())
 	}
 	began := time.Now()
-	if _, err := awsaddress.Ensure(t.Context(), c.Client, a.AllocationID, spec); err == nil || !strings.Contains(err.Error(), "InvalidInstanceID") || time.Since(began) > 20*time.Second {
+	if _, err := awsaddress.Ensure(t.Context(), c.Client, a.AllocationID, spec); err == nil || !strings.Contains(err.Error(), "InvalidInstanceID") || time.Since(began) > 2*time.Minute {
 		t.Errorf("with a terminated machine, after %s: %v", time.Since(began), err)
 	}
 }

@@ -92,9 +92,9 @@ func TestHome(t *testing.T) {
 }
 
 // TestCredentialsRefused: an error about roles and sessions has what AWS said about the request,
-// nothing else that AWS said, and what to do. No other test runs beside it, as with
-// TestSessionsExpire.
+// nothing else that AWS said, and what to do.
 func TestCredentialsRefused(t *testing.T) {
+	t.Parallel()
 	c := providertest.NewCloud(t)
 	c.Role("others", `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::123456789012:user/somebody-else"}}}`)
 	c.Role("short", "")

@@ -71,6 +71,8 @@ func TestUnreadable(t *testing.T) {
 func TestSettleRefused(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
+	c.More = providertest.Values{"patience": 20} // for settling
+	c = c.Process(t)
 	mine := c.NewCluster()
 	mine.Make()
 	c = c.Process(t) // killed: nothing is settled

@@ -65,7 +65,7 @@ func interrupted(t *testing.T, kind, at int) int {
 			t.Fatalf("resumed after %d calls: %s", at, said)
 		}
 	}
-	c.Provider.Settle(t.Context())
+	c.Settle()
 	c = c.Process(t)
 	providertest.Mention(t, c.NewCluster().All()[kind].Attempt(config), "belongs to another state")
 	victim = c.Taken(victim)
@@ -197,7 +197,7 @@ func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*provider
 		if s != "" && strings.Contains(s, "belongs to another state") && !both[n].State.IsNull() {
 			t.Errorf("the loser has it in its state: %s", s)
 		}
-		processes[n].Provider.Settle(t.Context())
+		processes[n].Settle()
 	}
 	owner := -1
 	for n := range both {
@@ -260,8 +260,8 @@ func TestLateSettle(t *testing.T) {
 			i.Must(o.Config(i, network))
 		}
 	}
-	quick.Provider.Settle(t.Context())
-	slow.Provider.Settle(t.Context())
+	quick.Settle()
+	slow.Settle()
 	third := c.Process(t).NewCluster()
 	for _, i := range third.All()[1:] {
 		providertest.Mention(t, i.Attempt(third.Config(i, network)), "belongs to another state")

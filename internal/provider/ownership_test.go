@@ -53,6 +53,8 @@ func TestColleague(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
+	c.More = providertest.Values{"patience": 20} // for settling
+	c = c.Process(t)
 	mine := c.NewCluster()
 	mine.Make()
 	c = c.Ends(t)

@@ -97,7 +97,8 @@ func configureAgent(ctx context.Context, d *session.Session, env environment, s 
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, agentBudget, fmt.Errorf("no answer within %s", agentBudget))
+	budget := patience.Of(patience.With(ctx, d.Patience), agentBudget)
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("no answer within %s", budget))
 	defer cancel()
 	key, err := d.SSH.Agent.Choose(ctx)
 	switch {

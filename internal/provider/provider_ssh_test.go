@@ -62,7 +62,7 @@ func TestOneKeyOfTheAgent(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewCloud(t)
 	socket, keys := sshAgent(t, "work", "home", "old")
-	c.Agent, c.SSH = socket, providertest.Values{}
+	c.Agent, c.SSH, c.More = socket, providertest.Values{}, providertest.Values{"patience": 20}
 	c = c.Process(t)
 	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
 	network.Must(providertest.NetworkConfig()) // it needs no SSH
@@ -109,7 +109,7 @@ func TestRolesNeedAKey(t *testing.T) {
 	socket, _ := sshAgent(t, "work", "home")
 	p := provider.New("test")
 	p.Environment.Getenv = func(name string) string { return map[string]string{"SSH_AUTH_SOCK": socket}[name] }
-	c := providertest.NewCore(t, p, providertest.Values{"artifact_checksums": providertest.Downloads})
+	c := providertest.NewCore(t, p, providertest.Values{"artifact_checksums": providertest.Downloads, "patience": 20})
 	providertest.Mention(t, c.Instance("k8s_control_plane").Plan(r.ControlPlane).Failure(), "No key of the SSH agent is chosen", "holds 2 keys")
 	if said := c.Instance("k8s_worker_pool").Plan(r.Pool); said.Failure() != "" {
 		t.Errorf("it is said twice: %s", said.Failure())
@@ -158,7 +158,7 @@ func TestAgentConfiguration(t *testing.T) {
 		p.Environment.Getenv = func(name string) string {
 			return map[string]string{"SSH_AUTH_SOCK": test.socket, "K8S_SSH_AGENT_KEY": test.env}[name]
 		}
-		got := configure(t, p, providertest.Values{"ssh": test.ssh})
+		got := configure(t, p, providertest.Values{"ssh": test.ssh, "patience": 20})
 		if test.says == "" && got != "" || !strings.Contains(got, test.on) || !strings.Contains(got, test.says) {
 			t.Errorf("%s: got %q, wanted an error on %q with %q", test.name, got, test.on, test.says)
 		}

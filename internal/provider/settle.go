@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // farewell limits what the process does after Terraform has said that it may end. Terraform kills
@@ -15,7 +16,7 @@ const farewell = 1500 * time.Millisecond
 // taken every answer, when the server has ended. What cannot be settled in time is settled by the
 // next refresh.
 func (p *Provider) Settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := patience.Within(ctx, farewell)
 	defer cancel()
 	var g parallel.Group
 	for _, d := range p.Sessions {

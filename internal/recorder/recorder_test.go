@@ -11,6 +11,7 @@ import (
 // memory are registers in memory with a defect.
 type memory struct {
 	mu     sync.Mutex
+	asked  int
 	values map[int]int
 	old    map[int]int // what stale reads get
 	lies   bool        // acknowledges writes that it does not make
@@ -21,6 +22,7 @@ type memory struct {
 func (m *memory) Read(_ context.Context, key int) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.asked++
 	switch {
 	case m.away:
 		return 0, errors.New("away")
@@ -34,6 +36,7 @@ func (m *memory) Read(_ context.Context, key int) (int, error) {
 func (m *memory) Write(_ context.Context, key, value int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.asked++
 	if m.away {
 		if value%2 == 0 {
 			m.values[key] = value
@@ -50,6 +53,15 @@ func (m *memory) set(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
+}
+
+// serves waits for operations, at least for a time.
+func (m *memory) serves(operations int, least time.Duration) {
+	end := 0
+	m.set(func() { end = m.asked + operations })
+	for more := true; more; m.set(func() { more = m.asked < end }) {
+		time.Sleep(least)
+	}
 }
 
 // TestRecorder records registers with and without defects.
@@ -69,11 +81,11 @@ func TestRecorder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{values: map[int]int{}, old: map[int]int{}}
 			r := Start(t.Context(), m, pace)
-			time.Sleep(100 * time.Millisecond)
+			m.serves(200, 100*time.Millisecond)
 			m.set(func() { c.begin(m) })
-			time.Sleep(200 * time.Millisecond)
+			m.serves(200, 200*time.Millisecond)
 			m.set(func() { c.end(m) })
-			time.Sleep(100 * time.Millisecond)
+			m.serves(200, 100*time.Millisecond)
 			result, ops := r.End(t.Context(), time.Second)
 			if (result.Lost > 0) != c.lost || (len(result.Wrong) > 0) != c.wrong || (result.Errors > 0) != c.errors || len(result.Unread)+len(result.Undecided) > 0 {
 				t.Errorf("%s", result)

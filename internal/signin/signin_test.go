@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,8 +32,9 @@ type world struct {
 	server  *httptest.Server
 	browser *http.Client
 	request signin.Request
-	asked   atomic.Int32 // how often the person had to sign in
-	brief   atomic.Bool  // a refresh gives no ID token
+	visits  sync.WaitGroup // of the browser; the test ends after them
+	asked   atomic.Int32   // how often the person had to sign in
+	brief   atomic.Bool    // a refresh gives no ID token
 }
 
 func newWorld(t *testing.T, lifetime time.Duration) *world {
@@ -41,6 +43,7 @@ func newWorld(t *testing.T, lifetime time.Duration) *world {
 	w.server = httptest.NewUnstartedServer(http.HandlerFunc(w.answer))
 	w.server.StartTLS()
 	t.Cleanup(w.server.Close)
+	t.Cleanup(w.visits.Wait)
 	w.Issuer = issuer.New(w.server.URL, issuer.People{"ada": {"developers"}}, lifetime)
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -56,7 +59,7 @@ func newWorld(t *testing.T, lifetime time.Duration) *world {
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	w.request = signin.Request{Issuer: w.server.URL, ClientID: issuer.ClientID, Scopes: append(signin.DefaultScopes(), "groups"), Listen: "localhost:" + port,
 		CA:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.server.Certificate().Raw}),
-		Cache: filepath.Join(t.TempDir(), "cache"), Browse: func(link string) { go w.signIn(t, link) }, Show: func(string, ...any) {}}
+		Cache: filepath.Join(t.TempDir(), "cache"), Browse: func(link string) { w.visits.Go(func() { w.signIn(t, link) }) }, Show: func(string, ...any) {}}
 	return w
 }
 
@@ -92,7 +95,7 @@ func (w *world) signIn(t *testing.T, link string) {
 
 func (w *world) get(t *testing.T, link string) string {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link, nil)
+	q, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, link, nil)
 	if err != nil {
 		t.Error(err)
 		return ""
@@ -102,7 +105,7 @@ func (w *world) get(t *testing.T, link string) string {
 
 func (w *world) post(t *testing.T, path string, form url.Values) string {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.server.URL+path, strings.NewReader(form.Encode()))
+	q, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, w.server.URL+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Error(err)
 		return ""
@@ -219,10 +222,10 @@ func TestDevice(t *testing.T) {
 			t.Errorf(format, args...)
 			return
 		}
-		go func() {
+		w.visits.Go(func() {
 			w.post(t, "/device/login", url.Values{"user_code": {code[2]}, "username": {"ada"}, "password": {issuer.Password}})
 			w.get(t, w.server.URL+"/device/confirm?action=allowed")
-		}()
+		})
 	}
 	other := make(chan signin.Token)
 	go func() {
@@ -253,7 +256,7 @@ func TestRefusals(t *testing.T) {
 		r := w.request
 		r.Cache = t.TempDir()
 		tt.edit(&r)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if _, err := signin.Get(ctx, r); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.name, err)
 		}

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 // TestSmallFleet measures three workers without a control plane, as "make bench" measures more.
 func TestSmallFleet(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	var printed, log strings.Builder
 	small := o

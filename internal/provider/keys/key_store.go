@@ -13,6 +13,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/keystore"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/argument"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
@@ -160,7 +161,7 @@ func (r *pkiResource) recovered(ctx context.Context, store *keystore.Store, h se
 
 // settle is Session.Settle for a key store.
 func (r *pkiResource) settle(ctx context.Context, store *keystore.Store) {
-	ctx, cancel := context.WithTimeout(ctx, session.SettleTimeout)
+	ctx, cancel := patience.Within(ctx, session.SettleTimeout)
 	defer cancel()
 	_ = store.Settle(ctx, r.Session.Now())
 }

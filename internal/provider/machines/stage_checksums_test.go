@@ -14,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 )
 
@@ -38,7 +39,7 @@ func TestStagedChecksums(t *testing.T) {
 	}
 	var staged session.StagedChecksums
 	for range 2 {
-		state, err := staging(t.Context(), &staged, catalog, infraaws.RoleWorker, true, component.Releases{Kubernetes: "1.36.4"})
+		state, err := staging(patience.With(t.Context(), 12), &staged, catalog, infraaws.RoleWorker, true, component.Releases{Kubernetes: "1.36.4"})
 		var known []string
 		for _, b := range state.Binaries {
 			if b.SHA256 != "" {

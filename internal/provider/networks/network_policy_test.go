@@ -94,7 +94,7 @@ func TestTeacherRemoves(t *testing.T) {
 	c := providertest.NewCloud(t)
 	network, volume, worker := c.Instance("k8s_network"), c.Instance("k8s_volume"), c.Instance("k8s_machine")
 	network.Must(providertest.With(providertest.NetworkConfig(), providertest.Values{
-		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "instance_connect_endpoint": true, "timeouts": providertest.Values{"delete": "30s"},
+		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "instance_connect_endpoint": true, "timeouts": providertest.Values{"delete": "5m"},
 	}))
 	volume.Must(providertest.VolumeConfig(network))
 	worker.Must(providertest.With(providertest.WorkerConfig(network), providertest.Values{

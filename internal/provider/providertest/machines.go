@@ -145,7 +145,7 @@ func (c Cloud) Give(t *testing.T, machine *Instance, name string) {
 	t.Helper()
 	id := machine.Get("id").(string)
 	api, filters := c.Client.EC2, &ec2.DescribeIamInstanceProfileAssociationsInput{Filters: []types.Filter{{Name: sdk.String("instance-id"), Values: []string{id}}}}
-	for range 100 {
+	for range 2400 {
 		all := Answer[*ec2.DescribeIamInstanceProfileAssociationsOutput](t)(api.DescribeIamInstanceProfileAssociations(t.Context(), filters)).IamInstanceProfileAssociations
 		if len(all) == 0 {
 			break
@@ -165,7 +165,7 @@ func (c Cloud) Stop(t *testing.T, machine *Instance) {
 	t.Helper()
 	id := machine.Get("id").(string)
 	Answer[*ec2.StopInstancesOutput](t)(c.Client.EC2.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{id}}))
-	for range 100 {
+	for range 2400 {
 		if c.Found(t, machine).State.Name == types.InstanceStateNameStopped {
 			return
 		}
@@ -190,7 +190,7 @@ func (c Cloud) RootVolume(t *testing.T, machine *Instance) types.Volume {
 // Ended waits until an instance is terminated.
 func (c Cloud) Ended(t *testing.T, id string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		gone := true
 		for _, i := range c.Account.Cloud.Overview().Instances {
 			gone = gone && i.ID != id

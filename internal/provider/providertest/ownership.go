@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // Mortal is the way of one process to AWS. The process dies at one of its calls: the call takes
@@ -93,10 +95,13 @@ func (c Cloud) Elsewhere(i *Instance) string {
 	return i.Dismiss().Failure()
 }
 
+// Settle is what the provider does when its process ends. Terraform would give it less time.
+func (c Cloud) Settle() { c.Provider.Settle(patience.With(c.T.Context(), 40)) }
+
 // Ends is the graceful end of the provider's process, and returns the next one.
 func (c Cloud) Ends(t *testing.T) Cloud {
 	t.Helper()
-	c.Provider.Settle(t.Context())
+	c.Settle()
 	return c.Process(t)
 }
 

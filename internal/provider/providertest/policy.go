@@ -194,7 +194,7 @@ func (r *Restricted) Job(damaged bool) string {
 			return worker.Attempt(machine(Values{"tags": Values{"room": "12"}, "instance_profile": "k8s-node"}))
 		}},
 		{"settle", func() string {
-			r.Provider.Settle(r.t.Context())
+			r.Settle()
 			return either(network.Refreshed, keys.Refreshed, volume.Refreshed, worker.Refreshed)
 		}},
 		{"import the machine", func() string { return r.Instance("k8s_machine").TryImport("demo/" + worker.Get("name").(string)) }},
@@ -285,7 +285,7 @@ func either(steps ...func() string) string {
 // machine is in its public subnet.
 func policyNetwork() Values {
 	return With(NetworkConfig(), Values{
-		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "instance_connect_endpoint": true, "timeouts": Values{"delete": "30s"},
+		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "instance_connect_endpoint": true, "timeouts": Values{"delete": "5m"},
 	})
 }
 
@@ -381,7 +381,7 @@ func (r *Restricted) BalancerJob(balancers, destroy string) string {
 			return nlb.Attempt(With(config(machine, leaving), Values{"tags": Values{"room": "12"}}))
 		}},
 		{"settle", func() string {
-			r.Provider.Settle(r.t.Context())
+			r.Settle()
 			return nlb.Refreshed()
 		}},
 		{"damage", func() string { return r.damageBalancer(nlb, network) }},

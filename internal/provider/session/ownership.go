@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -118,7 +119,7 @@ func (d *Session) Identity(ctx context.Context, client *infraaws.Client) (accoun
 // Settle records that the state holds the claim. Whoever may only read, as for a plan, may not do
 // that, which is no error.
 func (d *Session) Settle(ctx context.Context, client *infraaws.Client, h Ownership, ids []string) {
-	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+	ctx, cancel := patience.Within(ctx, SettleTimeout)
 	defer cancel()
 	_ = client.Settle(ctx, h.Claim, ids, d.Now())
 }

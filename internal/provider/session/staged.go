@@ -8,6 +8,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
 )
 
 // StagedChecksums are the checksums that were looked up for stagings, by path in the mirror's layout.
@@ -39,7 +40,7 @@ func (s *StagedChecksums) Add(ctx context.Context, c *artifact.Catalog, as []art
 	if len(unknown) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, stagedLookup)
+	ctx, cancel := patience.Within(ctx, stagedLookup)
 	defer cancel()
 	// One by one: what is missing is no reason to leave out the others.
 	errs := make([]error, len(unknown))
