@@ -239,7 +239,7 @@ func (w *worker) readKubelet(f Found) error {
 			s.Labels[k] = v
 		}
 	}
-	s.Labels = OwnLabels(w.node, s.Labels)
+	s.Labels = OwnLabels(Node{Zone: w.node.Zone}, s.Labels) // as in kubeletArgs
 	args, err := w.kubeletArgs()
 	if err != nil {
 		return err

@@ -68,3 +68,18 @@ func TestIdentityRestartsNothing(t *testing.T) {
 		t.Errorf("the kubelet registers with the labels %s", args)
 	}
 }
+
+// TestReadIdentity: labels that say what EC2 says anyway are read as they are in the flags, without further flags.
+func TestReadIdentity(t *testing.T) {
+	spec := workerSpec(t)
+	spec.Kubelet.Labels = map[string]string{regionLabel: "us-west-2", zoneLabel: "us-west-2b", "tier": "a"}
+	node := worker0
+	node.Zone, node.InstanceID, node.InstanceType = "us-west-2b", "i-0123456789abcdef0", "t3.medium"
+	read, err := spec.Read(node, foundOf(must(t)(Workers(spec)(node))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{regionLabel: "us-west-2", "tier": "a"}; !maps.Equal(read.Kubelet.Labels, want) || len(read.Kubelet.Args["node-labels"]) > 0 {
+		t.Errorf("labels %v, flags %v", read.Kubelet.Labels, read.Kubelet.Args)
+	}
+}

@@ -174,7 +174,7 @@ var vocabulary = map[Kind]words{
 	NodeField: {head: "node {target}", how: map[Problem]string{
 		Missing:  "missing, wanted {wanted}",
 		Value:    "found {found}, wanted {wanted}",
-		Replaced: "found {found}, wanted {wanted}: an apply drains the node and makes its Node object anew",
+		Replaced: "found {found}, wanted {wanted}: an apply makes its Node object anew",
 	}},
 	Schedule: {head: "node schedulable", how: map[Problem]string{
 		Cordoned: "still cordoned, by a roll-out that did not finish or by a notice of an interruption",

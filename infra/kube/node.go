@@ -81,7 +81,11 @@ func nodeOf(n *corev1.Node) Node {
 		ProviderID:    n.Spec.ProviderID,
 		Proven:        n.Annotations[provenAnnotation],
 	}
-	out.Tainted = slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
+	// Ready and Unschedulable say what these taints say, which the controller manager takes away a little later.
+	late := []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnschedulable}
+	out.Tainted = slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(late, t.Key)
+	})
 	for _, a := range n.Status.Addresses {
 		switch {
 		case a.Type == corev1.NodeInternalIP && out.InternalIP == "":

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
@@ -109,29 +112,45 @@ func (c *Client) ReconcileNode(ctx context.Context, want NodeSpec) error {
 	return conflict
 }
 
-// RemakeNode deletes a Node object and makes it again with another provider ID, which Kubernetes does not change. All
-// else stays as it is: labels, annotations, taints, and what the kubelet has reported. So nothing sees the node's pods
-// as orphans. New pods come once the controller manager has taken away the taint of a new node. What the cluster derives
-// from the Node object, such as the node's CSINode, the kubelet makes when it starts again.
+// RemakeNode deletes a Node object and makes it again with another provider ID, which Kubernetes does not change. It keeps
+// labels, annotations, taints, and what the kubelet has reported, so that nothing sees the node's pods as orphans. Its
+// kubelet must not run meanwhile: a CSINode and other objects belong to the Node object that the kubelet saw at its start.
+// Until ctx ends it tries again: once the old object is gone, there must be a new one.
 func (c *Client) RemakeNode(ctx context.Context, name, providerID string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(ctx, requestTimeout)) // a node that is half made is worse than a late stop
-	defer cancel()
-	nodes := c.typed.CoreV1().Nodes()
-	was, err := nodes.Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		err = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(was.UID))})
-	}
-	if err == nil {
-		next := was.DeepCopy()
-		next.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: was.Labels, Annotations: was.Annotations, OwnerReferences: was.OwnerReferences}
-		next.Spec.ProviderID = providerID
-		_, err = nodes.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
-	}
+	var was *corev1.Node
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
+		defer cancel()
+		nodes := c.typed.CoreV1().Nodes()
+		if was == nil {
+			var n *corev1.Node
+			if n, last = nodes.Get(ctx, name, metav1.GetOptions{}); last != nil {
+				return apierrors.IsNotFound(last), nil // then its kubelet makes one
+			}
+			was = n
+		}
+		last = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(was.UID))})
+		if apierrors.IsConflict(last) {
+			return true, nil // it is another object: an answer to the creation was lost
+		}
+		if last == nil || apierrors.IsNotFound(last) {
+			next := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: was.Labels, Annotations: maps.Clone(was.Annotations), OwnerReferences: was.OwnerReferences},
+				Spec: was.Spec, Status: was.Status}
+			next.Spec.ProviderID = providerID
+			delete(next.Annotations, csiNodeID)
+			_, last = nodes.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+		}
+		return last == nil, nil
+	})
 	if err != nil {
-		return fmt.Errorf("making node %s anew: %w", name, err)
+		return fmt.Errorf("making node %s anew: %w", name, cmp.Or(last, err))
 	}
 	return nil
 }
+
+// csiNodeID is how drivers of volumes call a node; its kubelet asks them for it at its start.
+const csiNodeID = "csi.volume.kubernetes.io/nodeid"
 
 // reconcile changes n to what is wanted and reports whether anything changed.
 func reconcile(n *corev1.Node, want NodeSpec) bool {

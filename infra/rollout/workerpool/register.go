@@ -3,6 +3,7 @@ package workerpool
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
@@ -43,8 +44,9 @@ func (o *operation) registerAgain(ctx context.Context) error {
 				m.Say("worker: its Node object is gone, restarting the kubelet")
 				return o.register(ctx, m)
 			}
-		case "", "inactive", "failed": // a kubelet that is about to run registers before the deletion, or after it
-			if i >= 0 && o.strange(m, nodes[i]) && !m.Running(component.ContainerdUnit) {
+		case "", "inactive", "failed": // and none that is about to run: it would register before the deletion, or after it
+			same := i >= 0 && strings.HasSuffix(nodes[i].ProviderID, "/"+m.Node.InstanceID) // with another zone, or as the user wanted it
+			if i >= 0 && o.strange(m, nodes[i]) && !same && !m.Running(component.ContainerdUnit) {
 				return o.bury(ctx, m.Name())
 			}
 		}
@@ -74,40 +76,53 @@ func (o *operation) register(ctx context.Context, m *rollout.Machine) error {
 }
 
 // registerAnew gives nodes that are Ready and have the provider ID of another machine their own, one node at a time.
-// Its pods go to other nodes if there are any that take them.
 func (o *operation) registerAnew(ctx context.Context) error {
 	machines := o.Reachable()
 	if len(machines) == 0 {
 		return nil
 	}
 	nodes, err := o.nodes(ctx)
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes {
-		i := slices.IndexFunc(machines, func(m *rollout.Machine) bool { return m.Name() == n.Name })
-		if i < 0 || !o.strange(machines[i], n) {
+	for _, m := range machines {
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
+		if i < 0 || !o.strange(m, nodes[i]) {
 			continue
 		}
-		m, want := machines[i], o.want.Spec.Kubelet.ProviderID(machines[i].Node)
-		m.Say("worker: its Node object is made anew, because spec.providerID is %s, wanted %s, and cannot be changed", n.ProviderID, want)
-		if slices.ContainsFunc(nodes, func(other kube.Node) bool { return other.Name != n.Name && takesPods(other) }) {
-			if err := o.empty(ctx, n.Name); err != nil {
-				return err
-			}
-		}
-		if err := o.api.RemakeNode(ctx, n.Name, want); err != nil {
-			o.uncordonNode(ctx, n.Name)
-			return &fleet.StepError{Machine: n.Name, Step: "change spec.providerID", Err: err, Next: "kubectl get node " + n.Name}
-		}
-		if err := o.register(ctx, m); err != nil {
+		if err := o.remake(ctx, m, nodes[i].ProviderID, slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name != m.Name() && takesPods(n) })); err != nil {
 			return err
 		}
 		if err := o.nodesReady(ctx, []*rollout.Machine{m}); err != nil {
 			return err
 		}
+		nodes, err = o.nodes(ctx)
 	}
-	return nil
+	return err
+}
+
+// remake makes the Node object of a running machine anew. The node's pods go to other nodes if there are some that take
+// them; else they keep running. The kubelet stops meanwhile: should this operation end here, the next one starts it.
+func (o *operation) remake(ctx context.Context, m *rollout.Machine, found string, others bool) error {
+	want := o.want.Spec.Kubelet.ProviderID(m.Node)
+	m.Say("worker: its Node object is made anew, because spec.providerID is %s, wanted %s, and cannot be changed", found, want)
+	if others {
+		if err := o.empty(ctx, m.Name()); err != nil {
+			return err
+		}
+	}
+	if err := deed.Stop(ctx, m.Remote, component.KubeletUnit); err != nil {
+		return m.UnitError(ctx, "stop the kubelet", component.KubeletUnit, err)
+	}
+	whole := context.WithoutCancel(ctx) // a node without its Node object loses its pods after a minute
+	err := fleet.Within(whole, fleet.NodeBudget, "Node object", func(ctx context.Context) error {
+		return o.api.RemakeNode(ctx, m.Name(), want)
+	})
+	if started := o.register(whole, m); err == nil {
+		return started
+	}
+	o.uncordonNode(ctx, m.Name())
+	return &fleet.StepError{Machine: m.Name(), Step: "change spec.providerID", Err: err, Next: "kubectl get node " + m.Name()}
 }
 
 // takesPods reports whether pods without tolerations can be scheduled to a node.

@@ -82,7 +82,7 @@ func strangeNode() damage {
 		look: get("node worker-1", `{.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.metadata.labels.node\.kubernetes\.io/instance-type}`),
 		says: []string{
 			`node label topology\.kubernetes\.io/region: missing, wanted "us-east-1"`,
-			`node spec\.providerID: found aws:///us-east-1a/i-0fedcba9876543210, wanted aws:///us-east-1a/i-[0-9a-f]{17}: an apply drains the node and makes its Node object anew`,
+			`node spec\.providerID: found aws:///us-east-1a/i-0fedcba9876543210, wanted aws:///us-east-1a/i-[0-9a-f]{17}: an apply makes its Node object anew`,
 		},
 		restarts: []string{"worker-1/kubelet"},
 	}

@@ -192,7 +192,7 @@ func workerPoolSettings() settings[workerPoolModel, workerpool.Pool] {
 		}),
 		"kubelet_config": newSetting(
 			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts the kubelets one at a time while pods keep "+
-				"running. A change of how pods are placed, such as `cpuManagerPolicy`, drains the nodes. Default: none."),
+				"running. A change of how pods are placed, such as `cpuManagerPolicy`, or of `providerID` drains the nodes. Default: none."),
 			object, func(m *workerPoolModel, s *workerpool.Pool) (*types.Dynamic, *map[string]any) {
 				return &m.KubeletConfig, &s.Spec.Kubelet.Config
 			}),
