@@ -23,7 +23,18 @@ func (c *cluster) testIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	reservations := harness.Must[*ec2.DescribeInstancesOutput](t)(api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{
-		Filters: []types.Filter{{Name: aws.String("tag:k8s-from-scratch/role"), Values: []string{"worker"}}, {Name: aws.String("instance-state-name"), Values: []string{"running"}}}})).Reservations
+		Filters: []types.Filter{{Name: aws.String("instance-state-name"), Values: []string{"pending", "running", "stopping", "stopped"}}}})).Reservations
+	if len(reservations) != 6 {
+		t.Errorf("%d instances, wanted 6", len(reservations))
+	}
+	role := func(r types.Reservation) string { return tagOf(r.Instances[0].Tags, "k8s-from-scratch/role") }
+	addresses := harness.Must[*ec2.DescribeAddressesOutput](t)(api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})).Addresses
+	lb := slices.IndexFunc(reservations, func(r types.Reservation) bool { return role(r) == "lb" })
+	if lb < 0 || len(addresses) != 1 || aws.ToString(addresses[0].InstanceId) != *reservations[lb].Instances[0].InstanceId ||
+		c.Endpoint != "https://"+*addresses[0].PublicIp+":6443" {
+		t.Errorf("the endpoint is %s, the Elastic IPs are %v", c.Endpoint, addresses)
+	}
+	reservations = slices.DeleteFunc(reservations, func(r types.Reservation) bool { return role(r) != "worker" })
 	if len(nodes.Items) != len(reservations) || len(nodes.Items) == 0 {
 		t.Fatalf("%d nodes, %d instances", len(nodes.Items), len(reservations))
 	}

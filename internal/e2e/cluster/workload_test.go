@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,12 @@ func (c *cluster) testNodes(t *testing.T, controllers, workers int) {
 		}
 		if !strings.Contains(backends, m+",UP") {
 			t.Errorf("HAProxy: %s is not UP:\n%s", m, backends)
+		}
+		for _, program := range []string{"kube-scheduler", "kube-controller"} { // ss shows 15 characters
+			peers := strings.Fields(c.Sh(t, m, `ss -Htnp state established dport = :6443 | awk '/"`+program+`/ {print $4}' | sort -u`))
+			if !slices.Equal(peers, []string{"127.0.0.1:6443"}) {
+				t.Errorf("%s on %s has connections to the API servers at %q", program, m, peers)
+			}
 		}
 	}
 }
@@ -201,6 +209,13 @@ func (c *cluster) testSecurity(t *testing.T) {
 	}
 	if out := health("", "http"); strings.Contains(out, "health") {
 		t.Errorf("etcd answered plain HTTP: %q", out)
+	}
+	old := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, InsecureSkipVerify: true}} //nolint:gosec // that is what is refused
+	if connection, err := old.DialContext(t.Context(), "tcp", strings.TrimPrefix(c.Endpoint, "https://")); err == nil {
+		_ = connection.Close()
+		t.Error("an API server speaks TLS 1.1")
+	} else if !strings.Contains(err.Error(), "protocol version not supported") {
+		t.Error(err)
 	}
 	worker := c.privateIP(t, "worker-0")
 	if out := c.Sh(t, "controller-0", "curl -s -k -m 5 -o /dev/null -w '%{http_code}' https://"+worker+":10250/pods"); out != "401" {
