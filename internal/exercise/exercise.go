@@ -162,9 +162,14 @@ func (b Block) Check(printed string) error {
 	return fmt.Errorf("%s:%d: this does not print what the page says:\n%s\nprinted:\n%s\nthe page says:\n%s", b.File, b.Line, b.Script, printed, want)
 }
 
-// Match compares what was printed with an expected output. Spaces are compared as one, and empty lines do not count.
+// aside is a line that kubectl may print beside its output when what it waited for has come, and it ends its watch
+// (k8s.io/client-go/tools/cache/reflector.go).
+var aside = regexp.MustCompile(`(?m)^[IW]\d{4} [\d:.]+ +\d+ reflector\.go:\d+\] .*\n?`)
+
+// Match compares what was printed with an expected output. Spaces are compared as one; empty lines and what kubectl says
+// about the end of a watch do not count.
 func Match(want, printed string) bool {
-	want, printed = oneSpace(want), oneSpace(printed)
+	want, printed = oneSpace(want), oneSpace(aside.ReplaceAllString(printed, ""))
 	if want == "" || printed == "" {
 		return want == printed
 	}

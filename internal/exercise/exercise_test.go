@@ -88,6 +88,10 @@ func TestCheck(t *testing.T) {
 	if err := silent.Check("Error from server\n"); err == nil || !strings.Contains(err.Error(), "the page says:\nnothing") {
 		t.Error("a script that should print nothing may print an error:", err)
 	}
+	ended := `I1129 21:40:35.142516   27120 reflector.go:664] "Warning: watch ended with error" err="context canceled"` + "\n"
+	if !Match("pod/a created\n", "pod/a created\n"+ended) || Match("pod/a created\n", "pod/a created\nW"+ended) {
+		t.Error("the end of a watch counts, or another line does not")
+	}
 	if Match("some.thing\n", "some thing\n") || Match("a [b]\n", "a b\n") {
 		t.Error("a page's text is a pattern")
 	}
