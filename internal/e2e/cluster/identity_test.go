@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
@@ -27,7 +28,7 @@ func (c *cluster) testIdentity(t *testing.T) {
 	if len(reservations) != 6 {
 		t.Errorf("%d instances, wanted 6", len(reservations))
 	}
-	role := func(r types.Reservation) string { return tagOf(r.Instances[0].Tags, "k8s-from-scratch/role") }
+	role := func(r types.Reservation) string { return infraaws.TagMap(r.Instances[0].Tags)[infraaws.TagRole] }
 	addresses := harness.Must[*ec2.DescribeAddressesOutput](t)(api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})).Addresses
 	lb := slices.IndexFunc(reservations, func(r types.Reservation) bool { return role(r) == "lb" })
 	if lb < 0 || len(addresses) != 1 || aws.ToString(addresses[0].InstanceId) != *reservations[lb].Instances[0].InstanceId ||
@@ -41,7 +42,7 @@ func (c *cluster) testIdentity(t *testing.T) {
 	var subnets []string
 	for _, r := range reservations {
 		i := r.Instances[0]
-		name := tagOf(i.Tags, "k8s-from-scratch/name")
+		name := infraaws.TagMap(i.Tags)["k8s-from-scratch/name"]
 		at := slices.IndexFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name })
 		if at < 0 {
 			t.Fatalf("no node %s", name)
@@ -71,25 +72,16 @@ func (c *cluster) testIdentity(t *testing.T) {
 		subnets = append(subnets, *i.SubnetId)
 	}
 	for _, s := range harness.Must[*ec2.DescribeSubnetsOutput](t)(api.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: subnets})).Subnets {
-		if ownedKey(s.Tags) == "" || tagOf(s.Tags, "kubernetes.io/role/elb") != "1" || tagOf(s.Tags, "kubernetes.io/role/internal-elb") != "" {
+		if ownedKey(s.Tags) == "" || infraaws.TagMap(s.Tags)["kubernetes.io/role/elb"] != "1" || infraaws.TagMap(s.Tags)["kubernetes.io/role/internal-elb"] != "" {
 			t.Errorf("tags of the public subnet %s: %v", *s.SubnetId, s.Tags)
 		}
 	}
 }
 
-func tagOf(tags []types.Tag, key string) string {
-	for _, tag := range tags {
-		if aws.ToString(tag.Key) == key {
-			return aws.ToString(tag.Value)
-		}
-	}
-	return ""
-}
-
 // ownedKey returns the key of the tag of Kubernetes' cloud integrations, empty if there is none.
 func ownedKey(tags []types.Tag) string {
-	for _, tag := range tags {
-		if key := aws.ToString(tag.Key); strings.HasPrefix(key, "kubernetes.io/cluster/") && aws.ToString(tag.Value) == "owned" {
+	for key, value := range infraaws.TagMap(tags) {
+		if strings.HasPrefix(key, "kubernetes.io/cluster/") && value == "owned" {
 			return key
 		}
 	}
