@@ -101,6 +101,20 @@ func HangsAfterReady(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// At calls f when one of the servers is asked for a path, before it answers.
+func At(path string, f func(), servers ...http.HandlerFunc) []http.HandlerFunc {
+	out := make([]http.HandlerFunc, len(servers))
+	for i, answer := range servers {
+		out[i] = func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == path {
+				f()
+			}
+			answer(w, r)
+		}
+	}
+	return out
+}
+
 // Fails answers every request with a status.
 func Fails(code int, reason string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

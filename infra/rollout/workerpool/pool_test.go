@@ -34,15 +34,7 @@ func TestPlanAsksAnother(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(patience.With(t.Context(), 30), time.Minute)
 			defer cancel()
-			for i, h := range tt.servers {
-				tt.servers[i] = func(w http.ResponseWriter, r *http.Request) {
-					if r.URL.Path == tt.hangs {
-						cancel()
-					}
-					h(w, r)
-				}
-			}
-			s := fleettest.NewAPIServers(t, tt.servers...)
+			s := fleettest.NewAPIServers(t, fleettest.At(tt.hangs, cancel, tt.servers...)...)
 			start := time.Now()
 			r := rollout.Report{}
 			want := Pool{Endpoint: s.API.Endpoint, Targets: []fleet.Target{
