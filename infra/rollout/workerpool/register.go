@@ -45,8 +45,11 @@ func (o *operation) registerAgain(ctx context.Context) error {
 				return o.register(ctx, m)
 			}
 		case "", "inactive", "failed": // and none that is about to run: it would register before the deletion, or after it
-			same := i >= 0 && strings.HasSuffix(nodes[i].ProviderID, "/"+m.Node.InstanceID) // with another zone, or as the user wanted it
-			if i >= 0 && o.strange(m, nodes[i]) && !same && !m.Running(component.ContainerdUnit) {
+			if i < 0 || m.Running(component.ContainerdUnit) {
+				return nil
+			}
+			same := strings.HasSuffix(nodes[i].ProviderID, "/"+m.Node.InstanceID) // with another zone, or as the user wanted it
+			if o.strange(m, nodes[i]) && !same {
 				return o.bury(ctx, m.Name())
 			}
 		}
