@@ -186,7 +186,8 @@ func (b *builder) buildSource(ctx context.Context, p product, out string) error 
 
 // wrapperModule returns the go.mod of a module that requires m, derived from upstream, the go.mod
 // of m. Replacements by directories of m's repository are dropped: a module that m requires as
-// v0.0.0 gets the version m.staging, any other the required version. The go version is repeated,
+// v0.0.0 gets the version m.staging, any other the required version. A replacement by another path in the required
+// version is dropped as well: a repository has moved, and not every proxy serves the new path. The go version is repeated,
 // the toolchain is not.
 func wrapperModule(upstream []byte, m module) ([]byte, error) {
 	f, err := modfile.Parse(m.path+"/go.mod", upstream, nil)
@@ -203,10 +204,10 @@ func wrapperModule(upstream []byte, m module) ([]byte, error) {
 		err = errors.Join(err, f.DropTool(t.Path))
 	}
 	for _, r := range slices.Clone(f.Replace) {
-		if r.New.Version != "" {
+		old := r.Old
+		if r.New.Version != "" && r.New.Version != required[old.Path] {
 			continue
 		}
-		old := r.Old
 		err = errors.Join(err, f.DropReplace(old.Path, old.Version))
 		if m.staging != "" && required[old.Path] == "v0.0.0" {
 			err = errors.Join(err, f.AddReplace(old.Path, "", old.Path, m.staging))

@@ -31,6 +31,7 @@ require (
 	example.test/a v1.0.0
 	example.test/b v0.0.0 // indirect
 	example.test/c v1.1.0
+	example.test/moved v1.5.0
 )
 
 exclude example.test/a v1.0.1
@@ -40,6 +41,7 @@ replace (
 	example.test/b => ./staging/b
 	example.test/c v1.1.0 => example.test/fork v1.1.1
 	example.test/never => ./FORBIDDEN
+	example.test/moved => example.test/elsewhere v1.5.0
 )
 
 tool (
@@ -58,6 +60,7 @@ tool (
 	}
 	for path, want := range map[string]string{
 		"example.test/x/v2": "v2.3.4", "example.test/a": "v1.0.0", "example.test/b": "v0.0.0", "example.test/c": "v1.1.0",
+		"example.test/moved": "v1.5.0",
 	} {
 		if requires[path] != want {
 			t.Errorf("requires %s %q, want %q", path, requires[path], want)
