@@ -75,8 +75,8 @@ func (e *ImmutableError) Error() string { return e.err.Error() }
 func (e *ImmutableError) Unwrap() error { return e.err }
 
 // Apply applies objects server-side. Fields that others have written, but do not apply, become ours
-// again, except what [field.Left] leaves to them. Namespaces and custom resource definitions go
-// first, webhook configurations last, the rest in parallel in between. It returns what was applied
+// again, except what [field.Left] leaves to them. Namespaces, custom resource definitions and
+// admission policies go first, webhook configurations last, the rest in parallel in between. It returns what was applied
 // also with an error.
 func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured, terms Terms) (Applied, error) {
 	var all Applied
@@ -208,15 +208,24 @@ func waves(objects []*unstructured.Unstructured) [][]*unstructured.Unstructured 
 	out := make([][]*unstructured.Unstructured, 3)
 	for _, o := range objects {
 		wave := 1
-		switch o.GetKind() {
-		case "Namespace", "CustomResourceDefinition", "PriorityClass":
+		switch kind := o.GetKind(); {
+		case kind == "Namespace", kind == "CustomResourceDefinition", kind == "PriorityClass", isPolicy(kind):
 			wave = 0
-		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		case kind == "ValidatingWebhookConfiguration", kind == "MutatingWebhookConfiguration":
 			wave = 2
 		}
 		out[wave] = append(out[wave], o)
 	}
 	return out
+}
+
+// isPolicy says whether objects of a kind restrict what other objects may do. They work without any of these.
+func isPolicy(kind string) bool {
+	switch kind {
+	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
+		return true
+	}
+	return false
 }
 
 func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, force, dryRun bool) (*unstructured.Unstructured, error) {

@@ -76,7 +76,7 @@ func TestHolder(t *testing.T) {
 }
 
 func TestWaves(t *testing.T) {
-	kinds := []string{"ValidatingWebhookConfiguration", "Deployment", "Namespace", "ConfigMap", "CustomResourceDefinition"}
+	kinds := []string{"ValidatingWebhookConfiguration", "Deployment", "Namespace", "ConfigMap", "CustomResourceDefinition", "ValidatingAdmissionPolicyBinding"}
 	var objects []*unstructured.Unstructured
 	for _, k := range kinds {
 		objects = append(objects, object(t, "{kind: "+k+"}"))
@@ -88,7 +88,7 @@ func TestWaves(t *testing.T) {
 		}
 		got = append(got, "|")
 	}
-	if want := []string{"Namespace", "CustomResourceDefinition", "|", "Deployment", "ConfigMap", "|", "ValidatingWebhookConfiguration", "|"}; !slices.Equal(got, want) {
+	if want := []string{"Namespace", "CustomResourceDefinition", "ValidatingAdmissionPolicyBinding", "|", "Deployment", "ConfigMap", "|", "ValidatingWebhookConfiguration", "|"}; !slices.Equal(got, want) {
 		t.Errorf("waves = %q", got)
 	}
 }

@@ -203,15 +203,28 @@ func (c *Client) Labelled(ctx context.Context, kind schema.GroupVersionKind, lab
 	return out, nil
 }
 
-// Prune deletes the objects of an inventory that are not in keep, and waits until they are gone. It
-// returns those that are not gone yet, with the reason.
+// Prune deletes the objects of an inventory that are not in keep, and waits until they are gone. Admission policies stay
+// until all others are gone. It returns those that are not gone yet, with the reason.
 func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]ObjectRef, error) {
-	var doomed []ObjectRef
+	var doomed, policies []ObjectRef
 	for _, ref := range inventory {
-		if !slices.ContainsFunc(keep, ref.Same) {
+		switch {
+		case slices.ContainsFunc(keep, ref.Same):
+		case isPolicy(ref.Kind):
+			policies = append(policies, ref)
+		default:
 			doomed = append(doomed, ref)
 		}
 	}
+	left, err := c.deleteAll(ctx, doomed)
+	if err != nil {
+		return append(left, policies...), err
+	}
+	return c.deleteAll(ctx, policies)
+}
+
+// deleteAll deletes objects in parallel. It returns those that are not gone, with the reason.
+func (c *Client) deleteAll(ctx context.Context, doomed []ObjectRef) ([]ObjectRef, error) {
 	errs := make([]error, len(doomed))
 	var group parallel.Group
 	group.SetLimit(parallelRequests)
