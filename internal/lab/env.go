@@ -48,14 +48,14 @@ type Vars struct {
 	Elsewhere  Elsewhere `json:"elsewhere"`
 }
 
-// Elsewhere is what clusters in the lab need, unlike on AWS: where images come from, where machines reach S3, and the
+// Elsewhere is what clusters in the lab need, unlike on AWS: where images come from, where programs on machines reach AWS, and the
 // settings of kubelet, kube-proxy and containerd if machines are containers on this host.
 type Elsewhere struct {
 	Registries       map[string]Registry `json:"registries"`
 	KubeletConfig    map[string]any      `json:"kubelet_config,omitempty"`    // fields of KubeletConfiguration
 	KubeProxyConfig  map[string]any      `json:"kube_proxy_config,omitempty"` // fields of KubeProxyConfiguration
 	ContainerdConfig map[string]any      `json:"containerd_config,omitempty"` // of config.toml, version 3
-	S3Endpoint       string              `json:"s3_endpoint"`                 // for programs on machines
+	AWSEndpoint      string              `json:"aws_endpoint"`                // for programs on machines
 }
 
 // Registry is one value of the argument registries of worker pools.
@@ -82,8 +82,8 @@ func (l *Lab) Vars() (Vars, error) {
 		AdminCIDRs: []string{s.Operator.String() + "/32"},
 		Elsewhere: Elsewhere{
 			// An image name without a host, such as the toolbox's, means docker.io.
-			Registries: map[string]Registry{"registry.k8s.io": mirrored, "docker.io": mirrored},
-			S3Endpoint: "http://" + outside.APIName,
+			Registries:  map[string]Registry{"registry.k8s.io": mirrored, "docker.io": mirrored},
+			AWSEndpoint: "http://" + outside.APIName,
 		},
 	}
 	if s.Cilium {

@@ -38,7 +38,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return wire.RefuseWith(http.StatusForbidden, "AccessDeniedException", "%v", denied)
 	case wire.SSM, wire.ServiceQuotas, wire.ECR:
 		return wire.Refuse("AccessDeniedException", "%v", denied)
-	case wire.STS, wire.IAM, wire.ELB:
+	case wire.STS, wire.IAM, wire.ELB, wire.ClassicELB:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)
 	}
 	if denied.Resource == "*" { // EC2 encodes no message where an action knows no resources

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
@@ -107,6 +108,8 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 		out, err = a.iam.Serve(req.Action, req.Form, iam.UserName(a.tokens.Caller(cred.AccessKeyID).User))
 	case wire.ELB:
 		out, err = a.elb.Serve(req.Action, req.Form)
+	case wire.ClassicELB:
+		out, err = elbv2.ServeClassic(req.Action, req.Form)
 	default:
 		out, err = a.compute.Serve(req.Action, req.Form, a.may(cred.AccessKeyID))
 	}
@@ -118,7 +121,7 @@ func (a *Account) admit(req wire.Request) error {
 	switch req.Protocol {
 	case wire.EC2:
 		return a.compute.Admit(req.Action, req.Form)
-	case wire.ELB:
+	case wire.ELB, wire.ClassicELB:
 		return a.elb.Admit(req.Action)
 	case wire.SSM:
 		return a.params.Admit(req.Action)

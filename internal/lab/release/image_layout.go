@@ -66,6 +66,10 @@ func catalogueImages() []image {
 			config: v1.Config{Entrypoint: []string{"/metrics-server"}, User: "65534", Env: path, WorkingDir: "/"},
 		},
 		{
+			ref: CloudControllersImage, product: cloudControllersProduct(), path: "bin/aws-cloud-controller-manager", published: true,
+			config: v1.Config{Entrypoint: []string{"/bin/aws-cloud-controller-manager"}, Env: path, WorkingDir: "/"},
+		},
+		{
 			ref: AgnhostImage, product: agnhostProduct(), path: "agnhost", published: true,
 			config: v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path, WorkingDir: "/"},
 		},
@@ -82,9 +86,8 @@ func catalogueImages() []image {
 	}
 }
 
-// EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage, OlderCoreDNSImage,
-// MetricsServerImage, AgnhostImage and ToolboxImage for linux/amd64, and makes it if necessary. Each image is
-// pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once
+// EnsureImages returns the directory of an OCI image layout with the images of the catalogue for linux/amd64, and
+// makes it if necessary. Each image is pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once
 // if everything is there, and lets one process at a time work.
 func EnsureImages(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()

@@ -266,6 +266,15 @@ func metricsServerProduct() product {
 	return product{name: "metrics-server", version: MetricsServerVersion, modules: []module{m}}
 }
 
+func cloudControllersProduct() product {
+	const path = "k8s.io/cloud-provider-aws"
+	return product{name: "cloud-controller-manager", version: CloudControllersVersion, modules: []module{{
+		path: path, version: CloudControllersVersion,
+		programs: []program{{"aws-cloud-controller-manager", path + "/cmd/aws-cloud-controller-manager"}},
+		vars:     []string{"k8s.io/component-base/version.gitVersion=" + CloudControllersVersion},
+	}}}
+}
+
 func agnhostProduct() product {
 	m := kubernetesModule(KubernetesVersion)
 	m.programs = []program{{"agnhost", m.path + "/test/images/agnhost"}}

@@ -129,6 +129,7 @@ func TestImagesRunTheirVersion(t *testing.T) {
 		{CoreDNSImage, "coredns", []string{"-version"}, "CoreDNS-" + CoreDNSVersion[1:] + "\n"},
 		{OlderCoreDNSImage, "coredns", []string{"-version"}, "CoreDNS-" + OlderCoreDNSVersion[1:] + "\n"},
 		{MetricsServerImage, "metrics-server", []string{"--version"}, MetricsServerVersion},
+		{CloudControllersImage, "bin/aws-cloud-controller-manager", []string{"--version"}, CloudControllersVersion},
 		{AgnhostImage, "agnhost", []string{"--version"}, AgnhostVersion},
 	} {
 		img := pull(t, host+"/"+strings.TrimPrefix(tc.image, "registry.k8s.io/"))

@@ -12,12 +12,13 @@ const (
 	OpenTofuVersion = "v1.12.6"
 	GatewayVersion  = "v1.8.0" // of versitygw
 
-	PauseVersion         = "3.10.2"
-	CoreDNSVersion       = "v1.15.0"
-	OlderCoreDNSVersion  = "v1.14.6" // for a move between releases
-	MetricsServerVersion = "v0.9.0"
-	AgnhostVersion       = "2.63.0" // test/images/agnhost/VERSION of KubernetesVersion
-	ToolboxVersion       = "1"
+	PauseVersion            = "3.10.2"
+	CoreDNSVersion          = "v1.15.0"
+	OlderCoreDNSVersion     = "v1.14.6" // for a move between releases
+	MetricsServerVersion    = "v0.9.0"
+	CloudControllersVersion = "v1.37.1" // of k8s.io/cloud-provider-aws
+	AgnhostVersion          = "2.63.0"  // test/images/agnhost/VERSION of KubernetesVersion
+	ToolboxVersion          = "1"
 
 	CiliumVersion = "v1.19.6"
 	HelmVersion   = "v4.3.1"
@@ -25,12 +26,13 @@ const (
 
 // Image references as manifests and the container runtime name them.
 const (
-	PauseImage          = "registry.k8s.io/pause:" + PauseVersion
-	CoreDNSImage        = "registry.k8s.io/coredns/coredns:" + CoreDNSVersion
-	OlderCoreDNSImage   = "registry.k8s.io/coredns/coredns:" + OlderCoreDNSVersion
-	MetricsServerImage  = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
-	CiliumImage         = "quay.io/cilium/cilium:" + CiliumVersion
-	CiliumOperatorImage = "quay.io/cilium/operator-generic:" + CiliumVersion
+	PauseImage            = "registry.k8s.io/pause:" + PauseVersion
+	CoreDNSImage          = "registry.k8s.io/coredns/coredns:" + CoreDNSVersion
+	OlderCoreDNSImage     = "registry.k8s.io/coredns/coredns:" + OlderCoreDNSVersion
+	MetricsServerImage    = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
+	CloudControllersImage = "registry.k8s.io/provider-aws/cloud-controller-manager:" + CloudControllersVersion
+	CiliumImage           = "quay.io/cilium/cilium:" + CiliumVersion
+	CiliumOperatorImage   = "quay.io/cilium/operator-generic:" + CiliumVersion
 	// AgnhostImage is what Kubernetes' own tests run in pods. The exercises use its webhook server.
 	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:" + AgnhostVersion
 	// ToolboxImage is the lab's own test image: a busybox with a shell, nslookup, wget, nc and

@@ -46,6 +46,9 @@ func elbMapped(form url.Values) []string {
 
 func (a Account) elb(c Call) ([]Demand, bool) {
 	const prefix = "elasticloadbalancing:"
+	if name := c.Form.Get("LoadBalancerName"); name != "" { // a Classic Load Balancer, which has no path before its name
+		return []Demand{{Action: prefix + c.Action, Resource: a.arn("elasticloadbalancing", a.Region, a.ID, "loadbalancer/"+name)}}, true
+	}
 	d, ok := elbActions[c.Action]
 	if !ok {
 		return []Demand{{Action: prefix + c.Action, Resource: "*"}}, strings.HasPrefix(c.Action, "Describe")

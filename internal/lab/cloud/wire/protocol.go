@@ -22,6 +22,9 @@ type Protocol struct {
 	WriteError func(w http.ResponseWriter, requestID string, refusal *Error) error
 }
 
+// ClassicVersion is the version of the API of Classic Load Balancers.
+const ClassicVersion = "2012-06-01"
+
 const (
 	notValidated = "AWS was not able to validate the provided access credentials"
 	invalidToken = "The security token included in the request is invalid."
@@ -62,6 +65,15 @@ var (
 		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
 		Expired:      RefuseWith(http.StatusForbidden, "ExpiredToken", expiredToken),
 		Write:        writeQuery(namespaceELB), WriteError: writeQueryError(namespaceELB),
+	}
+	// ClassicELB is the API of Classic Load Balancers.
+	ClassicELB = &Protocol{
+		Name:         ELB.Name,
+		Throttled:    ELB.Throttled,
+		BadKey:       ELB.BadKey,
+		BadSignature: ELB.BadSignature,
+		Expired:      ELB.Expired,
+		Write:        writeQuery(namespaceClassicELB), WriteError: writeQueryError(namespaceClassicELB),
 	}
 	SSM = &Protocol{
 		Name:         "ssm",
@@ -110,7 +122,7 @@ var (
 
 // Request is one call of an action.
 type Request struct {
-	Protocol *Protocol // EC2, InstanceConnect, STS, IAM, ELB, SSM, ServiceQuotas, ECR or S3
+	Protocol *Protocol // EC2, InstanceConnect, STS, IAM, ELB, ClassicELB, SSM, ServiceQuotas, ECR or S3
 	Action   string
 	Form     url.Values // the input of the actions of EC2, InstanceConnect, STS, IAM and ELB, see Decode
 	Body     []byte     // the input of the actions of SSM, ServiceQuotas and ECR, JSON
@@ -151,6 +163,8 @@ func ParseRequest(r *http.Request, body []byte) (Request, error) {
 		req.Protocol = IAM
 	case "2015-12-01":
 		req.Protocol = ELB
+	case ClassicVersion:
+		req.Protocol = ClassicELB
 	}
 	return req, nil
 }

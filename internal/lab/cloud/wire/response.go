@@ -22,6 +22,8 @@ const (
 	namespaceSTS = "https://sts.amazonaws.com/doc/2011-06-15/"
 	namespaceIAM = "https://iam.amazonaws.com/doc/2010-05-08/"
 	namespaceELB = "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/"
+
+	namespaceClassicELB = "http://elasticloadbalancing.amazonaws.com/doc/" + ClassicVersion + "/"
 )
 
 // writeEC2 answers in EC2's variant of the query protocol:
