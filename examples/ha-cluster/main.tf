@@ -63,7 +63,7 @@ resource "k8s_etcd_backup" "this" {
   etcd     = k8s_etcd_cluster.this.ref
   hosts    = k8s_machine.controller[*].host
   bucket   = var.snapshot_bucket
-  endpoint = var.elsewhere.s3_endpoint
+  endpoint = var.elsewhere.aws_endpoint
 }
 
 resource "k8s_control_plane" "this" {

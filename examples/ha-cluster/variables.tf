@@ -68,8 +68,8 @@ variable "elsewhere" {
     kubelet_config    = optional(any)
     kube_proxy_config = optional(any)
     containerd_config = optional(any)
-    s3_endpoint       = optional(string)
+    aws_endpoint      = optional(string)
   })
   default     = {}
-  description = "Settings of places other than plain AWS: a registry mirror, a kubelet on cgroup v1, a kube-proxy in a container, the URL at which controllers reach S3. The local EC2 sets it."
+  description = "Settings of places other than plain AWS: a registry mirror, a kubelet on cgroup v1, a kube-proxy in a container, the URL at which programs on machines reach AWS. The local EC2 sets it."
 }

@@ -41,7 +41,7 @@ variable "elsewhere" {
     kubelet_config    = optional(any)
     kube_proxy_config = optional(any)
     containerd_config = optional(any)
-    s3_endpoint       = optional(string)
+    aws_endpoint      = optional(string)
   })
   default     = {}
   description = "Settings of places other than plain AWS, as of examples/ha-cluster. The local EC2 sets it."

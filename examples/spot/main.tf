@@ -10,6 +10,7 @@ module "cluster" {
   admin_cidrs  = var.admin_cidrs
   controllers  = 1
   spot_workers = true
+  node_profile = var.node_profile
   elsewhere    = var.elsewhere
 }
 

@@ -3,6 +3,12 @@ variable "admin_cidrs" {
   description = "Networks that may reach SSH and the API server, for example [\"198.51.100.7/32\"]."
 }
 
+variable "node_profile" {
+  type        = string
+  default     = null
+  description = "Instance profile of the nodes, with which the Node of an interrupted machine is deleted without an apply: see examples/modules/cluster. Null means none."
+}
+
 variable "elsewhere" {
   type        = any
   default     = {}

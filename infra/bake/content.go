@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -92,7 +93,7 @@ func (c Content) PodImages() []string {
 	if !c.has(aws.RoleWorker) {
 		return nil
 	}
-	out := slices.Concat(component.PodImages(), c.Images)
+	out := slices.Concat(builtin.PodImages(), c.Images)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
 
@@ -79,8 +80,8 @@ func TestContent(t *testing.T) {
 		{[]aws.MachineRole{aws.RoleLoadBalancer}, "", "haproxy", 0},
 		{[]aws.MachineRole{aws.RoleEtcd}, "etcd", "", 0},
 		{[]aws.MachineRole{aws.RoleController}, "kube-apiserver kube-controller-manager kube-scheduler", "", 0},
-		{[]aws.MachineRole{aws.RoleWorker}, "cni-plugins containerd kube-proxy kubelet runc", "nftables", len(component.PodImages())},
-		{aws.MachineRoles(), "cni-plugins containerd etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubelet runc", "haproxy nftables", len(component.PodImages())},
+		{[]aws.MachineRole{aws.RoleWorker}, "cni-plugins containerd kube-proxy kubelet runc", "nftables", len(builtin.PodImages())},
+		{aws.MachineRoles(), "cni-plugins containerd etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubelet runc", "haproxy nftables", len(builtin.PodImages())},
 	} {
 		c := whole()
 		c.Roles = tt.roles

@@ -38,7 +38,7 @@ func (s APIServerSpec) authentication() (map[string]any, error) {
 	for _, p := range healthPaths {
 		base.Anonymous.Conditions = append(base.Anonymous.Conditions, apiserver.AnonymousAuthCondition{Path: p})
 	}
-	config, err := toMap(base)
+	config, err := Fields(base)
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,11 @@ func (s ContainerdSpec) Sandbox() string { return cmp.Or(s.SandboxImage, Default
 // (https://github.com/distribution/reference).
 var imageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]*$`)
 
+// IsImageName says whether a text can be the name of a container image.
+func IsImageName(s string) bool { return imageName.MatchString(s) }
+
 func (s ContainerdSpec) check() (errs invalid.Fields) {
-	if s.SandboxImage != "" && !imageName.MatchString(s.SandboxImage) {
+	if s.SandboxImage != "" && !IsImageName(s.SandboxImage) {
 		errs.Say("sandbox_image", "Unusable image", "%q is not the name of an image, such as %s.", s.SandboxImage, DefaultSandboxImage)
 	}
 	errs = append(errs, s.Registries.Check("registries")...)

@@ -2,7 +2,6 @@ package component
 
 import (
 	"errors"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -71,16 +70,6 @@ func WorkerPackages() []string {
 
 // LoadBalancerPackages is WorkerPackages for a load balancer.
 func LoadBalancerPackages() []string { return slices.Clone(loadBalancerPackages) }
-
-// PodImages returns the container images of what every cluster runs with default settings: sandboxes of pods, and the
-// addons that are built in.
-func PodImages() []string {
-	out := []string{DefaultSandboxImage}
-	for _, name := range slices.Sorted(maps.Keys(builtInAddons)) {
-		out = append(out, DefaultAddonImage(name))
-	}
-	return out
-}
 
 // Staged returns what can be fetched onto a machine before its roles are applied, as part of a
 // state: it has the same downloads as that of the roles.

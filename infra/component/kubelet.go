@@ -197,7 +197,7 @@ func (s WorkerSpec) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfi
 	for _, t := range s.Kubelet.Taints {
 		base.RegisterWithTaints = append(base.RegisterWithTaints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
-	m, err := toMap(base)
+	m, err := Fields(base)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -81,7 +81,7 @@ func (s WorkerSpec) kubeProxyConfig() (map[string]any, error) {
 		ClusterCIDR:      s.Cluster.PodCIDR.String(),
 	}
 	base.APIVersion, base.Kind = proxyconfig.SchemeGroupVersion.String(), "KubeProxyConfiguration"
-	config, err := toMap(base)
+	config, err := Fields(base)
 	if err != nil {
 		return nil, err
 	}

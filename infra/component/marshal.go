@@ -16,10 +16,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/setting"
 )
 
-// toMap converts a pointer to a typed object into a map without its status and without fields that
+// Fields converts a pointer to a typed object into a map without its status and without fields that
 // hold the zero value of their type, which mean nothing in a configuration. A zero behind a pointer
 // is kept.
-func toMap(object any) (map[string]any, error) {
+func Fields(object any) (map[string]any, error) {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, fmt.Errorf("marshal %T: %w", object, err)
@@ -113,7 +113,7 @@ func yamlFile(path string, object any) (desired.File, error) {
 	m, ok := object.(map[string]any)
 	if !ok {
 		var err error
-		if m, err = toMap(object); err != nil {
+		if m, err = Fields(object); err != nil {
 			return desired.File{}, err
 		}
 	}

@@ -49,7 +49,7 @@ func (s SchedulerSpec) configuration() (map[string]any, error) {
 		DebuggingConfiguration: componentbase.DebuggingConfiguration{EnableProfiling: ptr.To(false)},
 	}
 	base.APIVersion, base.Kind = schedulerconfig.SchemeGroupVersion.String(), "KubeSchedulerConfiguration"
-	config, err := toMap(base)
+	config, err := Fields(base)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package component
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/access"
@@ -219,34 +217,6 @@ func TestChangedCARestartsItsUsers(t *testing.T) {
 	}
 }
 
-// The addons are rolled when a CA is added or removed, and when another key signs their tokens, but
-// not when only the order changes.
-func TestRotationRollsAddons(t *testing.T) {
-	ref, err := pki.Bootstrap(t.Context(), pki.NewMemoryStore(nil), "demo", time.Now(), rand.Reader, pki.Options{
-		Generations: pki.Generations{KubernetesCA: []int{1, 2}, ServiceAccount: []int{1, 2}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var templates []string
-	for _, g := range []pki.Generations{
-		{}, {KubernetesCA: []int{1, 2}}, {KubernetesCA: []int{2, 1}}, {KubernetesCA: []int{2}},
-		{ServiceAccount: []int{1, 2}}, {ServiceAccount: []int{2, 1}}, {ServiceAccount: []int{2}},
-	} {
-		at, _ := ref.Arrange(g)
-		templates = append(templates, fmt.Sprint(keyAnnotations(at)))
-	}
-	for i, same := range map[int]int{2: 1, 4: 0, 6: 5} {
-		if templates[i] != templates[same] {
-			t.Errorf("%d: %s, %d: %s", i, templates[i], same, templates[same])
-		}
-	}
-	for i, other := range map[int]int{1: 0, 3: 2, 5: 4} {
-		if templates[i] == templates[other] {
-			t.Errorf("%d and %d: %s", i, other, templates[i])
-		}
-	}
-}
-
 // While keys rotate, all generations are trusted and the first of each issues.
 func TestRotatingKeys(t *testing.T) {
 	spec := controlPlaneSpec(t)
@@ -336,34 +306,16 @@ func TestEncryptionConfig(t *testing.T) {
 }
 
 func TestObjects(t *testing.T) {
-	coreDNS, err := CoreDNS(CoreDNSSpec{Domain: "cluster.local", DNSIP: testCluster().DNSIP})
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := MetricsServer(MetricsServerSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	spec := ControlPlaneSpec{Access: []access.Entry{{Group: "oidc:ops", ClusterRole: "view"}}}
-	for name, objects := range map[string][]*unstructured.Unstructured{"system": spec.SystemObjects(), "coredns": coreDNS, "metrics-server": metrics} {
-		var docs []string
-		for _, o := range objects {
-			b, err := yaml.Marshal(o.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, noise := range []string{"creationTimestamp", "status:", ": null"} {
-				if strings.Contains(string(b), noise) {
-					t.Errorf("%s %s has %s", o.GetKind(), o.GetName(), noise)
-				}
-			}
-			docs = append(docs, string(b))
+	var docs []string
+	for _, o := range spec.SystemObjects() {
+		b, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
 		}
-		golden(t, filepath.Join("objects", name+".yaml"), []byte(strings.Join(docs, "---\n")))
+		docs = append(docs, string(b))
 	}
-	if _, err := CoreDNS(CoreDNSSpec{}); err == nil {
-		t.Error("cluster DNS without a domain or an address")
-	}
+	golden(t, filepath.Join("objects", "system.yaml"), []byte(strings.Join(docs, "---\n")))
 }
 
 // A worker has exactly the packages whose programs are called.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -68,6 +69,7 @@ func Command(ctx context.Context, args []string, out, help io.Writer) error {
 	flags.StringVar(&images.Sandbox, "sandbox-image", images.Sandbox, "`image` of pods' sandboxes")
 	flags.StringVar(&images.CoreDNS, "coredns-image", images.CoreDNS, "`image` of CoreDNS")
 	flags.StringVar(&images.MetricsServer, "metrics-server-image", images.MetricsServer, "`image` of metrics-server; empty when it is not installed")
+	flags.StringVar(&images.CloudControllers, "cloud-controller-manager-image", "", "`image` of the addon cloud-controller-manager, such as "+builtin.DefaultImage(builtin.CloudControllers)+"; empty when it is not installed")
 	mirror := flags.String("mirror", "", "`URL` of a mirror to ask instead of upstream")
 	checksums := flags.String("checksums", "", "`file` of sums that are known already, in the format of sha256sum")
 	if err := flags.Parse(args); err != nil {

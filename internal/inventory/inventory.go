@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
 
@@ -34,11 +35,12 @@ type Versions struct {
 type Images struct {
 	Sandbox, CoreDNS string
 	MetricsServer    string // empty: not installed
+	CloudControllers string // of the addon cloud-controller-manager; empty: not installed
 }
 
 // DefaultImages returns the images that the provider uses by default.
 func DefaultImages() Images {
-	return Images{Sandbox: component.DefaultSandboxImage, CoreDNS: component.DefaultAddonImage("coredns"), MetricsServer: component.DefaultAddonImage("metrics-server")}
+	return Images{Sandbox: component.DefaultSandboxImage, CoreDNS: builtin.DefaultImage("coredns"), MetricsServer: builtin.DefaultImage("metrics-server")}
 }
 
 // List is everything that has to be copied.
@@ -76,7 +78,7 @@ func Collect(ctx context.Context, catalog *artifact.Catalog, v Versions, images 
 		return List{}, err
 	}
 	out := List{Files: files}
-	for _, image := range []string{images.Sandbox, images.CoreDNS, images.MetricsServer} {
+	for _, image := range []string{images.Sandbox, images.CoreDNS, images.MetricsServer, images.CloudControllers} {
 		if image != "" {
 			out.Images = append(out.Images, Image{Name: image})
 		}

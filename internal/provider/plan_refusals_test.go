@@ -130,6 +130,7 @@ func TestRefusedAmongResources(t *testing.T) {
 	for _, r := range []refusal{
 		{"k8s_addon", addon, "version", "1.0.0", "Built in: 1.15.0, 1.14.6."},
 		{"k8s_addon", addon, "image", "a b", "not the name of an image"},
+		{"k8s_addon", addon, "environment", providertest.Values{"A B": "1"}, "not the name of an environment variable"},
 		{"k8s_control_plane", c.ControlPlane, "hosts", host(c.ControlPlane, providertest.Values{"role": "worker"}), "controller-0 has the role worker"},
 		{"k8s_etcd_cluster", c.Etcd, "hosts", host(c.Etcd, providertest.Values{"role": "worker"}), "controller-0 has the role worker"},
 		{"k8s_worker_pool", c.Pool, "hosts", host(c.Pool, providertest.Values{"role": "lb"}), "worker-0 has the role lb"},

@@ -17,6 +17,10 @@ resource "k8s_network" "this" {
   paused             = var.paused
 
   instance_connect_endpoint = var.instance_connect
+
+  # What the cloud controller manager makes for Services: its rules are no drift, and the end of the cluster is their end.
+  ignore_rules     = var.node_profile == null ? null : { description_prefixes = ["kubernetes.io/rule/nlb/"] }
+  delete_leftovers = var.node_profile != null
 }
 
 resource "k8s_machine" "bastion" {
@@ -65,6 +69,7 @@ resource "k8s_machine" "controller" {
   image_policy  = var.image_policy
   stage         = local.controller_stage
 
+  instance_profile            = var.controller_nodes ? var.node_profile : null
   associate_public_ip_address = !var.private
 }
 
@@ -95,6 +100,7 @@ resource "k8s_machine" "worker" {
   image_policy  = var.image_policy
   stage         = local.stage
 
+  instance_profile            = var.node_profile
   associate_public_ip_address = !var.private
 }
 
@@ -182,7 +188,7 @@ resource "k8s_worker_pool" "controllers" {
   name              = "controllers"
   hosts             = k8s_machine.controller[*].host
   control_plane     = k8s_control_plane.this.ref
-  labels            = { "node-role.kubernetes.io/control-plane" = "" }
+  labels            = { "node-role.kubernetes.io/control-plane" = "", "node.kubernetes.io/exclude-from-external-load-balancers" = "" }
   taints            = [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }]
   registries        = var.elsewhere.registries
   kubelet_config    = merge({ kubeReserved = { cpu = "700m", memory = "1500Mi" } }, var.elsewhere.kubelet_config)
@@ -198,5 +204,13 @@ resource "k8s_worker_pool" "controllers" {
 resource "k8s_addon" "coredns" {
   name          = "coredns"
   control_plane = k8s_control_plane.this.ref
+  depends_on    = [k8s_worker_pool.this]
+}
+
+resource "k8s_addon" "cloud_controllers" {
+  count         = var.node_profile == null ? 0 : 1
+  name          = "cloud-controller-manager"
+  control_plane = k8s_control_plane.this.ref
+  environment   = var.elsewhere.aws_endpoint == null ? null : { AWS_ENDPOINT_URL = var.elsewhere.aws_endpoint }
   depends_on    = [k8s_worker_pool.this]
 }

@@ -95,6 +95,12 @@ variable "spot_workers" {
   description = "Whether the workers are Spot instances, which EC2 may end with a notice of two minutes."
 }
 
+variable "node_profile" {
+  type        = string
+  default     = null
+  description = "Instance profile of all nodes, whose role has examples/iam/cloud-controller-manager.json or service-load-balancers.json. With it the Node of an instance that is gone is deleted without an apply, and Services of type LoadBalancer get theirs. The end of the network then also deletes what controllers have left, volumes of PersistentVolumes among it. Null means none."
+}
+
 variable "kubernetes_version" {
   type    = string
   default = "1.36.4"
@@ -158,7 +164,8 @@ variable "elsewhere" {
     kubelet_config    = optional(any)
     kube_proxy_config = optional(any)
     containerd_config = optional(any)
+    aws_endpoint      = optional(string)
   })
   default     = {}
-  description = "Settings of places other than plain AWS: a registry mirror, a kubelet on cgroup v1, a kube-proxy in a container."
+  description = "Settings of places other than plain AWS: a registry mirror, a kubelet on cgroup v1, a kube-proxy in a container, the URL at which programs on machines reach AWS."
 }

@@ -7,6 +7,13 @@ resource "k8s_addon" "metrics_server" {
   depends_on = [k8s_worker_pool.this]
 }
 
+# Load balancers for Services, and no Nodes of instances that are gone. The machines of the workers need an instance_profile.
+resource "k8s_addon" "cloud_controllers" {
+  name          = "cloud-controller-manager"
+  control_plane = k8s_control_plane.this.ref
+  depends_on    = [k8s_worker_pool.this]
+}
+
 # Your own.
 resource "k8s_addon" "quota" {
   name          = "quota"

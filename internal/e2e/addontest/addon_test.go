@@ -25,6 +25,7 @@ const (
 func (w world) knownManifests() {
 	for name, config := range map[string]values{
 		"coredns": w.addon("coredns"), "storage": w.addon("storage", w.read("storage.yaml")), "metrics-server": w.addon("metrics-server"),
+		"cloud-controller-manager": w.addon("cloud-controller-manager"),
 	} {
 		i := w.Instance("k8s_addon")
 		i.Must(config)

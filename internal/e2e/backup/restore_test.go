@@ -152,11 +152,11 @@ func (w *world) endpoint(t *testing.T) string {
 	t.Helper()
 	var vars struct {
 		Elsewhere struct {
-			S3Endpoint string `json:"s3_endpoint"`
+			AWSEndpoint string `json:"aws_endpoint"`
 		} `json:"elsewhere"`
 	}
 	w.variables(t, &vars)
-	return vars.Elsewhere.S3Endpoint
+	return vars.Elsewhere.AWSEndpoint
 }
 
 // describe describes a copy of a snapshot under another name, with other keys unless they are nil.

@@ -102,6 +102,7 @@ func TestDrift(t *testing.T) {
 	if os.Getenv("K8S_ETCD_FULL") != "" {
 		w.step(t, "etcd full of data", w.testFullOfData)
 	}
+	w.step(t, "cloud controllers", w.testCloudControllers) // a worker is gone afterwards
 }
 
 // step runs f, after which the cluster must be whole again. After a failed step no other one is

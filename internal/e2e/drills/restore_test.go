@@ -128,7 +128,7 @@ func (w *world) testAllLost(t *testing.T) {
 		w.terminate(t, append([]string{"lb-0"}, controllers...)...)
 		time.Sleep(10 * time.Second)
 		w.silent(t)
-		w.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.elsewhere.s3_endpoint }`, harness.SnapshotBucket))
+		w.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.elsewhere.aws_endpoint }`, harness.SnapshotBucket))
 		w.killedWhen(t, "etcd: making its data from snapshot ")
 	})
 	if len(result.Unread) > 0 || result.Undone == 0 || result.OldestUndone < taken-tolerance {
@@ -173,7 +173,7 @@ func (w *world) testEverythingGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.elsewhere.s3_endpoint }`, harness.SnapshotBucket))
+	again.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.elsewhere.aws_endpoint }`, harness.SnapshotBucket))
 	again.WS.Env = append(again.WS.Env, "TF_VAR_identity="+identity.String())
 	start := time.Now()
 	again.Apply(t)

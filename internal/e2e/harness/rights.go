@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,6 +48,17 @@ func (s *Suite) bound(t *testing.T, cluster string) []string {
 // Policy returns the path of a policy of examples/iam, such as "member".
 func (s *Suite) Policy(name string) string {
 	return filepath.Join(s.Root, "examples", "iam", name+".json")
+}
+
+// ClusterPolicy is Policy for a policy that names a cluster, with the given one.
+func (s *Suite) ClusterPolicy(t *testing.T, name, cluster string) string {
+	t.Helper()
+	text := Must[[]byte](t)(os.ReadFile(s.Policy(name)))
+	file := filepath.Join(t.TempDir(), name+".json")
+	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("CLUSTER"), []byte(cluster)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // iam runs k8s-lab iam, and returns what it prints.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/bake"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/registry"
@@ -92,7 +93,7 @@ func TestImage(t *testing.T) {
 	}
 	m.offerPackage()
 	site := bake.Site{
-		Name: m.Name(), State: component.Staged(slices.Concat(controller, worker), []string{"web"}), Images: component.PodImages(),
+		Name: m.Name(), State: component.Staged(slices.Concat(controller, worker), []string{"web"}), Images: builtin.PodImages(),
 		Registries: registry.Registries{"registry.k8s.io": {{URL: pulls}}}, Progress: func(s string) { t.Log(s) },
 	}
 	if err := site.Seal(t.Context(), m.Machine); err == nil || !strings.Contains(err.Error(), "was not made to become an image") {

@@ -29,6 +29,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -322,7 +323,7 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 			Containerd:           component.ContainerdSpec{Registries: mirrors}, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", "", true))}}
 	d.workers.Spec.Kubelet.Config, d.workers.Spec.KubeProxy.Config = maps.Clone(w.vars.Elsewhere.KubeletConfig), maps.Clone(w.vars.Elsewhere.KubeProxyConfig)
 	d.workers.Spec.Containerd.Config = maps.Clone(w.vars.Elsewhere.ContainerdConfig)
-	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})
+	objects, err := builtin.Addon{Name: "coredns"}.Objects(w.cluster)
 	w.must(err)
 	d.dns = addon.Addon{Name: "coredns", API: fleet.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}
 	d.setControllers(controllers)

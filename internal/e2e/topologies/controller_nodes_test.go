@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -159,7 +160,7 @@ func privateIP(t *testing.T, c *harness.Cluster, machine string) string {
 // createMetricsServer creates the objects of metrics-server.
 func createMetricsServer(t *testing.T, c *harness.Cluster) {
 	t.Helper()
-	objects, err := component.MetricsServer(component.MetricsServerSpec{})
+	objects, err := builtin.Addon{Name: "metrics-server"}.Objects(component.Cluster{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,7 +163,7 @@ const withECR = `
             defaultCacheDuration: 12h
             env:
               - name: AWS_ENDPOINT_URL_ECR
-                value: ${var.elsewhere.s3_endpoint}
+                value: ${var.elsewhere.aws_endpoint}
       EOT
     }
   }

@@ -1,6 +1,7 @@
 package topologies_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,6 +63,10 @@ func TestSpot(t *testing.T) {
 	spots := types.Filter{Name: aws.String("instance-lifecycle"), Values: []string{"spot"}}
 	running := types.Filter{Name: aws.String("instance-state-name"), Values: []string{"running"}}
 	step("apply", func(t *testing.T) {
+		suite.MachineRole(t, "k8s-worker", "demo", suite.Policy("cloud-controller-manager"))
+		if err := c.WS.WriteFile("worker.auto.tfvars", "node_profile = \"k8s-worker\"\n"); err != nil {
+			t.Fatal(err)
+		}
 		c.Apply(t)
 		c.Learn(t)
 	})
@@ -132,10 +137,21 @@ func TestSpot(t *testing.T) {
 			}
 			return nil
 		})
+		ended := time.Now()
+		harness.Eventually(t, 90*time.Second, "the Node of the machine is deleted", func() error {
+			if left := c.Kubectl(t, "get", "node", "worker-0", "--ignore-not-found"); left != "" {
+				return errors.New(left)
+			}
+			return nil
+		})
+		t.Logf("figures: spot ended: its Node deleted after %s", time.Since(ended).Round(time.Second))
 		changes, text, err := c.WS.Plan(t.Context())
 		if err != nil || !changes {
 			t.Fatalf("changes %t, %v", changes, err)
 		}
+		c.Create(t, harness.BalancedService("refused", "web", "")) // the role may make no load balancer
+		c.Kubectl(t, "wait", "service/refused", "--for=jsonpath={.metadata.finalizers}", "--timeout=60s")
+		c.Kubectl(t, "delete", "service", "refused", "--timeout=60s")
 		harness.Says(t, text, "a Spot instance, was interrupted by EC2", "module.cluster.k8s_machine.worker[0]")
 		c.Apply(t)
 		c.NoChanges(t)

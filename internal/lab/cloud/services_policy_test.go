@@ -87,11 +87,11 @@ func TestServicePolicy(t *testing.T) {
 		}
 	}
 	for name, opens := range map[string]bool{"worker": true, "controller": false, "lb": false} {
-		group := cloudtest.Must[*ec2.CreateSecurityGroupOutput](t)(l.Client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
+		group := cloudtest.Must[*ec2.CreateSecurityGroupOutput](t)(l.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
 			GroupName: &name, Description: &name, VpcId: &s.VPC, TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeSecurityGroup,
 				Tags: []ec2types.Tag{{Key: aws.String(service), Value: aws.String("owned")}, {Key: aws.String(own), Value: aws.String("demo")}, {Key: aws.String("k8s-from-scratch/name"), Value: &name}}}},
 		}))
-		_, err := role.Client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: group.GroupId, IpPermissions: []ec2types.IpPermission{{
+		_, err := role.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: group.GroupId, IpPermissions: []ec2types.IpPermission{{
 			IpProtocol: aws.String("tcp"), FromPort: aws.Int32(30000), ToPort: aws.Int32(30000), IpRanges: []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}}})
 		if opens != (err == nil) {
 			t.Errorf("opening the group %s: %v", name, err)

@@ -44,6 +44,7 @@ type addonModel struct {
 	ControlPlane types.Object `tfsdk:"control_plane"`
 	Version      types.String `tfsdk:"version"`
 	Image        types.String `tfsdk:"image"`
+	Environment  types.Map    `tfsdk:"environment"`
 	Manifests    types.List   `tfsdk:"manifests"`
 
 	SensitiveManifests types.List `tfsdk:"sensitive_manifests"`
@@ -72,7 +73,7 @@ func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Objects in the cluster that belong together. They are applied by server-side apply, compared with the cluster in every plan, and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in.",
+		MarkdownDescription: "Objects in the cluster that belong together. They are applied by server-side apply, compared with the cluster in every plan, and deleted when they are no longer part of the addon. `coredns`, `metrics-server` and `cloud-controller-manager` are built in.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: `<cluster>/<name>`.",
@@ -80,7 +81,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			},
 			"name": schema.StringAttribute{
 				Required:            true,
-				MarkdownDescription: "Name of the addon. Without `manifests` it must be a built-in addon: `coredns` or `metrics-server`. A change replaces the addon.",
+				MarkdownDescription: "Name of the addon. Without `manifests` it must be a built-in addon: `coredns`, `metrics-server` or `cloud-controller-manager`. A change replaces the addon.",
 				Validators:          []validator.String{argument.PartName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
@@ -96,6 +97,11 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				MarkdownDescription: "Image of a built-in addon, not with `version`: for a release that is not built in, or a registry of your own. A change rolls the pods, and apply waits for them. " +
 					"Default: the image of `version`.",
 				Validators: []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("manifests"), path.MatchRoot("sensitive_manifests"))},
+			},
+			"environment": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Further environment variables of a built-in addon's program, such as `HTTPS_PROXY` and `NO_PROXY` of `cloud-controller-manager`. A variable that is null is left out. Plan and state show the values, so they must have no password. A change rolls the pods. Default: none.",
+				Validators:          []validator.Map{mapvalidator.ConflictsWith(path.MatchRoot("manifests"), path.MatchRoot("sensitive_manifests"))},
 			},
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/foreign"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout/addon"
@@ -184,7 +184,7 @@ func unreachable(ctx context.Context, err error) bool {
 // lookUp returns the arguments of a built-in addon by its id, "<cluster>/<name>".
 func (r *addonResource) lookUp(ctx context.Context, d *session.Session, id string) (map[string]any, error) {
 	cluster, name, _ := strings.Cut(id, "/")
-	if !component.BuiltIn(name) {
+	if !builtin.Known(name) {
 		return nil, fmt.Errorf("the cluster does not record which objects belong to addon %q: import it by a JSON object with its manifests", name)
 	}
 	controlPlane, err := r.controlPlaneOf(ctx, d, cluster)

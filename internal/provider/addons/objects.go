@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/builtin"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -50,8 +50,8 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) addon.A
 }
 
 // release returns the built-in addon, as far as its arguments are known.
-func (m *addonModel) release() component.Addon {
-	return component.Addon{Name: m.Name.ValueString(), Version: m.Version.ValueString(), Image: m.Image.ValueString()}
+func (m *addonModel) release() builtin.Addon {
+	return builtin.Addon{Name: m.Name.ValueString(), Version: m.Version.ValueString(), Image: m.Image.ValueString(), Environment: tf.StringMap(m.Environment)}
 }
 
 // readManifests reads the objects of both arguments, as far as the texts are known. hidden are

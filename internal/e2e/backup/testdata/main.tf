@@ -15,7 +15,7 @@ variable "admin_cidrs" {
 }
 
 variable "elsewhere" {
-  type = object({ s3_endpoint = string })
+  type = object({ aws_endpoint = string })
 }
 
 variable "ami" {
@@ -76,7 +76,7 @@ resource "k8s_etcd_backup" "this" {
   etcd     = k8s_etcd_cluster.this.ref
   hosts    = k8s_machine.controller[*].host
   bucket   = var.bucket
-  endpoint = var.elsewhere.s3_endpoint
+  endpoint = var.elsewhere.aws_endpoint
   interval = "1m"
   max_age  = "1h"
   keep     = var.keep

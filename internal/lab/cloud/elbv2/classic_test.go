@@ -1,11 +1,9 @@
 package elbv2
 
 import (
-	"errors"
 	"net/url"
+	"strings"
 	"testing"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 func TestServeClassic(t *testing.T) {
@@ -18,8 +16,7 @@ func TestServeClassic(t *testing.T) {
 		{"CreateListener", "LoadBalancerName", "InvalidAction"},
 	} {
 		_, err := ServeClassic(tt.action, url.Values{tt.key: {"a"}})
-		var refused *wire.Error
-		if errors.As(err, &refused); tt.code == "" && err != nil || tt.code != "" && (refused == nil || refused.Code != tt.code) {
+		if tt.code == "" && err != nil || tt.code != "" && (err == nil || !strings.Contains(err.Error(), tt.code)) {
 			t.Errorf("%s with %q: %v, wanted %q", tt.action, tt.key, err, tt.code)
 		}
 	}

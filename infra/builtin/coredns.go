@@ -1,12 +1,7 @@
-package component
+package builtin
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,109 +11,28 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
-
-// Addon is an addon that is built in: its objects are this package's.
-type Addon struct {
-	Name    string
-	Version string // one of the releases that are built in; empty means the newest
-	Image   string // in place of the image of the release
-}
-
-// releases are the releases of an addon's program with which these objects were tested.
-type releases struct {
-	repository string
-	versions   []string // the newest first
-}
-
-var builtInAddons = map[string]releases{
-	coreDNSName:       {"registry.k8s.io/coredns/coredns", []string{"1.15.0", "1.14.6"}},
-	metricsServerName: {"registry.k8s.io/metrics-server/metrics-server", []string{"0.9.0"}},
-}
-
-// BuiltIn says whether there is an addon of this name.
-func BuiltIn(name string) bool { _, ok := builtInAddons[name]; return ok }
-
-// DefaultAddonImage returns the image of the newest release of an addon that is built in.
-func DefaultAddonImage(name string) string { return builtInAddons[name].image("") }
-
-func (r releases) image(version string) string {
-	return r.repository + ":v" + cmp.Or(version, r.versions[0])
-}
-
-// Check checks the fields that are set, without the cluster.
-func (a Addon) Check() (errs invalid.Fields) {
-	if errs = a.checkName(); len(errs) > 0 {
-		return errs
-	}
-	r := builtInAddons[a.Name]
-	if a.Version != "" && !slices.Contains(r.versions, a.Version) {
-		errs.Say("version", "Unknown release", "Release %q of %s is not built in. Built in: %s. For another release set image, such as %s.",
-			a.Version, a.Name, strings.Join(r.versions, ", "), r.repository+":v"+strings.TrimPrefix(a.Version, "v"))
-	}
-	if a.Image != "" && !imageName.MatchString(a.Image) {
-		errs.Say("image", "Unusable image", "%q is not the name of an image, such as %s.", a.Image, r.image(a.Version))
-	}
-	return errs
-}
-
-func (a Addon) checkName() (errs invalid.Fields) {
-	if !BuiltIn(a.Name) {
-		errs.Say("name", "Unknown addon", "%q is not built in (%s are): set manifests.", a.Name, strings.Join(slices.Sorted(maps.Keys(builtInAddons)), " and "))
-	}
-	return errs
-}
-
-// Objects returns the objects of the addon, also for a release that is no longer built in: such an addon must be
-// compared, changed and deleted as well.
-func (a Addon) Objects(c Cluster) ([]*unstructured.Unstructured, error) {
-	if err := a.checkName().Err(); err != nil {
-		return nil, fmt.Errorf("addon %s: %w", a.Name, err)
-	}
-	image := cmp.Or(a.Image, builtInAddons[a.Name].image(a.Version))
-	if a.Name == metricsServerName {
-		return MetricsServer(MetricsServerSpec{PKI: c.PKI, Image: image})
-	}
-	return CoreDNS(CoreDNSSpec{Domain: c.Domain, DNSIP: c.DNSIP, PKI: c.PKI, Image: image})
-}
-
-// CoreDNSSpec describes cluster DNS.
-type CoreDNSSpec struct {
-	Domain   string
-	DNSIP    netip.Addr
-	Image    string  // empty means the newest release that is built in
-	Replicas int32   // zero means 2
-	PKI      pki.Ref // some of its rotations roll the pods
-}
 
 // The names by which other tools know cluster DNS.
 const (
 	coreDNSName    = "coredns"
 	coreDNSService = "kube-dns"
-	systemSpace    = metav1.NamespaceSystem
 )
 
 var coreDNSLabels = map[string]string{"k8s-app": "kube-dns"}
 
-// CoreDNS returns the objects of cluster DNS.
-func CoreDNS(spec CoreDNSSpec) ([]*unstructured.Unstructured, error) {
-	if spec.Domain == "" || !spec.DNSIP.IsValid() {
-		return nil, fmt.Errorf("cluster DNS needs a domain and an address, found %q and %s", spec.Domain, spec.DNSIP)
+// coreDNS returns the objects of cluster DNS.
+func coreDNS(c component.Cluster, image string) ([]runtime.Object, error) {
+	if c.Domain == "" || !c.DNSIP.IsValid() {
+		return nil, fmt.Errorf("cluster DNS needs a domain and an address, found %q and %s", c.Domain, c.DNSIP)
 	}
-	if spec.Image == "" {
-		spec.Image = DefaultAddonImage(coreDNSName)
-	}
-	if spec.Replicas == 0 {
-		spec.Replicas = 2
-	}
-	corefile := coreDNSCorefile(spec.Domain)
+	corefile := coreDNSCorefile(c.Domain)
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"endpoints", "services", "pods", "namespaces"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}, Verbs: []string{"list", "watch"}},
@@ -129,13 +43,13 @@ func CoreDNS(spec CoreDNSSpec) ([]*unstructured.Unstructured, error) {
 			ObjectMeta: systemMeta(coreDNSName, coreDNSLabels),
 			Data:       map[string]string{"Corefile": corefile},
 		}),
-		typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), coreDNSDeployment(spec, desired.Sum([]byte(corefile)))),
+		typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), coreDNSDeployment(image, desired.Sum([]byte(corefile)))),
 		typed(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
 			ObjectMeta: systemMeta(coreDNSService, map[string]string{
 				"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS",
 			}),
 			Spec: corev1.ServiceSpec{
-				Selector: coreDNSLabels, ClusterIP: spec.DNSIP.String(), ClusterIPs: []string{spec.DNSIP.String()},
+				Selector: coreDNSLabels, ClusterIP: c.DNSIP.String(), ClusterIPs: []string{c.DNSIP.String()},
 				Ports: []corev1.ServicePort{
 					{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromString("dns")},
 					{Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("dns-tcp")},
@@ -151,7 +65,7 @@ func CoreDNS(spec CoreDNSSpec) ([]*unstructured.Unstructured, error) {
 			},
 		}),
 	)
-	return unstructuredObjects(objects...)
+	return objects, nil
 }
 
 // coreDNSLameduck is how long CoreDNS answers questions after it was told to end. Its /ready is closed from the beginning.
@@ -185,7 +99,7 @@ func coreDNSCorefile(domain string) string {
 `
 }
 
-func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployment {
+func coreDNSDeployment(image, corefileDigest string) *appsv1.Deployment {
 	const config = "config-volume"
 	probe := func(path, port string, period, failures int32) *corev1.Probe {
 		return &corev1.Probe{
@@ -224,7 +138,7 @@ func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployme
 			Items:                []corev1.KeyToPath{{Key: "Corefile", Path: "Corefile"}},
 		}}}},
 		Containers: []corev1.Container{{
-			Name: coreDNSName, Image: spec.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+			Name: coreDNSName, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 			Args: []string{"-conf", "/etc/coredns/Corefile"},
 			Resources: corev1.ResourceRequirements{
 				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("170Mi")},
@@ -245,7 +159,7 @@ func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployme
 			},
 		}},
 	}
-	annotations := map[string]string{"k8s-from-scratch/corefile-sha256": corefileDigest} // a changed Corefile rolls the pods
-	maps.Copy(annotations, keyAnnotations(spec.PKI))
-	return systemDeployment(coreDNSName, spec.Replicas, 1, coreDNSLabels, annotations, pod)
+	deployment := systemDeployment(coreDNSName, 2, 1, coreDNSLabels, pod)
+	deployment.Spec.Template.Annotations = map[string]string{"k8s-from-scratch/corefile-sha256": corefileDigest} // a changed Corefile rolls the pods
+	return deployment
 }

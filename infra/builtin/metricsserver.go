@@ -1,4 +1,4 @@
-package component
+package builtin
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,34 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
-
-// MetricsServerSpec describes metrics-server.
-type MetricsServerSpec struct {
-	Image    string  // empty means the newest release that is built in
-	Replicas int32   // zero means 1
-	PKI      pki.Ref // some of its rotations roll the pods
-}
 
 const metricsServerName = "metrics-server"
 
 var metricsServerLabels = map[string]string{"k8s-app": metricsServerName}
 
-// MetricsServer returns the objects of metrics-server. It verifies kubelets with the cluster's CA
+// metricsServer returns the objects of metrics-server. It verifies kubelets with the cluster's CA
 // and needs no --kubelet-insecure-tls.
-func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error) {
-	if spec.Image == "" {
-		spec.Image = DefaultAddonImage(metricsServerName)
-	}
-	if spec.Replicas == 0 {
-		spec.Replicas = 1
-	}
+func metricsServer(_ component.Cluster, image string) ([]runtime.Object, error) {
 	objects := serviceAccount(metricsServerName, "system:metrics-server", []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods", "nodes"}, Verbs: []string{"get", "list", "watch"}},
 	})
-	subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: metricsServerName, Namespace: systemSpace}}
+	subject := accountOf(metricsServerName)
 	objects = append(objects,
 		typed(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "system:aggregated-metrics-reader", Labels: map[string]string{
@@ -66,7 +53,7 @@ func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error)
 				Ports:    []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("https")}},
 			},
 		}),
-		typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), metricsServerDeployment(spec)),
+		typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), metricsServerDeployment(image)),
 		// A literal, because the type's module is not needed otherwise.
 		&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apiregistration.k8s.io/v1",
@@ -81,14 +68,14 @@ func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error)
 				"groupPriorityMinimum":  int64(100),
 				"versionPriority":       int64(100),
 				"insecureSkipTLSVerify": true, // its serving certificate is self-signed
-				"service":               map[string]any{"name": metricsServerName, "namespace": systemSpace},
+				"service":               map[string]any{"name": metricsServerName, "namespace": metav1.NamespaceSystem},
 			},
 		}},
 	)
-	return unstructuredObjects(objects...)
+	return objects, nil
 }
 
-func metricsServerDeployment(spec MetricsServerSpec) *appsv1.Deployment {
+func metricsServerDeployment(image string) *appsv1.Deployment {
 	probe := func(path string, delay int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
@@ -96,13 +83,13 @@ func metricsServerDeployment(spec MetricsServerSpec) *appsv1.Deployment {
 			InitialDelaySeconds: delay, PeriodSeconds: 10, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3,
 		}
 	}
-	return systemDeployment(metricsServerName, spec.Replicas, 0, metricsServerLabels, keyAnnotations(spec.PKI), corev1.PodSpec{
+	return systemDeployment(metricsServerName, 1, 0, metricsServerLabels, corev1.PodSpec{
 		ServiceAccountName: metricsServerName,
 		PriorityClassName:  "system-cluster-critical",
 		NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
 		Volumes:            []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		Containers: []corev1.Container{{
-			Name: metricsServerName, Image: spec.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+			Name: metricsServerName, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 			Args: []string{
 				"--cert-dir=/tmp",
 				"--secure-port=10250",
@@ -127,39 +114,4 @@ func metricsServerDeployment(spec MetricsServerSpec) *appsv1.Deployment {
 			VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
 		}},
 	})
-}
-
-// serviceAccount returns an account in kube-system with a cluster role of its own.
-func serviceAccount(name, role string, rules []rbacv1.PolicyRule) []runtime.Object {
-	return []runtime.Object{
-		typed(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), &corev1.ServiceAccount{ObjectMeta: systemMeta(name, nil)}),
-		typed(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules}),
-		typed(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: systemSpace}},
-		}),
-	}
-}
-
-// systemDeployment returns a Deployment in kube-system with a rolling update, during which at most
-// the given number of pods is unavailable.
-func systemDeployment(name string, replicas, unavailable int32, labels, annotations map[string]string, pod corev1.PodSpec) *appsv1.Deployment {
-	return &appsv1.Deployment{
-		ObjectMeta: systemMeta(name, labels),
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(replicas),
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(unavailable))}},
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
-				Spec:       pod,
-			},
-		},
-	}
-}
-
-func systemMeta(name string, labels map[string]string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: systemSpace, Labels: labels}
 }

@@ -1,0 +1,6 @@
+resource "k8s_addon" "cloud_controllers" {
+  name          = "cloud-controller-manager"
+  control_plane = k8s_control_plane.this.ref
+  environment   = { AWS_ENDPOINT_URL = var.elsewhere.aws_endpoint }
+  depends_on    = [k8s_worker_pool.this]
+}

@@ -1,0 +1,79 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+)
+
+// NodeRules begins the description of every rule that the cloud controller manager adds to a group of nodes.
+const NodeRules = "kubernetes.io/rule/nlb/"
+
+// BalancedService returns a Service of type LoadBalancer for the pods of an app, with further fields of its spec.
+func BalancedService(name, app, more string) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {name: %s, namespace: default, annotations: {service.beta.kubernetes.io/aws-load-balancer-type: nlb}}
+spec: {type: LoadBalancer, selector: {app: %s}, ports: [{port: 80, targetPort: 8080}]%s}
+`, name, app, more)
+}
+
+// BalancerOf waits for the name of a Service's load balancer.
+func (c *Cluster) BalancerOf(t *testing.T, service string) (host string) {
+	t.Helper()
+	Eventually(t, time.Minute, "the Service "+service+" has a load balancer", func() error {
+		if host = c.Kubectl(t, "get", "service", service, "-o", "jsonpath={.status.loadBalancer.ingress[0].hostname}"); host == "" {
+			return fmt.Errorf("it has none:\n%s", c.Kubectl(t, "describe", "service", service))
+		}
+		return nil
+	})
+	return host
+}
+
+// Fetch asks a host on port 80 from outside of the VPC, on a new connection.
+func Fetch(ctx context.Context, host string) (string, error) {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	return string(body), err
+}
+
+// ForServices checks how many load balancers the account has, each with one target group, and that it has rules of Services
+// only with a load balancer.
+func (c *Cluster) ForServices(t *testing.T, want int) {
+	t.Helper()
+	cfg := c.suite.AWS()
+	balancers := elb.NewFromConfig(cfg)
+	all := Must[*elb.DescribeLoadBalancersOutput](t)(balancers.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{})).LoadBalancers
+	groups := Must[*elb.DescribeTargetGroupsOutput](t)(balancers.DescribeTargetGroups(t.Context(), &elb.DescribeTargetGroupsInput{})).TargetGroups
+	if len(all) != want || len(groups) != want {
+		t.Errorf("%d load balancers and %d target groups, wanted %d", len(all), len(groups), want)
+	}
+	for _, r := range Must[*ec2.DescribeSecurityGroupRulesOutput](t)(ec2.NewFromConfig(cfg).DescribeSecurityGroupRules(t.Context(), &ec2.DescribeSecurityGroupRulesInput{})).SecurityGroupRules {
+		if r.Description == nil || !strings.HasPrefix(*r.Description, NodeRules) {
+			continue
+		}
+		_, of, _ := strings.Cut(*r.Description, "=") // empty for the rule that all share
+		if want == 0 || of != "" && !slices.ContainsFunc(all, func(b elbtypes.LoadBalancer) bool { return *b.LoadBalancerName == of }) {
+			t.Errorf("a rule is left: %s", *r.Description)
+		}
+	}
+}
