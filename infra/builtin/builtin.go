@@ -49,8 +49,8 @@ var addons = map[string]known{
 	CloudControllers:  {"registry.k8s.io/provider-aws/cloud-controller-manager", []string{"1.37.1"}, cloudControllers},
 }
 
-// Names returns the names of all addons, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(addons)) }
+// names returns the names of all addons, sorted.
+func names() []string { return slices.Sorted(maps.Keys(addons)) }
 
 // Known says whether there is an addon of this name.
 func Known(name string) bool { _, ok := addons[name]; return ok }
@@ -91,7 +91,7 @@ func (a Addon) Check() (errs invalid.Fields) {
 
 func (a Addon) checkName() (errs invalid.Fields) {
 	if !Known(a.Name) {
-		errs.Say("name", "Unknown addon", "%q is not built in (%s are): set manifests.", a.Name, strings.Join(Names(), ", "))
+		errs.Say("name", "Unknown addon", "%q is not built in (%s are): set manifests.", a.Name, strings.Join(names(), ", "))
 	}
 	return errs
 }
@@ -196,6 +196,26 @@ func systemDeployment(name string, replicas, unavailable int32, labels map[strin
 				Spec:       pod,
 			},
 		},
+	}
+}
+
+// apart prefers that pods with the labels run on different nodes.
+func apart(weight int32, labels map[string]string) *corev1.PodAntiAffinity {
+	return &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+		Weight:          weight,
+		PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}},
+	}}}
+}
+
+// restricted is what a container runs with that needs nothing of its node.
+func restricted(user int64) *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		ReadOnlyRootFilesystem:   ptr.To(true),
+		RunAsNonRoot:             ptr.To(true),
+		RunAsUser:                &user,
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
 

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 var demo = component.Cluster{Name: "demo", Domain: "cluster.local", DNSIP: netip.MustParseAddr("10.32.0.10"), PKI: pki.Ref{KubernetesCA: "kubernetes CA\n"}}
 
 func TestObjects(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range names() {
 		objects, err := Addon{Name: name}.Objects(demo)
 		if err != nil {
 			t.Fatal(err)

@@ -27,13 +27,13 @@ var cloudControllersLabels = map[string]string{"k8s-app": CloudControllers}
 // their identity and their labels from their worker pool, so that kubelets need no --cloud-provider=external, and no Node
 // waits for the manager. Pods have their routes from the provider as well.
 func cloudControllers(c component.Cluster, image string) ([]runtime.Object, error) {
-	objects := serviceAccount(CloudControllers, "system:"+CloudControllers, []rbacv1.PolicyRule{
+	account := serviceAccount(CloudControllers, "system:"+CloudControllers, []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
 	})
-	objects = append(objects,
+	lease := []runtime.Object{
 		typed(rbacv1.SchemeGroupVersion.WithKind("Role"), &rbacv1.Role{
 			ObjectMeta: systemMeta(CloudControllers, cloudControllersLabels),
 			Rules: []rbacv1.PolicyRule{
@@ -45,10 +45,10 @@ func cloudControllers(c component.Cluster, image string) ([]runtime.Object, erro
 			ObjectMeta: systemMeta(CloudControllers, cloudControllersLabels),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: CloudControllers},
 			Subjects:   accountOf(CloudControllers),
-		}))
-	objects = append(objects, nodesOfEC2()...)
-	objects = append(objects, networkLoadBalancers()...)
-	return append(objects, typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), cloudControllersDeployment(c, image))), nil
+		}),
+	}
+	deployment := typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), cloudControllersDeployment(c, image))
+	return slices.Concat(account, lease, nodesOfEC2(), networkLoadBalancers(), []runtime.Object{deployment}), nil
 }
 
 // nodesOfEC2 keeps the manager from deleting a Node without the identity of an instance. It takes such a Node for one
@@ -138,10 +138,7 @@ func cloudControllersDeployment(c component.Cluster, image string) *appsv1.Deplo
 				// A controller holds all keys anyway, so the rights of an instance's role add nothing there.
 				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: having("node-role.kubernetes.io/control-plane")}},
 			},
-			PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
-				Weight: 10, PodAffinityTerm: corev1.PodAffinityTerm{
-					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: cloudControllersLabels}},
-			}}},
+			PodAntiAffinity: apart(10, cloudControllersLabels),
 		},
 		Volumes: []corev1.Volume{{Name: certificates, VolumeSource: corev1.VolumeSource{
 			HostPath: &corev1.HostPathVolumeSource{Path: "/etc/ssl/certs", Type: ptr.To(corev1.HostPathDirectoryOrCreate)}}}},
@@ -157,14 +154,7 @@ func cloudControllersDeployment(c component.Cluster, image string) *appsv1.Deplo
 			},
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("50Mi")}},
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: ptr.To(false),
-				ReadOnlyRootFilesystem:   ptr.To(true),
-				RunAsNonRoot:             ptr.To(true),
-				RunAsUser:                ptr.To[int64](65534),
-				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
+			SecurityContext: restricted(65534),
 			// The authorities of the machine, among them the authority of a company's proxy, beside the authorities of the image.
 			Env:          []corev1.EnvVar{{Name: "SSL_CERT_DIR", Value: machineCertificates}},
 			VolumeMounts: []corev1.VolumeMount{{Name: certificates, MountPath: machineCertificates, ReadOnly: true}},

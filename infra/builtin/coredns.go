@@ -127,12 +127,7 @@ func coreDNSDeployment(image, corefileDigest string) *appsv1.Deployment {
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: coreDNSLabels},
 		}},
-		Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
-				Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
-					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: coreDNSLabels}},
-			}},
-		}},
+		Affinity: &corev1.Affinity{PodAntiAffinity: apart(100, coreDNSLabels)},
 		Volumes: []corev1.Volume{{Name: config, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: coreDNSName},
 			Items:                []corev1.KeyToPath{{Key: "Corefile", Path: "Corefile"}},

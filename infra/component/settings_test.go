@@ -313,6 +313,11 @@ func TestObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for _, noise := range []string{"creationTimestamp", "status:", ": null"} {
+			if strings.Contains(string(b), noise) {
+				t.Errorf("%s %s has %s", o.GetKind(), o.GetName(), noise)
+			}
+		}
 		docs = append(docs, string(b))
 	}
 	golden(t, filepath.Join("objects", "system.yaml"), []byte(strings.Join(docs, "---\n")))
