@@ -129,7 +129,7 @@ func (c *cluster) testIdle(t *testing.T, i *idle) {
 			t.Errorf("kubectl %s after %s: %q %v", what, forgetAfter, line, err)
 		}
 	}
-	if page, err := get(t.Context(), i.forwarded); err != nil || page != "still here\n" {
+	if page, err := harness.Fetch(t.Context(), i.forwarded); err != nil || page != "still here\n" {
 		t.Errorf("kubectl port-forward after %s: %q %v", forgetAfter, page, err)
 	}
 	c.Kubectl(t, "delete", "pod/idle")

@@ -6,9 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -125,7 +123,7 @@ func (c *cluster) privateIP(t *testing.T, machine string) string {
 func (c *cluster) testPortForward(t *testing.T, pod string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if body, err := get(ctx, c.forward(ctx, t, pod)); err != nil || !strings.Contains(body, pod) {
+	if body, err := harness.Fetch(ctx, c.forward(ctx, t, pod)); err != nil || !strings.Contains(body, pod) {
 		t.Errorf("port-forward: %q %v", body, err)
 	}
 }
@@ -140,22 +138,6 @@ func (c *cluster) forward(ctx context.Context, t *testing.T, pod string) string 
 		t.Fatalf("port-forward: %q %v", line, err)
 	}
 	return fmt.Sprintf("http://127.0.0.1:%d/", port)
-}
-
-// get returns a page, over a connection of its own.
-func get(ctx context.Context, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	req.Close = true
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	return string(body), err
 }
 
 // spoken is what a kubectl that runs has to say.

@@ -86,7 +86,7 @@ func (w *world) testService(t *testing.T) {
 	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	host, served := w.BalancerOf(t, "web"), map[string]bool{}
 	harness.Eventually(t, time.Minute, "both pods answer from outside", func() error {
-		body, err := harness.Fetch(t.Context(), host)
+		body, err := harness.FromOutside(t.Context(), host)
 		if strings.HasPrefix(body, "served by web-") {
 			served[body] = true
 		}

@@ -15,8 +15,8 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 )
 
-// NodeRules begins the description of every rule that the cloud controller manager adds to a group of nodes.
-const NodeRules = "kubernetes.io/rule/nlb/"
+// nodeRules begins the description of every rule that the cloud controller manager adds to a group of nodes.
+const nodeRules = "kubernetes.io/rule/nlb/"
 
 // BalancedService returns a Service of type LoadBalancer for the pods of an app, with further fields of its spec.
 func BalancedService(name, app, more string) string {
@@ -40,10 +40,17 @@ func (c *Cluster) BalancerOf(t *testing.T, service string) (host string) {
 	return host
 }
 
-// Fetch asks a host on port 80 from outside of the VPC, on a new connection.
-func Fetch(ctx context.Context, host string) (string, error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
+// FromOutside asks a host from outside of the VPC, for five seconds at most.
+func FromOutside(ctx context.Context, host string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return Fetch(ctx, "http://"+host+"/")
+}
+
+// Fetch returns a page, over a connection of its own.
+func Fetch(ctx context.Context, url string) (string, error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +75,7 @@ func (c *Cluster) ForServices(t *testing.T, want int) {
 		t.Errorf("%d load balancers and %d target groups, wanted %d", len(all), len(groups), want)
 	}
 	for _, r := range Must[*ec2.DescribeSecurityGroupRulesOutput](t)(ec2.NewFromConfig(cfg).DescribeSecurityGroupRules(t.Context(), &ec2.DescribeSecurityGroupRulesInput{})).SecurityGroupRules {
-		if r.Description == nil || !strings.HasPrefix(*r.Description, NodeRules) {
+		if r.Description == nil || !strings.HasPrefix(*r.Description, nodeRules) {
 			continue
 		}
 		_, of, _ := strings.Cut(*r.Description, "=") // empty for the rule that all share

@@ -53,7 +53,7 @@ func TestServices(t *testing.T) {
 		t.Helper()
 		host := c.BalancerOf(t, service)
 		harness.Eventually(t, time.Minute, service+" answers "+what, func() error {
-			_, err := harness.Fetch(t.Context(), host)
+			_, err := harness.FromOutside(t.Context(), host)
 			return err
 		})
 	}
@@ -80,7 +80,7 @@ func TestServices(t *testing.T) {
 		patch(t, "narrow", `{"loadBalancerSourceRanges": ["192.0.2.0/24"]}`)
 		host := c.BalancerOf(t, "narrow")
 		harness.Eventually(t, time.Minute, "narrow is closed to an address that is not in its source ranges", func() error {
-			if body, err := harness.Fetch(t.Context(), host); err == nil {
+			if body, err := harness.FromOutside(t.Context(), host); err == nil {
 				return errors.New(body)
 			}
 			return nil
@@ -108,7 +108,7 @@ func TestServices(t *testing.T) {
 					return fmt.Errorf("%s is checked by %s", *g.TargetGroupName, g.HealthCheckProtocol)
 				}
 			}
-			_, err := harness.Fetch(t.Context(), host+":81")
+			_, err := harness.FromOutside(t.Context(), host+":81")
 			return err
 		})
 		c.ForServices(t, 3)

@@ -122,12 +122,9 @@ func TestS3(t *testing.T) {
 	t.Run("snapshots of two clusters", func(t *testing.T) {
 		bucket := aws.String("example-snapshots")
 		cloudtest.Must[*awss3.CreateBucketOutput](t)(s3(l).CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: bucket}))
-		document := func(name string) string {
-			return string(cloudtest.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "examples", "iam", name+".json"))))
-		}
-		boundary := cloudtest.Must[iam.Managed](t)(l.Account.Identities().PutPolicy("k8s-boundary", "", document("boundary")))
+		boundary := cloudtest.Must[iam.Managed](t)(l.Account.Identities().PutPolicy("k8s-boundary", "", document(t, "boundary")))
 		role := cloudtest.Must[iam.Role](t)(l.Account.Identities().PutRole("ada-controller", iam.Entity{
-			Path: "/k8s/ada/", Policies: []string{document("etcd-snapshots")}, Boundary: boundary.ARN, Tags: map[string]string{"k8s-cluster": "ada"},
+			Path: "/k8s/ada/", Policies: []string{document(t, "etcd-snapshots")}, Boundary: boundary.ARN, Tags: map[string]string{"k8s-cluster": "ada"},
 		}, ""))
 		c := cloudtest.Must[*awssts.AssumeRoleOutput](t)(l.STS.AssumeRole(t.Context(), &awssts.AssumeRoleInput{RoleArn: &role.ARN, RoleSessionName: aws.String("node")})).Credentials
 		machine := s3(l.With(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken))

@@ -1,7 +1,6 @@
 package cloud_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,22 +15,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
 
+// document returns a policy of examples/iam.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	return string(cloudtest.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "examples", "iam", name+".json"))))
+}
+
 // TestServicePolicy: the role for Services reaches the load balancers of Services of its own cluster, and the workers'
 // group. It does not reach the load balancers of the API and of other clusters, nor other groups.
 func TestServicePolicy(t *testing.T) {
-	var policy struct{ Statement []json.RawMessage }
-	text := cloudtest.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "examples", "iam", "service-load-balancers.json")))
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "CLUSTER", "demo")), &policy); err != nil {
-		t.Fatal(err)
-	}
-	var statements []string
-	for _, s := range policy.Statement {
-		statements = append(statements, string(s))
-	}
 	const service, own = "kubernetes.io/cluster/demo", "k8s-from-scratch/cluster"
 	l := cloudtest.New(t)
 	s, ctx := l.NewSite(t), t.Context()
-	role := l.User(t, statements...)
+	role := l.UserWith(t, strings.ReplaceAll(document(t, "service-load-balancers"), "CLUSTER", "demo"))
 	tags := func(keys []string) (out []elbtypes.Tag) {
 		for _, key := range keys {
 			out = append(out, elbtypes.Tag{Key: aws.String(key), Value: aws.String("owned")})

@@ -19,7 +19,13 @@ const (
 // User returns the lab as a user with the statements of one policy sees it.
 func (l *Lab) User(t *testing.T, statements ...string) *Lab {
 	t.Helper()
-	u, err := l.Account.Identities().PutUser("dev", iam.Entity{Policies: []string{`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`}})
+	return l.UserWith(t, `{"Version":"2012-10-17","Statement":[`+strings.Join(statements, ",")+`]}`)
+}
+
+// UserWith is User for a whole policy.
+func (l *Lab) UserWith(t *testing.T, policy string) *Lab {
+	t.Helper()
+	u, err := l.Account.Identities().PutUser("dev", iam.Entity{Policies: []string{policy}})
 	if err != nil {
 		t.Fatal(err)
 	}
