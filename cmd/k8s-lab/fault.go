@@ -51,6 +51,10 @@ var kinds = []struct {
 	{"interrupt", "Interrupt a Spot instance: give it its notice now, and terminate it two minutes later", []field{
 		{"instance", "its id"}, {"seconds", "time after the notice (120)"},
 	}, "interrupt instance=i-0123456789abcdef0 seconds=60"},
+	{"rebalance", "Recommend to replace a Spot instance, now", []field{{"instance", "its id"}}, "rebalance instance=i-0123456789abcdef0"},
+	{"schedule", "Schedule an event of an instance, which happens at its time", []field{
+		{"instance", "its id"}, {"code", "instance-reboot, system-reboot, instance-stop or instance-retirement"}, {"seconds", "time until it happens (0)"},
+	}, "schedule instance=i-0123456789abcdef0 code=system-reboot seconds=60"},
 	{"idle-flows", "Forget TCP connections without a packet, now, as EC2, NAT gateways and load balancers do after 350 seconds", []field{
 		{"seconds", "those that have had no packet for this time"},
 	}, "idle-flows seconds=75"},

@@ -122,17 +122,24 @@ func Open(ctx context.Context, change ...func(*cloud.Config)) (*cloud.Account, e
 // Fault adds a fault until the test ends.
 func (a *Account) Fault(f fault.Fault) {
 	a.t.Helper()
-	body, err := json.Marshal(f)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.control(http.MethodPost, "faults", body)
+	a.disturb(f)
 }
 
 // Interrupt gives a Spot instance its notice of an interruption, and ends it after so many seconds.
 func (a *Account) Interrupt(id string, seconds float64) {
 	a.t.Helper()
-	body, err := json.Marshal(map[string]any{"kind": "interrupt", "instance": id, "seconds": seconds})
+	a.disturb(map[string]any{"kind": "interrupt", "instance": id, "seconds": seconds})
+}
+
+// Schedule schedules an event for an instance, which happens after so many seconds.
+func (a *Account) Schedule(id, code string, seconds float64) {
+	a.t.Helper()
+	a.disturb(map[string]any{"kind": "schedule", "instance": id, "code": code, "seconds": seconds})
+}
+
+func (a *Account) disturb(fault any) {
+	a.t.Helper()
+	body, err := json.Marshal(fault)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (a *Account) Faults() []fault.Fault { return a.faults.List() }
 // once.
 type faultRequest struct {
 	fault.Fault
-	Instance string `json:"instance"` // kinds "kill" and "interrupt"
+	Instance string `json:"instance"` // kinds "kill", "interrupt", "rebalance" and "schedule"
 	Outcome  string `json:"outcome"`  // kind "kill": stopped (default), terminated or impaired
 	Seed     uint64 `json:"seed"`     // kind "seed"
 }
@@ -182,12 +182,12 @@ func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
-	case "interrupt":
+	case "interrupt", "rebalance", "schedule":
 		if in.Seconds < 0 {
 			refuse(w, http.StatusBadRequest, errors.New("seconds must not be negative"))
 			return
 		}
-		if err := a.compute.Interrupt(in.Instance, time.Duration(in.Seconds*float64(time.Second))); err != nil {
+		if err := a.announce(in); err != nil {
 			refuse(w, http.StatusConflict, err)
 			return
 		}
@@ -219,6 +219,19 @@ func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		reply(w, http.StatusCreated, f)
+	}
+}
+
+// announce lets EC2 announce something to an instance.
+func (a *Account) announce(in faultRequest) error {
+	after := time.Duration(in.Seconds * float64(time.Second))
+	switch in.Kind {
+	case "interrupt":
+		return a.compute.Interrupt(in.Instance, after)
+	case "rebalance":
+		return a.compute.Recommend(in.Instance)
+	default:
+		return a.compute.Schedule(in.Instance, in.Code, after)
 	}
 }
 

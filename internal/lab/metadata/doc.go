@@ -29,6 +29,12 @@ type Source interface {
 	Role(Instance) (Role, error)
 }
 
+// Event is a scheduled event of an instance. State is active, completed or canceled.
+type Event struct {
+	ID, Code, Description, State string
+	NotBefore, NotAfter          time.Time // NotAfter may be zero
+}
+
 // Instance is what the metadata service returns to an instance about itself.
 type Instance struct {
 	ID, ImageID, Type, ReservationID  string
@@ -46,8 +52,10 @@ type Instance struct {
 	Tags                              map[string]string
 	Profile                           *Profile // nil when there is none
 
-	Spot          bool      // a Spot instance
-	Noticed, Ends time.Time // when its notice of an interruption came, and when it ends; zero without one
+	Spot        bool      // a Spot instance
+	Recommended time.Time // when EC2 recommended to replace it; zero before
+	Ends        time.Time // when an interruption ends it; zero before its notice
+	Events      []Event   // that are scheduled, and that were
 
 	Enabled       bool // the service answers at all
 	TokenRequired bool // version 2 only

@@ -47,11 +47,15 @@ func (i Instance) leaves(identity map[string]string) map[string]string {
 	if i.Spot {
 		out["meta-data/instance-life-cycle"] = "spot"
 	}
-	if !i.Noticed.IsZero() {
+	if !i.Ends.IsZero() {
 		out["meta-data/spot/instance-action"] = `{"action":"terminate","time":"` + stamp(i.Ends) + `"}`
 		out["meta-data/spot/termination-time"] = stamp(i.Ends)
-		out["meta-data/events/recommendations/rebalance"] = `{"noticeTime":"` + stamp(i.Noticed) + `"}`
 	}
+	if !i.Recommended.IsZero() {
+		out["meta-data/events/recommendations/rebalance"] = `{"noticeTime":"` + stamp(i.Recommended) + `"}`
+	}
+	out["meta-data/events/maintenance/scheduled"] = document(i.events(true))
+	out["meta-data/events/maintenance/history"] = document(i.events(false))
 	nic := "meta-data/network/interfaces/macs/" + i.MAC + "/"
 	for name, value := range map[string]string{
 		"device-number": "0", "interface-id": i.InterfaceID, "local-hostname": i.PrivateName, "local-ipv4s": i.PrivateIP.String(),
@@ -85,6 +89,23 @@ func (i Instance) leaves(identity map[string]string) map[string]string {
 	}
 	return out
 }
+
+// events returns the events that are active, or those that are over.
+func (i Instance) events(active bool) []map[string]any {
+	out := []map[string]any{}
+	for _, e := range i.Events {
+		if (e.State == "active") == active {
+			shown := map[string]any{"NotBefore": eventTime(e.NotBefore), "Code": e.Code, "Description": e.Description, "EventId": e.ID, "State": e.State}
+			if !e.NotAfter.IsZero() {
+				shown["NotAfter"] = eventTime(e.NotAfter)
+			}
+			out = append(out, shown)
+		}
+	}
+	return out
+}
+
+func eventTime(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05 GMT") }
 
 func (i Instance) document() string {
 	doc := map[string]any{

@@ -2,8 +2,10 @@ package metadata
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -203,7 +205,7 @@ func TestSpotMetadata(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	plain, spot, noticed := example(), example(), example()
 	spot.Spot, noticed.Spot = true, true
-	noticed.Noticed, noticed.Ends = now, now.Add(2*time.Minute)
+	noticed.Recommended, noticed.Ends = now, now.Add(2*time.Minute)
 	for _, tc := range []struct {
 		i                          Instance
 		cycle, action, end, advice string
@@ -221,6 +223,30 @@ func TestSpotMetadata(t *testing.T) {
 			if got != want || (code == http.StatusOK) == (want == "Not Found") {
 				t.Errorf("%s: %d %q, want %q", path, code, got, want)
 			}
+		}
+	}
+}
+
+// TestEventMetadata checks that an instance sees its scheduled events, and those that are over apart from them.
+func TestEventMetadata(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	i := example()
+	c := newClient(i, &now)
+	_, token := c.do("PUT", "/latest/api/token", ttlHeader, "60")
+	if _, got := c.do("GET", "/latest/meta-data/events/maintenance/scheduled", tokenHeader, token); got != "[]" {
+		t.Errorf("without events: %q", got)
+	}
+	i.Events = []Event{{ID: "a", Code: "system-reboot", Description: "scheduled reboot", State: "active", NotBefore: now, NotAfter: now.Add(2 * time.Hour)}, {ID: "b", State: "completed", NotBefore: now}}
+	c = newClient(i, &now)
+	_, token = c.do("PUT", "/latest/api/token", ttlHeader, "60")
+	for path, want := range map[string]map[string]string{
+		"scheduled": {"NotBefore": "1 May 2026 12:00:00 GMT", "Code": "system-reboot", "Description": "scheduled reboot", "EventId": "a", "NotAfter": "1 May 2026 14:00:00 GMT", "State": "active"},
+		"history":   {"NotBefore": "1 May 2026 12:00:00 GMT", "Code": "", "Description": "", "EventId": "b", "State": "completed"},
+	} {
+		_, text := c.do("GET", "/latest/meta-data/events/maintenance/"+path, tokenHeader, token)
+		var got []map[string]string
+		if err := json.Unmarshal([]byte(text), &got); err != nil || len(got) != 1 || !maps.Equal(got[0], want) {
+			t.Errorf("%s: %s, %v", path, text, err)
 		}
 	}
 }

@@ -63,6 +63,7 @@ type instance struct {
 	CPUCredits         string
 	Metadata           metadataOptions
 	Spot               *spotRequest // nil if it is On-Demand
+	Events             []scheduledEvent
 }
 
 type stateReason struct {

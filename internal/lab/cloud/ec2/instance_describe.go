@@ -142,12 +142,24 @@ type describeStatusRequest struct {
 	IncludeAllInstances bool
 }
 
+// statusFields are the filters of DescribeInstanceStatus, which are not those of DescribeInstances.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceStatus.html
+var statusFields = fields[instance]{
+	"availability-zone":       instanceFields["availability-zone"],
+	"instance-state-name":     instanceFields["instance-state-name"],
+	"instance-state-code":     instanceFields["instance-state-code"],
+	"event.code":              ofEvents(func(e scheduledEvent) string { return e.Code }),
+	"event.description":       ofEvents(scheduledEvent.description),
+	"event.instance-event-id": ofEvents(func(e scheduledEvent) string { return e.ID }),
+}
+
 type statusItem struct {
 	InstanceID string        `xml:"instanceId"`
 	Zone       string        `xml:"availabilityZone"`
 	State      stateItem     `xml:"instanceState"`
 	Instance   statusSummary `xml:"instanceStatus"`
 	System     statusSummary `xml:"systemStatus"`
+	Events     []eventItem   `xml:"eventsSet>item"`
 }
 
 type statusSummary struct {
@@ -174,7 +186,7 @@ func describeInstanceStatus(t *tx, in *describeStatusRequest) (any, error) {
 	if !in.IncludeAllInstances {
 		in.Filters = append(in.Filters, filter{"instance-state-name", []string{"running"}})
 	}
-	page, next, err := t.selectInstances(&in.describeInstancesRequest)
+	page, next, err := selection[instance]{kindInstance, t.visible(), "instanceId", in.InstanceIds, statusFields, in.describeRequest, 5}.run(t)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +202,7 @@ func describeInstanceStatus(t *tx, in *describeStatusRequest) (any, error) {
 		case i.State == stateRunning:
 			s = statusSummary{"ok", []statusDetail{{"reachability", "passed"}}}
 		}
-		out.Statuses = append(out.Statuses, statusItem{i.ID, i.Zone, i.State.item(), s, s})
+		out.Statuses = append(out.Statuses, statusItem{i.ID, i.Zone, i.State.item(), s, s, t.eventItems(i)})
 	}
 	return out, nil
 }

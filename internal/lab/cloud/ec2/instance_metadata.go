@@ -80,8 +80,9 @@ func (t *tx) metadata(i *instance, e *iface) metadata.Instance {
 		m.Profile = &metadata.Profile{ARN: a.Profile.ARN, ID: a.Profile.ID, Since: a.Since}
 	}
 	if s := i.Spot; s != nil {
-		m.Spot, m.Noticed, m.Ends = true, s.Noticed, s.Ends
+		m.Spot, m.Recommended, m.Ends = true, s.Recommended, s.Ends
 	}
+	m.Events = t.metadataEvents(i)
 	if m.PublicIP.IsValid() {
 		m.PublicName = t.publicDNS(e.VPC, m.PublicIP)
 	}

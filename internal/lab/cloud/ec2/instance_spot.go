@@ -11,10 +11,10 @@ import (
 
 // spotRequest is the one-time Spot request of a Spot instance.
 type spotRequest struct {
-	ID       string
-	MaxPrice string    // US dollars an hour; empty means the On-Demand price
-	Noticed  time.Time // when its notice of an interruption came; zero without one
-	Ends     time.Time // when EC2 terminates it after the notice
+	ID          string
+	MaxPrice    string    // US dollars an hour; empty means the On-Demand price
+	Recommended time.Time // when EC2 recommended to replace it; zero before
+	Ends        time.Time // when EC2 terminates it, known from the notice of the interruption; zero before
 }
 
 // InterruptionNotice is how long before the end of a Spot instance its notice comes.
@@ -108,43 +108,53 @@ func (c *Compute) SpotRole() bool {
 	return c.st.SpotRole
 }
 
+// Recommend recommends to replace a Spot instance. EC2 does so at its notice of an interruption at the latest.
+func (c *Compute) Recommend(id string) error {
+	return c.update("", nil, func(t *tx) error {
+		i, err := t.runningSpot(id)
+		if err != nil {
+			return err
+		}
+		i.Spot.Recommended = t.now
+		return nil
+	})
+}
+
 // Interrupt gives a Spot instance its notice of an interruption, and terminates it after a while, InterruptionNotice if it is zero.
 func (c *Compute) Interrupt(id string, after time.Duration) error {
-	after = cmp.Or(after, InterruptionNotice)
 	return c.update("", nil, func(t *tx) error {
-		i := t.st.Instances[id]
+		i, err := t.runningSpot(id)
 		switch {
-		case i == nil || !i.up():
-			return fmt.Errorf("instance %s is not running", id)
-		case i.Spot == nil:
-			return fmt.Errorf("instance %s is no Spot instance", id)
-		case !i.Spot.Noticed.IsZero():
+		case err != nil:
+			return err
+		case !i.Spot.Ends.IsZero():
 			return fmt.Errorf("instance %s has its notice already", id)
+		case i.Spot.Recommended.IsZero():
+			i.Spot.Recommended = t.now
 		}
-		i.Spot.Noticed, i.Spot.Ends = t.now, t.now.Add(after)
+		i.Spot.Ends = t.now.Add(cmp.Or(after, InterruptionNotice))
 		t.endSpot(i)
 		return nil
 	})
 }
 
+func (t *tx) runningSpot(id string) (*instance, error) {
+	i := t.st.Instances[id]
+	switch {
+	case i == nil || !i.up():
+		return nil, fmt.Errorf("instance %s is not running", id)
+	case i.Spot == nil:
+		return nil, fmt.Errorf("instance %s is no Spot instance", id)
+	}
+	return i, nil
+}
+
 // endSpot terminates a Spot instance that has its notice, when its time has come.
 func (t *tx) endSpot(i *instance) {
-	id, wait := i.ID, max(0, i.Spot.Ends.Sub(t.now))
-	t.afterCommit(func() {
-		due := t.c.cfg.Clock.After(wait)
-		t.c.wg.Go(func() {
-			select {
-			case <-t.c.ctx.Done(): // the next Start continues
-				return
-			case <-due:
-			}
-			t.c.save(id, func(t *tx, i *instance) {
-				if i.up() {
-					i.set(stateShuttingDown, reasonSpotTermination, reasonSpotTermination.Code)
-					t.afterCommit(func() { t.c.terminate(id) })
-				}
-			})
-			t.c.syncNetwork(t.c.ctx)
-		})
+	t.later(i.ID, i.Spot.Ends, func(t *tx, i *instance) {
+		if i.up() {
+			i.set(stateShuttingDown, reasonSpotTermination, reasonSpotTermination.Code)
+			t.afterCommit(func() { t.c.terminate(i.ID) })
+		}
 	})
 }

@@ -58,6 +58,23 @@ func (c *Compute) save(id string, f func(t *tx, i *instance)) {
 	}
 }
 
+// later changes an instance in a transaction of its own once a time has come. The next Start has to ask for it again.
+func (t *tx) later(id string, when time.Time, f func(t *tx, i *instance)) {
+	wait := max(0, when.Sub(t.now))
+	t.afterCommit(func() {
+		due := t.c.cfg.Clock.After(wait)
+		t.c.wg.Go(func() {
+			select {
+			case <-t.c.ctx.Done():
+				return
+			case <-due:
+			}
+			t.c.save(id, f)
+			t.c.syncNetwork(t.c.ctx)
+		})
+	})
+}
+
 // launch boots a pending instance.
 func (c *Compute) launch(id string) {
 	c.transition(id, func(ctx context.Context) {
@@ -301,8 +318,13 @@ func (c *Compute) resume() error {
 		t.st.BootID = c.cfg.BootID
 		for _, i := range sorted(t.st.Instances) {
 			id := i.ID
-			if i.Spot != nil && i.up() && !i.Spot.Noticed.IsZero() {
+			if i.Spot != nil && i.up() && !i.Spot.Ends.IsZero() {
 				t.endSpot(i)
+			}
+			for _, e := range i.Events {
+				if e.Done.IsZero() {
+					t.await(i, e)
+				}
 			}
 			switch i.State {
 			case statePending:

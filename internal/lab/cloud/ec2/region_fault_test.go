@@ -38,7 +38,7 @@ func TestFaultZone(t *testing.T) {
 	l.Clock.Advance(time.Minute)
 
 	status := func(id string) types.SummaryStatus {
-		out := cloudtest.Must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(t.Context(), &awsec2.DescribeInstanceStatusInput{Filters: []types.Filter{cloudtest.Filter("instance-id", id)}}))
+		out := cloudtest.Must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(t.Context(), &awsec2.DescribeInstanceStatusInput{InstanceIds: []string{id}}))
 		if out.InstanceStatuses[0].SystemStatus.Status != out.InstanceStatuses[0].InstanceStatus.Status {
 			t.Errorf("%s: the checks differ", id)
 		}

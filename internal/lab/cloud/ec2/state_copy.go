@@ -18,7 +18,7 @@ func (s *state) copied() *state {
 	}
 	out.Instances = copies(s.Instances)
 	for _, i := range out.Instances {
-		i.Spot = shallow(i.Spot)
+		i.Spot, i.Events = shallow(i.Spot), slices.Clone(i.Events)
 	}
 	out.Interfaces = copies(s.Interfaces)
 	for _, i := range out.Interfaces {
