@@ -196,6 +196,7 @@ func TestProxy(t *testing.T) {
 	}
 	suite.MachineRole(t, "workers", "demo", policy)
 	c := suite.Cluster(suite.Workspace(t, "proxy", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster")))
+	destroyIfFailed(t, c.WS)
 	c.Bastion = "bastion"
 	write := func(t *testing.T, name, text string) {
 		t.Helper()

@@ -78,6 +78,7 @@ func openSites(t *testing.T, vars map[string]any) *sites {
 		copyModule(t, filepath.Join(suite.Dir, "sites"), module)
 	}
 	ws := suite.Workspace(t, "sites/main", suite.CLI, filepath.Join(suite.Root, "examples", "sites"))
+	destroyIfFailed(t, ws)
 	withoutAWS(ws)
 	writeOwn(t, ws, vars)
 	s := &sites{ws: ws, cloud: suite.Cluster(ws), basement: suite.Cluster(ws)}
@@ -205,7 +206,9 @@ func TestSites(t *testing.T) {
 		nodes(t, s.basement, "10.200.0.0/24")
 	})
 	step("only the configuration with credentials asked AWS", func(t *testing.T) {
-		if got := calls(t); len(got) != 1 || got[suite.Getenv("AWS_ACCESS_KEY_ID")] == 0 {
+		got := calls(t)
+		maps.DeleteFunc(got, func(key string, _ int) bool { return strings.HasPrefix(key, "ASIA") }) // sessions of other tests' machines
+		if len(got) != 1 || got[suite.Getenv("AWS_ACCESS_KEY_ID")] == 0 {
 			t.Errorf("calls of AWS by access key: %v", got)
 		}
 	})

@@ -4,6 +4,7 @@
 package topologies_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,7 +80,23 @@ func openAs(t *testing.T, name, example string) *harness.Cluster {
 func openPlain(t *testing.T, name, example string) *harness.Cluster {
 	t.Helper()
 	copyModule(t, suite.Dir, "modules/cluster")
-	return suite.Cluster(suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", example)))
+	c := suite.Cluster(suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", example)))
+	destroyIfFailed(t, c.WS)
+	return c
+}
+
+// destroyIfFailed destroys what a failed test leaves, for the sake of the next one, which has the same names in the same account.
+func destroyIfFailed(t *testing.T, ws *workspace.Workspace) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Minute)
+		defer cancel()
+		if _, err := ws.Destroy(ctx); err != nil {
+			t.Logf("the cluster stays: %v", err)
+		}
+	})
 }
 
 // copyModule copies an example that others use as a module below a directory.
