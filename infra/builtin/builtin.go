@@ -1,5 +1,5 @@
-// Package builtin has the addons whose objects this project knows: cluster DNS, the metrics of pods, and the manager
-// that keeps Nodes and EC2 together. It is pure.
+// Package builtin has the addons whose objects this project knows: cluster DNS, the metrics of pods, the manager
+// that keeps Nodes and EC2 together, and volumes in a directory of each node. It is pure.
 package builtin
 
 import (
@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -47,6 +48,7 @@ var addons = map[string]known{
 	coreDNSName:       {"registry.k8s.io/coredns/coredns", []string{"1.15.0", "1.14.6"}, coreDNS},
 	metricsServerName: {"registry.k8s.io/metrics-server/metrics-server", []string{"0.9.0"}, metricsServer},
 	CloudControllers:  {"registry.k8s.io/provider-aws/cloud-controller-manager", []string{"1.37.1"}, cloudControllers},
+	LocalPath:         {"docker.io/rancher/local-path-provisioner", []string{"0.0.30"}, localPath},
 }
 
 // names returns the names of all addons, sorted.
@@ -221,4 +223,34 @@ func restricted(user int64) *corev1.SecurityContext {
 
 func systemMeta(name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem, Labels: labels}
+}
+
+// admission returns a policy of an addon about some resources, and its binding. who and want are expressions in CEL.
+func admission(name string, labels map[string]string, about admissionv1.Rule, on []admissionv1.OperationType, who, want, message string) []runtime.Object {
+	meta := metav1.ObjectMeta{Name: name, Labels: labels}
+	return []runtime.Object{
+		typed(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), &admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: meta,
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy: ptr.To(admissionv1.Fail),
+				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: on,
+						Rule:       about,
+					},
+				}}},
+				MatchConditions: []admissionv1.MatchCondition{{Name: labels["k8s-app"], Expression: who}},
+				Validations:     []admissionv1.Validation{{Expression: want, Message: message}},
+			},
+		}),
+		typed(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"), &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: meta,
+			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+		}),
+	}
+}
+
+// core are resources of the core API.
+func core(resources ...string) admissionv1.Rule {
+	return admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources}
 }

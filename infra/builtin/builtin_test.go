@@ -117,8 +117,9 @@ func TestAddon(t *testing.T) {
 		{Addon{Name: "coredns", Version: "v1.15.0"}, "registry.k8s.io/coredns/coredns:vv1.15.0", "version", "Built in: 1.15.0, 1.14.6. For another release set image, such as registry.k8s.io/coredns/coredns:v1.15.0."},
 		{Addon{Name: "coredns", Image: "a b"}, "a b", "image", "not the name of an image"},
 		{Addon{Name: CloudControllers}, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.37.1", "", ""},
+		{Addon{Name: LocalPath}, "docker.io/rancher/local-path-provisioner:v0.0.30", "", ""},
 		{Addon{Name: "coredns", Environment: map[string]string{"A B": "1"}}, "registry.k8s.io/coredns/coredns:v1.15.0", `environment["A B"]`, `"A B" is not the name of an environment variable`},
-		{Addon{Name: "dns"}, "", "name", `"dns" is not built in (cloud-controller-manager, coredns, metrics-server are)`},
+		{Addon{Name: "dns"}, "", "name", `"dns" is not built in (cloud-controller-manager, coredns, local-path-provisioner, metrics-server are)`},
 	} {
 		errs := tt.addon.Check()
 		if tt.wrong == "" && len(errs) > 0 || tt.wrong != "" && (len(errs) != 1 || errs[0].Field != tt.wrong || !strings.Contains(errs[0].Error(), tt.says)) {

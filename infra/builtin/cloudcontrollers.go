@@ -55,7 +55,7 @@ func cloudControllers(c component.Cluster, image string) ([]runtime.Object, erro
 // whose instance is gone once the Node is not ready (cloud-provider-aws 1.37.1, InstanceExists). But it may be a machine
 // outside EC2, or a node that the next apply of its worker pool will give its identity.
 func nodesOfEC2() []runtime.Object {
-	return admission(CloudControllers+"-nodes", "nodes", []admissionv1.OperationType{admissionv1.Delete},
+	return admission(CloudControllers+"-nodes", cloudControllersLabels, core("nodes"), []admissionv1.OperationType{admissionv1.Delete},
 		`request.userInfo.username == "system:serviceaccount:`+metav1.NamespaceSystem+`:`+CloudControllers+`"`,
 		`has(oldObject.spec.providerID) && oldObject.spec.providerID.startsWith("aws://")`,
 		"This Node has no providerID of an EC2 instance, so nobody knows whether its machine is gone.")
@@ -72,41 +72,16 @@ func networkLoadBalancers() []runtime.Object {
 	}
 	const known = `["nlb", "nlb-ip", "external"]` // with the others the manager leaves the Service to another controller
 	return slices.Concat(
-		admission(CloudControllers+"-services", "services", []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+		admission(CloudControllers+"-services", cloudControllersLabels, core("services"), []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
 			`object.spec.type == "LoadBalancer" && !has(object.spec.loadBalancerClass) && !has(object.metadata.deletionTimestamp) && `+
 				`(oldObject == null || oldObject.spec.type != "LoadBalancer" || `+annotated("oldObject", known)+`)`,
 			annotated("object", known),
 			"A Service of type LoadBalancer needs the annotation "+annotation+": nlb. Without it the cloud controller manager would make a Classic Load Balancer. A Service for another controller has a loadBalancerClass."),
-		admission(CloudControllers+"-balanced", "services", []admissionv1.OperationType{admissionv1.Update},
+		admission(CloudControllers+"-balanced", cloudControllersLabels, core("services"), []admissionv1.OperationType{admissionv1.Update},
 			`has(oldObject.metadata.finalizers) && "service.kubernetes.io/load-balancer-cleanup" in oldObject.metadata.finalizers && `+annotated("oldObject", `["nlb"]`),
 			annotated("object", `["nlb"]`),
 			"This Service has a load balancer, which the cloud controller manager finds by the annotation "+annotation+": nlb. Delete the Service, or change its type first and the annotation afterwards."),
 	)
-}
-
-// admission returns a policy about one resource of the core API, and its binding. who and want are expressions in CEL.
-func admission(name, resource string, on []admissionv1.OperationType, who, want, message string) []runtime.Object {
-	meta := metav1.ObjectMeta{Name: name, Labels: cloudControllersLabels}
-	return []runtime.Object{
-		typed(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), &admissionv1.ValidatingAdmissionPolicy{
-			ObjectMeta: meta,
-			Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy: ptr.To(admissionv1.Fail),
-				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-					RuleWithOperations: admissionv1.RuleWithOperations{
-						Operations: on,
-						Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
-					},
-				}}},
-				MatchConditions: []admissionv1.MatchCondition{{Name: CloudControllers, Expression: who}},
-				Validations:     []admissionv1.Validation{{Expression: want, Message: message}},
-			},
-		}),
-		typed(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"), &admissionv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: meta,
-			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-		}),
-	}
 }
 
 // cloudControllersDeployment returns two pods in the network of their nodes, since other pods do not reach the

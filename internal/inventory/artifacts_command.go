@@ -69,7 +69,10 @@ func Command(ctx context.Context, args []string, out, help io.Writer) error {
 	flags.StringVar(&images.Sandbox, "sandbox-image", images.Sandbox, "`image` of pods' sandboxes")
 	flags.StringVar(&images.CoreDNS, "coredns-image", images.CoreDNS, "`image` of CoreDNS")
 	flags.StringVar(&images.MetricsServer, "metrics-server-image", images.MetricsServer, "`image` of metrics-server; empty when it is not installed")
-	flags.StringVar(&images.CloudControllers, "cloud-controller-manager-image", "", "`image` of the addon cloud-controller-manager, such as "+builtin.DefaultImage(builtin.CloudControllers)+"; empty when it is not installed")
+	flags.Func("more-images", "`image`s of other addons, such as "+builtin.DefaultImage(builtin.CloudControllers)+","+builtin.DefaultImage(builtin.LocalPath), func(s string) error {
+		images.More = append(images.More, strings.Split(s, ",")...)
+		return nil
+	})
 	mirror := flags.String("mirror", "", "`URL` of a mirror to ask instead of upstream")
 	checksums := flags.String("checksums", "", "`file` of sums that are known already, in the format of sha256sum")
 	if err := flags.Parse(args); err != nil {

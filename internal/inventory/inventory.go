@@ -34,8 +34,8 @@ type Versions struct {
 // Images are the container images in a configuration.
 type Images struct {
 	Sandbox, CoreDNS string
-	MetricsServer    string // empty: not installed
-	CloudControllers string // of the addon cloud-controller-manager; empty: not installed
+	MetricsServer    string   // empty: not installed
+	More             []string // of other addons
 }
 
 // DefaultImages returns the images that the provider uses by default.
@@ -78,7 +78,7 @@ func Collect(ctx context.Context, catalog *artifact.Catalog, v Versions, images 
 		return List{}, err
 	}
 	out := List{Files: files}
-	for _, image := range []string{images.Sandbox, images.CoreDNS, images.MetricsServer, images.CloudControllers} {
+	for _, image := range append([]string{images.Sandbox, images.CoreDNS, images.MetricsServer}, images.More...) {
 		if image != "" {
 			out.Images = append(out.Images, Image{Name: image})
 		}

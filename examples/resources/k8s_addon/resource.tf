@@ -14,6 +14,13 @@ resource "k8s_addon" "cloud_controllers" {
   depends_on    = [k8s_worker_pool.this]
 }
 
+# Volumes for pods, in a directory of each node.
+resource "k8s_addon" "volumes" {
+  name          = "local-path-provisioner"
+  control_plane = k8s_control_plane.this.ref
+  depends_on    = [k8s_worker_pool.this]
+}
+
 # Your own.
 resource "k8s_addon" "quota" {
   name          = "quota"

@@ -18,11 +18,10 @@ import (
 // elsewhere is the Node of a machine that is not in EC2, and whose kubelet is silent.
 const elsewhere = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}}`
 
-// testCloudControllers switches the cloud controller manager on and off in a running cluster, which restarts nothing.
-// Meanwhile a Service gets a load balancer, also when the manager is killed. A machine is stopped: its Node stays. It is
+// testCloudControllers switches the cloud controller manager, and volumes in directories, on and off in a running cluster, which
+// restarts nothing. Meanwhile a Service gets a load balancer, also when the manager is killed. A machine is stopped: its Node stays. It is
 // terminated: its Node goes, without an apply. A Node that is none of EC2's stays all the time.
 func (w *world) testCloudControllers(t *testing.T) {
-	const addon = "k8s_addon.cloud_controllers"
 	suite.MachineRole(t, "k8s-worker", "demo", suite.ClusterPolicy(t, "service-load-balancers", "demo"))
 	for _, name := range []string{"cluster_override.tf", "controllers.tf"} {
 		text := string(harness.Must[[]byte](t)(os.ReadFile(filepath.Join("testdata", name))))
@@ -46,6 +45,7 @@ func (w *world) testCloudControllers(t *testing.T) {
 	}
 
 	w.testService(t)
+	w.testVolumes(t)
 
 	id := w.instance(t, "worker-1").InstanceId
 	w.stop(t, id)
@@ -67,9 +67,9 @@ func (w *world) testCloudControllers(t *testing.T) {
 	t.Logf("figures: a Node was deleted %.0f s after its machine, which had been stopped before", time.Since(at).Seconds())
 	w.Kubectl(t, "get", "node", "worker-0", "elsewhere")
 
-	w.Apply(t, "-destroy", "-target="+addon)
-	kinds := w.Kubectl(t, "get", "-A", "--ignore-not-found", "-o", "name", "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings")
-	if strings.Contains(kinds, "cloud-controller-manager") {
+	w.Apply(t, "-destroy", "-target=k8s_addon.cloud_controllers", "-target=k8s_addon.volumes")
+	kinds := w.Kubectl(t, "get", "-A", "--ignore-not-found", "-o", "name", "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,storageclasses,configmaps")
+	if strings.Contains(kinds, "cloud-controller-manager") || strings.Contains(kinds, "local-path") {
 		t.Errorf("something is left:\n%s", kinds)
 	}
 }
@@ -108,8 +108,8 @@ func (w *world) manager(t *testing.T) string {
 	return w.Kubectl(t, "logs", "-n", "kube-system", "-l", "k8s-app=cloud-controller-manager", "--tail=200", "--ignore-errors")
 }
 
-// pods returns the pods without the managers, with the times their containers have restarted.
+// pods returns the pods without those of the two addons, with the times their containers have restarted.
 func (w *world) pods(t *testing.T) string {
 	t.Helper()
-	return w.Kubectl(t, "get", "pods", "-A", "-l", "k8s-app!=cloud-controller-manager", "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n"}{end}`)
+	return w.Kubectl(t, "get", "pods", "-A", "-l", "k8s-app notin (cloud-controller-manager,local-path-provisioner)", "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n"}{end}`)
 }

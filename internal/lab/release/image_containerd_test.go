@@ -71,7 +71,7 @@ disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	for _, image := range []string{PauseImage, CoreDNSImage, OlderCoreDNSImage, MetricsServerImage, CloudControllersImage, "docker.io/" + ToolboxImage} {
+	for _, image := range []string{PauseImage, CoreDNSImage, OlderCoreDNSImage, MetricsServerImage, CloudControllersImage, LocalPathImage, "docker.io/" + ToolboxImage} {
 		if out, err := ctr("images", "pull", "--local", "--hosts-dir", filepath.Join(work, "hosts"), "--snapshotter", "native", image); err != nil {
 			t.Errorf("pulling %s: %v\n%s", image, err, out)
 			continue

@@ -31,7 +31,7 @@ const (
 func newLayer(programs string, image image, applets []string) (v1.Layer, error) {
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)
-	files := map[string]string{image.path: image.product.programs()[0]}
+	files := map[string]string{image.path: image.program()}
 	for name, at := range image.libraries {
 		files[at] = name
 	}

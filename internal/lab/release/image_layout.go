@@ -1,10 +1,12 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,8 +32,8 @@ const layouts = "container-images"
 type image struct {
 	ref     string
 	product product
-	// path is where the program lies in the image.
-	path string
+	// main is the name of the program, empty for the product's first one, and path is where it lies in the image.
+	main, path string
 	// bindsLowPorts gives the program the file capability CAP_NET_BIND_SERVICE.
 	bindsLowPorts bool
 	// libraries are further files of the product, by name, with their paths in the image.
@@ -42,6 +44,9 @@ type image struct {
 	// published says whether the image can be pulled from its registry.
 	published bool
 }
+
+// program returns the name of the image's program among the programs of its product.
+func (i image) program() string { return cmp.Or(i.main, i.product.programs()[0]) }
 
 func catalogueImages() []image {
 	path := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -54,6 +59,14 @@ func catalogueImages() []image {
 			},
 		}
 	}
+	// The C library of busybox needs these to resolve names; a static program cannot.
+	ofBusybox := map[string]string{
+		"libc.so.6":            "lib/x86_64-linux-gnu/libc.so.6",
+		"libresolv.so.2":       "lib/x86_64-linux-gnu/libresolv.so.2",
+		"ld-linux-x86-64.so.2": "lib64/ld-linux-x86-64.so.2",
+	}
+	withProvisioner := maps.Clone(ofBusybox)
+	withProvisioner["local-path-provisioner"] = "bin/local-path-provisioner"
 	return []image{
 		{
 			ref: PauseImage, product: pauseProduct(), path: "pause", published: true,
@@ -74,13 +87,11 @@ func catalogueImages() []image {
 			config: v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path, WorkingDir: "/"},
 		},
 		{
-			ref: ToolboxImage, product: busyboxProduct(), path: "bin/busybox", applets: true,
-			// The C library needs these to resolve names; a static program cannot.
-			libraries: map[string]string{
-				"libc.so.6":            "lib/x86_64-linux-gnu/libc.so.6",
-				"libresolv.so.2":       "lib/x86_64-linux-gnu/libresolv.so.2",
-				"ld-linux-x86-64.so.2": "lib64/ld-linux-x86-64.so.2",
-			},
+			ref: LocalPathImage, product: localPathProduct(), main: "busybox", path: "bin/busybox", applets: true, libraries: withProvisioner, published: true,
+			config: v1.Config{Cmd: []string{"local-path-provisioner"}, Env: path, WorkingDir: "/"},
+		},
+		{
+			ref: ToolboxImage, product: busyboxProduct(), path: "bin/busybox", applets: true, libraries: ofBusybox,
 			config: v1.Config{Cmd: []string{"/bin/sh"}, Env: path, WorkingDir: "/"},
 		},
 	}
@@ -237,7 +248,7 @@ func appendImage(path layout.Path, ref string, img v1.Image) error {
 
 // buildImage makes an image from the files in the directory programs.
 func buildImage(ctx context.Context, image image, programs string) (v1.Image, error) {
-	program := filepath.Join(programs, image.product.programs()[0])
+	program := filepath.Join(programs, image.program())
 	var applets []string
 	if image.applets {
 		out, err := exec.CommandContext(ctx, program, "--list").Output()
@@ -274,7 +285,7 @@ func imagesRecipe(images []image) string {
 	var b strings.Builder
 	for _, img := range images {
 		config := img.config
-		fmt.Fprintf(&b, "%d %s %s %s %v %t %t %q %q %s %q %s %d\n", layerFormat, img.ref, img.product.recipe(), img.path, img.libraries, img.bindsLowPorts, img.applets,
+		fmt.Fprintf(&b, "%d %s %s %s %s %v %t %t %q %q %s %q %s %d\n", layerFormat, img.ref, img.product.recipe(), img.program(), img.path, img.libraries, img.bindsLowPorts, img.applets,
 			config.Entrypoint, config.Cmd, config.User, config.Env, config.WorkingDir, len(config.ExposedPorts))
 	}
 	return hash(b.String())

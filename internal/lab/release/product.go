@@ -275,6 +275,14 @@ func cloudControllersProduct() product {
 	}}}
 }
 
+// localPathProduct is the provisioner with the programs of the shell scripts that its helper pods run.
+func localPathProduct() product {
+	const path = "github.com/rancher/local-path-provisioner"
+	return product{name: "local-path-provisioner", version: LocalPathVersion, debian: busyboxProduct().debian, modules: []module{{
+		path: path, version: LocalPathVersion, programs: []program{{"local-path-provisioner", path}}, vars: []string{"main.VERSION=" + LocalPathVersion},
+	}}}
+}
+
 func agnhostProduct() product {
 	m := kubernetesModule(KubernetesVersion)
 	m.programs = []program{{"agnhost", m.path + "/test/images/agnhost"}}

@@ -130,9 +130,10 @@ func TestImagesRunTheirVersion(t *testing.T) {
 		{OlderCoreDNSImage, "coredns", []string{"-version"}, "CoreDNS-" + OlderCoreDNSVersion[1:] + "\n"},
 		{MetricsServerImage, "metrics-server", []string{"--version"}, MetricsServerVersion},
 		{CloudControllersImage, "bin/aws-cloud-controller-manager", []string{"--version"}, CloudControllersVersion},
+		{LocalPathImage, "bin/local-path-provisioner", []string{"--version"}, LocalPathVersion},
 		{AgnhostImage, "agnhost", []string{"--version"}, AgnhostVersion},
 	} {
-		img := pull(t, host+"/"+strings.TrimPrefix(tc.image, "registry.k8s.io/"))
+		img := pull(t, host+"/"+strings.TrimPrefix(strings.TrimPrefix(tc.image, "registry.k8s.io/"), "docker.io/"))
 		root, _ := extract(t, img)
 		program := filepath.Join(root, tc.program)
 		out, _ := exec.CommandContext(t.Context(), program, tc.args...).CombinedOutput()

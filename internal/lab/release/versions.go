@@ -17,6 +17,7 @@ const (
 	OlderCoreDNSVersion     = "v1.14.6" // for a move between releases
 	MetricsServerVersion    = "v0.9.0"
 	CloudControllersVersion = "v1.37.1" // of k8s.io/cloud-provider-aws
+	LocalPathVersion        = "v0.0.30" // of github.com/rancher/local-path-provisioner
 	AgnhostVersion          = "2.63.0"  // test/images/agnhost/VERSION of KubernetesVersion
 	ToolboxVersion          = "1"
 
@@ -31,6 +32,7 @@ const (
 	OlderCoreDNSImage     = "registry.k8s.io/coredns/coredns:" + OlderCoreDNSVersion
 	MetricsServerImage    = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
 	CloudControllersImage = "registry.k8s.io/provider-aws/cloud-controller-manager:" + CloudControllersVersion
+	LocalPathImage        = "docker.io/rancher/local-path-provisioner:" + LocalPathVersion
 	CiliumImage           = "quay.io/cilium/cilium:" + CiliumVersion
 	CiliumOperatorImage   = "quay.io/cilium/operator-generic:" + CiliumVersion
 	// AgnhostImage is what Kubernetes' own tests run in pods. The exercises use its webhook server.

@@ -73,7 +73,7 @@ func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Objects in the cluster that belong together. They are applied by server-side apply, compared with the cluster in every plan, and deleted when they are no longer part of the addon. `coredns`, `metrics-server` and `cloud-controller-manager` are built in.",
+		MarkdownDescription: "Objects in the cluster that belong together. They are applied by server-side apply, compared with the cluster in every plan, and deleted when they are no longer part of the addon. `coredns`, `metrics-server`, `cloud-controller-manager` and `local-path-provisioner` are built in.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: `<cluster>/<name>`.",
@@ -81,7 +81,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			},
 			"name": schema.StringAttribute{
 				Required:            true,
-				MarkdownDescription: "Name of the addon. Without `manifests` it must be a built-in addon: `coredns`, `metrics-server` or `cloud-controller-manager`. A change replaces the addon.",
+				MarkdownDescription: "Name of the addon. Without `manifests` it must be a built-in addon: `coredns`, `metrics-server`, `cloud-controller-manager` or `local-path-provisioner`. A change replaces the addon.",
 				Validators:          []validator.String{argument.PartName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
