@@ -9,7 +9,7 @@ module "cluster" {
   cluster      = "demo"
   admin_cidrs  = var.admin_cidrs
   controllers  = 1
-  spot_workers = true
+  spot         = {}
   node_profile = var.node_profile
   elsewhere    = var.elsewhere
 }

@@ -181,7 +181,7 @@ type Node struct {
 	PodCIDR   netip.Prefix // of a node; zero otherwise
 	Zone      string       // availability zone; empty if it is not known
 	Arch      string       // artifact.AMD64 or artifact.ARM64; empty means AMD64
-	Spot      bool         // an EC2 Spot instance
 	// InstanceID and InstanceType are EC2's; empty for a machine that is no EC2 instance.
 	InstanceID, InstanceType string
+	DrainOnRebalance         bool // of an EC2 Spot instance: also when EC2 recommends to replace it
 }

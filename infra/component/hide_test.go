@@ -65,7 +65,7 @@ func rendered(t *testing.T) []Machine {
 	workers.Containerd.Registries = registry.Registries{
 		"docker.io": {{URL: "https://mirror.example.com/" + canary}}, "quay.io": {{URL: "https://mirror.example.com/" + canary, User: "reader", Password: canary}}}
 	spot := worker0
-	spot.Spot = true
+	spot.InstanceID, spot.DrainOnRebalance = "i-0123456789abcdef0", true
 
 	balancer := loadBalancerSpec()
 	balancer.AllowedCIDRs, balancer.VirtualIP, balancer.Machines = networks, netip.MustParseAddr("10.240.0.9"), []Node{lb0, controllers[0]}

@@ -2,8 +2,11 @@ package component
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
 const (
@@ -56,13 +59,17 @@ func TestNodeIdentity(t *testing.T) {
 	}
 }
 
-// TestIdentityRestartsNothing: a machine that becomes known as an instance, or gets another type, has the same files.
+// TestIdentityRestartsNothing: a machine that becomes known as an instance, or gets another type, has the same files, but for
+// those of the service that waits for EC2's events.
 func TestIdentityRestartsNothing(t *testing.T) {
 	machine := Workers(workerSpec(t))
 	plain, instance := worker0, worker0
 	plain.Zone, instance.Zone = "us-west-2b", "us-west-2b"
 	instance.InstanceID, instance.InstanceType = "i-0123456789abcdef0", "t3.medium"
 	before, after := must(t)(machine(plain)), must(t)(machine(instance))
+	after.State.Units = slices.DeleteFunc(after.State.Units, func(u desired.Unit) bool { return u.Name == EC2EventsUnit })
+	after.State.Packages = slices.DeleteFunc(after.State.Packages, func(p string) bool { return p == "python3" })
+	after.State.Files = slices.DeleteFunc(after.State.Files, func(f desired.File) bool { return f.Path == ec2EventsPath || f.Path == unitPath(EC2EventsUnit) })
 	same(t, "state of a machine", after.State, before.State)
 	if args := foundOf(after).args(KubeletUnit).last("node-labels"); !strings.Contains(args, zoneLabel+"=us-west-2b") {
 		t.Errorf("the kubelet registers with the labels %s", args)

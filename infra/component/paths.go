@@ -19,8 +19,8 @@ const (
 	containerdCf    = "/etc/containerd"
 	// podResolverPath is the script that makes PodResolvConf.
 	podResolverPath = "/usr/local/sbin/pod-resolver"
-	// spotInterruptionPath is the script that drains a Spot instance.
-	spotInterruptionPath = "/usr/local/sbin/spot-interruption"
+	// ec2EventsPath is the script that drains an EC2 instance before it ends or restarts.
+	ec2EventsPath = "/usr/local/sbin/ec2-events"
 )
 
 // Paths that other packages use.
@@ -94,7 +94,7 @@ const (
 	KubeletUnit           = "kubelet.service"
 	KubeProxyUnit         = "kube-proxy.service"
 	PodEgressUnit         = "pod-egress.service"
-	SpotInterruptionUnit  = "spot-interruption.service"
+	EC2EventsUnit         = "ec2-events.service"
 	HAProxyUnit           = "haproxy.service"
 	VirtualAddressUnit    = "k8s-virtual-address.service"
 )

@@ -116,7 +116,7 @@ func (w *worker) build() error {
 		},
 	}
 	w.addFiles(caFile(NodeCAPath, w.spec.Cluster.PKI.KubernetesCA))
-	for _, add := range []func() error{w.addCNI, w.addPodRoutes, w.addContainerd, w.addKubelet, w.addKubeProxy, w.addSpotInterruption} {
+	for _, add := range []func() error{w.addCNI, w.addPodRoutes, w.addContainerd, w.addKubelet, w.addKubeProxy, w.addEC2Events} {
 		if err := add(); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ var samples = sync.OnceValues(func() (map[string]component.Machine, error) {
 		return list
 	}
 	kubernetes := version.Releases()[0].Newest
-	n := component.Node{Name: "sample", PrivateIP: netip.MustParseAddr("192.0.2.1"), PodCIDR: netip.PrefixFrom(component.DefaultPodCIDR.Addr(), 24), Spot: true}
+	n := component.Node{Name: "sample", PrivateIP: netip.MustParseAddr("192.0.2.1"), PodCIDR: netip.PrefixFrom(component.DefaultPodCIDR.Addr(), 24), InstanceID: "i-00000000000000000"}
 	allowed := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	cluster := component.Cluster{
 		Name: "sample", Domain: component.DefaultDomain, PodCIDR: component.DefaultPodCIDR, ServiceCIDR: component.DefaultServiceCIDR, DNSIP: component.DefaultServiceCIDR.Addr().Next().Next(),

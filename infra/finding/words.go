@@ -177,7 +177,7 @@ var vocabulary = map[Kind]words{
 		Replaced: "found {found}, wanted {wanted}: an apply makes its Node object anew",
 	}},
 	Schedule: {head: "node schedulable", how: map[Problem]string{
-		Cordoned: "still cordoned, by a roll-out that did not finish or by a notice of an interruption",
+		Cordoned: "still cordoned, by a roll-out that did not finish",
 	}},
 	Nodes: {how: map[Problem]string{
 		Unjudged: "the nodes could not be compared: {cause}",

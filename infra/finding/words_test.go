@@ -169,7 +169,7 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: NodeField, Target: "spec.providerID", Problem: Replaced, Found: "aws:///a/i-1", Wanted: "aws:///a/i-0"},
 			"node spec.providerID: found aws:///a/i-1, wanted aws:///a/i-0: an apply makes its Node object anew"},
 		{Finding{Kind: NodeField, Target: "spec.podCIDR", Problem: Value, Found: "10.200.1.0/24", Wanted: "10.200.0.0/24"}, "node spec.podCIDR: found 10.200.1.0/24, wanted 10.200.0.0/24"},
-		{Finding{Kind: Schedule, Problem: Cordoned}, "node schedulable: still cordoned, by a roll-out that did not finish or by a notice of an interruption"},
+		{Finding{Kind: Schedule, Problem: Cordoned}, "node schedulable: still cordoned, by a roll-out that did not finish"},
 		{Finding{Kind: Nodes, Problem: Unjudged, Cause: "no answer"}, "the nodes could not be compared: no answer"},
 
 		{Finding{Kind: Object, Problem: Missing}, "missing"},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
@@ -192,13 +193,19 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 // must stay so.
 const cordonedAnnotation = "k8s-from-scratch/cordoned"
 
-// Cordon makes a node unschedulable and marks it as cordoned by this project. A node that is
-// already unschedulable stays as it is.
+// eventAnnotation marks a node that its service for EC2's events has cordoned (infra/component/ec2_events.py). While one of
+// the two marks is there, the other program leaves the node cordoned.
+const eventAnnotation = "k8s-from-scratch/ec2-event"
+
+// Cordon makes a node unschedulable and marks it as cordoned by this project. A node that a person has cordoned stays
+// as it is.
 func (c *Client) Cordon(ctx context.Context, name string) error {
-	return c.markNode(ctx, name, "true", true, func(n *corev1.Node) bool { return !n.Spec.Unschedulable })
+	return c.markNode(ctx, name, "true", true, func(n *corev1.Node) bool {
+		return !n.Spec.Unschedulable || metav1.HasAnnotation(n.ObjectMeta, eventAnnotation)
+	})
 }
 
-// Uncordon makes a node schedulable again if Cordon made it unschedulable.
+// Uncordon makes a node schedulable again if Cordon made it unschedulable, and EC2 has announced nothing.
 func (c *Client) Uncordon(ctx context.Context, name string) error {
 	return c.markNode(ctx, name, nil, nil, func(n *corev1.Node) bool {
 		return metav1.HasAnnotation(n.ObjectMeta, cordonedAnnotation)
@@ -206,22 +213,30 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 }
 
 // markNode sets the mark of a cordoned node and its unschedulable field, nil removing each, if due
-// returns true for the node. It patches only these: an update of the whole node could overwrite
+// returns true for the node. It does not overwrite a mark that another program sets at the same time. It patches only these: an update of the whole node could overwrite
 // taints changed in the meantime, which a kubelet is forbidden to do.
 func (c *Client) markNode(ctx context.Context, name string, mark, unschedulable any, due func(*corev1.Node) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(ctx, requestTimeout))
 	defer cancel()
-	n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err == nil && due(n) {
-		var patch []byte
-		patch, err = json.Marshal(map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{cordonedAnnotation: mark}},
-			"spec":     map[string]any{"unschedulable": unschedulable},
-		})
-		if err == nil {
-			_, err = c.typed.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || !due(n) {
+			return err
 		}
-	}
+		closed := unschedulable
+		if metav1.HasAnnotation(n.ObjectMeta, eventAnnotation) {
+			closed = n.Spec.Unschedulable || unschedulable != nil
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{cordonedAnnotation: mark}, "resourceVersion": n.ResourceVersion},
+			"spec":     map[string]any{"unschedulable": closed},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = c.typed.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("updating node %s: %w", name, err)
 	}

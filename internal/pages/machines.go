@@ -51,6 +51,7 @@ func machines() ([]machine, error) {
 	controllers := []component.Node{node("controller-0", 10, 10), node("controller-1", 11, 11), node("controller-2", 12, 12)}
 	worker, lb := node("worker-0", 20, 20), node("lb-0", 4, 4)
 	worker.PodCIDR = netip.PrefixFrom(cluster.PodCIDR.Addr(), 24)
+	worker.InstanceID = "i-0123456789abcdef0"
 
 	etcd, err1 := component.Etcd(component.EtcdSpec{Cluster: cluster, Version: etcdVersion, Members: controllers, Artifacts: set(catalog.EtcdSet(etcdVersion))}, controllers[0])
 	control, err2 := component.ControlPlane(component.ControlPlaneSpec{

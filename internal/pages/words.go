@@ -45,6 +45,8 @@ var words = map[string]string{
 	"file /etc/systemd/system/pod-egress.service":                       "Loads `pod-egress.nft` before the kubelet starts.",
 	"file /etc/tmpfiles.d/kubelet.conf":                                 "Removes on boot what the kubelet has noted about exclusive processors and memory. With notes from before a change of the instance type the kubelet does not start.",
 	"file /usr/local/sbin/pod-resolver":                                 "Makes `/run/kubernetes/resolv.conf` before each start of the kubelet, without servers on loopback, which pods cannot reach. Hard Way: `/etc/resolv.conf`, which on many systems names 127.0.0.53.",
+	"file /usr/local/sbin/ec2-events":                                   "On an EC2 instance: drains the node before EC2 interrupts, reboots or stops it. Hard Way: nothing does.",
+	"file /etc/systemd/system/ec2-events.service":                       "On an EC2 instance: runs `ec2-events`, which asks the metadata of the instance.",
 	"file /etc/haproxy/haproxy.cfg":                                     "Configuration of HAProxy. Hard Way: one controller and no load balancer; earlier editions used the load balancer of a cloud.",
 	"file /etc/haproxy/kubernetes-ca.crt":                               "Authority of Kubernetes. HAProxy checks with it that an API server is one before it asks whether it is ready.",
 
@@ -74,6 +76,7 @@ var words = map[string]string{
 	"program /usr/local/bin/kubelet":                 "Agent of a node. It is on workers only: controllers are no nodes and do not appear in `kubectl get nodes`.",
 	"program /usr/local/sbin/runc":                   "Starts containers. Hard Way: `/usr/local/bin`; this is where containerd's own documentation puts it.",
 	"package haproxy":                                "Load balancer. The package also brings the unit and the user `haproxy`.",
+	"package python3":                                "On an EC2 instance: `ec2-events`. cloud-init has brought it.",
 	"package nftables":                               "Rules of kube-proxy and of `pod-egress`. Hard Way: `socat`, `conntrack` and `ipset`, which nothing calls with containerd and nftables.",
 
 	// Units and their settings.
@@ -83,6 +86,7 @@ var words = map[string]string{
 	"unit kube-apiserver.service":          "It reads new serving certificates and encryption keys by itself.",
 	"unit kube-controller-manager.service": "Three run, and the holder of the lease works.",
 	"unit kube-scheduler.service":          "Three run, and the holder of the lease works.",
+	"unit ec2-events.service":              "Asks the metadata of the instance every five seconds what EC2 has announced.",
 	"unit kube-proxy.service":              "kube-proxy, on every node.",
 	"unit kubelet.service":                 "Hard Way: `Requires=containerd.service`, with which a stop of containerd stops the kubelet, and nothing starts it again. Here `After=` alone orders the start, and `Restart=always` does the rest.",
 	"unit pod-egress.service":              "No process: rules of nftables.",

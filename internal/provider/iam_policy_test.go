@@ -18,7 +18,7 @@ import (
 // called.
 var neededElsewhere = map[string]string{
 	"ec2:DescribeNetworkInterfaces":   "finds out who uses an address or a subnet that EC2 has not released in time",
-	"ec2:DescribeInstanceStatus":      "called while a machine does not answer on SSH yet",
+	"ec2:DescribeInstanceStatus":      "without it a plan warns: see TestScheduledEvents of package machines",
 	"ec2:CreateNetworkInterface":      "EC2 wants it permitted when the action that makes an endpoint makes the endpoint's interface",
 	"iam:CreateServiceLinkedRole":     "EC2 wants it permitted for the service-linked roles of EC2 Instance Connect and of Spot instances: see TestSpotPolicy",
 	"ec2-instance-connect:OpenTunnel": "needed by ssh.instance_connect: this test's machines have no SSH",

@@ -95,7 +95,7 @@ resource "k8s_machine" "worker" {
   private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "worker", floor(count.index / local.zones))
   pod_cidr      = provider::k8s::pod_cidr(var.pod_cidr, count.index)
   instance_type = var.instance_type
-  spot          = var.spot_workers ? {} : null
+  spot          = var.spot
   ami           = var.ami
   image_policy  = var.image_policy
   stage         = local.stage

@@ -89,10 +89,10 @@ variable "workers" {
   default = 2
 }
 
-variable "spot_workers" {
-  type        = bool
-  default     = false
-  description = "Whether the workers are Spot instances, which EC2 may end with a notice of two minutes."
+variable "spot" {
+  type        = object({ max_price = optional(string), drain_on_rebalance = optional(bool) })
+  default     = null
+  description = "Makes the workers Spot instances, which EC2 may end with a notice of two minutes: spot of k8s_machine. {} is enough. Null means none."
 }
 
 variable "node_profile" {

@@ -21,6 +21,7 @@ type memory struct {
 	// Questions that a refresh asks once for all machines of a cluster, by cluster.
 	together aws.Shared[machinesTogether]
 	credits  aws.Shared[map[string]string] // see describeCredits
+	events   aws.Shared[map[string][]Event]
 }
 
 // lookups are the questions that many machines have while they are made and terminated. They are asked

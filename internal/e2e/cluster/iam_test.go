@@ -38,7 +38,7 @@ func (c *cluster) testIAM(t *testing.T) {
 			t.Errorf("examples/iam/member.json lacks %s", action)
 		}
 	}
-	// TestPolicies and TestMember leave these to this run.
+	// TestPolicies leaves these to this run.
 	for _, action := range []string{"DescribeInstanceStatus", "DescribeTags"} {
 		if calls[action] == 0 {
 			t.Errorf("nothing called %s", action)

@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
@@ -180,10 +181,14 @@ func testCordon(t *testing.T, c *kube.Client) {
 	for _, tt := range []struct {
 		name   string
 		byHand bool // someone had cordoned the node before
-	}{{"cordon-a", false}, {"cordon-b", true}} {
+		event  bool // the service for EC2's events has
+	}{{"cordon-a", false, false}, {"cordon-b", true, false}, {"cordon-c", false, true}} {
 		n := newNode(t, c, tt.name)
-		if tt.byHand {
+		if tt.byHand || tt.event {
 			n.Spec.Unschedulable = true
+			if tt.event {
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, "k8s-from-scratch/ec2-event", "instance-event-1")
+			}
 			if _, err := nodes.Update(ctx, n, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +198,7 @@ func testCordon(t *testing.T, c *kube.Client) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !tt.byHand {
+			if !tt.byHand && !tt.event {
 				left := len(kube.NodeDrift(n, kube.NodeSpec{Name: tt.name})) > 0
 				if left != n.Spec.Unschedulable {
 					t.Errorf("%s: a node left cordoned is drift: %v", tt.name, left)
@@ -210,8 +215,31 @@ func testCordon(t *testing.T, c *kube.Client) {
 		if err := c.Uncordon(ctx, tt.name); err != nil {
 			t.Fatal(err)
 		}
-		if unschedulable() != tt.byHand {
+		if unschedulable() != (tt.byHand || tt.event) {
 			t.Errorf("%s: unschedulable = %v after uncordoning", tt.name, !tt.byHand)
+		}
+		if !tt.event {
+			continue
+		}
+		// The event ends in the middle of a roll: the node has both marks, and only one is taken away.
+		note := func() (cordoned bool) {
+			n, err := nodes.Get(ctx, tt.name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return metav1.HasAnnotation(n.ObjectMeta, "k8s-from-scratch/cordoned")
+		}
+		if note() {
+			t.Error("a node that was uncordoned still has the provider's mark")
+		}
+		if err := c.Cordon(ctx, tt.name); err != nil || !note() {
+			t.Errorf("a node that is cordoned for an event does not get the provider's mark: %v", err)
+		}
+		if _, err := nodes.Patch(ctx, tt.name, types.MergePatchType, []byte(`{"metadata": {"annotations": {"k8s-from-scratch/ec2-event": null}}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Uncordon(ctx, tt.name); err != nil || unschedulable() || note() {
+			t.Errorf("after the event the node is still cordoned: %v", err)
 		}
 	}
 }

@@ -92,6 +92,7 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
 	op.Drift = append(drift, r.inspectData(ctx, *m, found, spec, drift, op.Diags)...)
+	m.warnOfEvents(ctx, op.Client, found, op.Diags)
 	op.Keep(ctx, rollKey, r.lookForImage(ctx, op.Client, *m, spec, op.Diags))
 	return nil
 }

@@ -152,10 +152,14 @@ func (m machineModel) host() reference.Host {
 	if m.pausedNetwork().ValueBool() {
 		power = types.StringValue(reference.Paused)
 	}
+	rebalance := types.BoolUnknown()
+	if !m.Spot.IsUnknown() {
+		rebalance, _ = m.Spot.Attributes()["drain_on_rebalance"].(types.Bool) // null without one
+	}
 	h := reference.Host{
 		PowerState: power,
 		Name:       m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
-		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone, Spot: m.spotHost(),
+		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone, Rebalance: rebalance,
 		Address: m.PublicIP.StringValue, Arch: m.architecture(), Type: m.InstanceType,
 	}
 	if m.PublicIP.IsNull() {

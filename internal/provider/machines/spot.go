@@ -22,7 +22,8 @@ import (
 
 // spotModel is the argument with which a machine is a Spot instance.
 type spotModel struct {
-	MaxPrice types.String `tfsdk:"max_price"`
+	MaxPrice         types.String `tfsdk:"max_price"`
+	DrainOnRebalance types.Bool   `tfsdk:"drain_on_rebalance"`
 }
 
 func spotAttribute() schema.SingleNestedAttribute {
@@ -41,6 +42,11 @@ func spotAttribute() schema.SingleNestedAttribute {
 					"Default: the price of an On-Demand instance, which is what AWS advises.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
+			"drain_on_rebalance": schema.BoolAttribute{
+				Optional: true,
+				MarkdownDescription: "Whether the node is also drained when EC2 recommends to replace the instance, which it may do long before an interruption, or without one. A change takes effect with the worker pool. " +
+					"Default: `false`.",
+			},
 		},
 	}
 }
@@ -56,22 +62,11 @@ func (m machineModel) spot(ctx context.Context, diags *diag.Diagnostics) *awsmac
 
 // spotValue returns spot of a machine that is imported.
 func spotValue(spot bool) types.Object {
-	fields := map[string]attr.Type{"max_price": types.StringType}
+	fields := map[string]attr.Type{"max_price": types.StringType, "drain_on_rebalance": types.BoolType}
 	if !spot {
 		return types.ObjectNull(fields)
 	}
-	return types.ObjectValueMust(fields, map[string]attr.Value{"max_price": types.StringNull()})
-}
-
-// spotHost returns spot of the machine's host: true, or null for an On-Demand instance.
-func (m machineModel) spotHost() types.Bool {
-	switch {
-	case m.Spot.IsUnknown():
-		return types.BoolUnknown()
-	case m.Spot.IsNull():
-		return types.BoolNull()
-	}
-	return types.BoolValue(true)
+	return types.ObjectValueMust(fields, map[string]attr.Value{"max_price": types.StringNull(), "drain_on_rebalance": types.BoolNull()})
 }
 
 // movesSpot reports whether a Spot instance is replaced because it would have to be stopped for the plan.

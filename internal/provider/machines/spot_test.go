@@ -24,15 +24,15 @@ func TestSpotMachine(t *testing.T) {
 		}
 		return out
 	}
-	spot := providertest.Values{"max_price": "0.05"}
+	spot := providertest.Values{"max_price": "0.05", "drain_on_rebalance": true}
 	worker.Must(config(spot))
 	worker.Converged(config(spot))
 	first := c.Found(t, worker)
 	if first.InstanceLifecycle != types.InstanceLifecycleTypeSpot {
 		t.Errorf("the instance is %q", first.InstanceLifecycle)
 	}
-	if host := worker.Get("host").(providertest.Values); host["spot"] != true {
-		t.Errorf("the host has spot %v", host["spot"])
+	if host := worker.Get("host").(providertest.Values); host["drain_on_rebalance"] != true {
+		t.Errorf("the host has drain_on_rebalance %v", host["drain_on_rebalance"])
 	}
 
 	imported := c.Instance("k8s_machine")

@@ -40,7 +40,7 @@ type Host struct {
 	Arch       types.String         `tfsdk:"architecture"`
 	Type       types.String         `tfsdk:"instance_type"`
 	PowerState types.String         `tfsdk:"power_state"`
-	Spot       types.Bool           `tfsdk:"spot"`
+	Rebalance  types.Bool           `tfsdk:"drain_on_rebalance"`
 }
 
 // OfHost is k8s_machine.x.host. As an input it has no Required attributes: the framework would
@@ -78,7 +78,7 @@ var OfHost = tf.NewReference[Host](map[string]schema.Attribute{
 		Validators: []validator.String{tf.CIDR(component.HostPodCIDR)},
 	},
 	"instance_id": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "Id of the EC2 instance, if it is one. With `availability_zone` its node gets `spec.providerID` and the label `topology.kubernetes.io/region`. Default: neither.",
+		Optional: true, MarkdownDescription: "Id of the EC2 instance, if it is one. A node then gets a service that drains it before EC2 ends or restarts the instance. With `availability_zone` it gets `spec.providerID` and the label `topology.kubernetes.io/region`. Default: neither.",
 		Validators: []validator.String{argument.InstanceID()},
 	},
 	"instance_type": schema.StringAttribute{
@@ -97,8 +97,8 @@ var OfHost = tf.NewReference[Host](map[string]schema.Attribute{
 		Optional: true, MarkdownDescription: "Architecture of the machine's processors: `amd64` or `arm64`. Its programs are downloaded for it. A role may have machines of both. Default: `amd64`.",
 		Validators: []validator.String{stringvalidator.OneOf(artifact.AMD64, artifact.ARM64)},
 	},
-	"spot": schema.BoolAttribute{
-		Optional: true, MarkdownDescription: "Whether the machine is a Spot instance. A worker then gets a service that drains its node when EC2 gives notice. Default: `false`.",
+	"drain_on_rebalance": schema.BoolAttribute{
+		Optional: true, MarkdownDescription: "Whether the node of a Spot instance is also drained when EC2 recommends to replace it. Default: `false`.",
 	},
 	"power_state": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "`running`, `stopped`, or `paused` if it is stopped together with its whole cluster. The provider does not connect to a machine that is not to run. Default: `running`.",
@@ -174,9 +174,8 @@ func (h Host) Node() component.Node {
 		PodCIDR:   tf.Prefix(h.PodCIDR),
 		Zone:      h.Zone.ValueString(),
 		Arch:      h.Arch.ValueString(),
-		Spot:      h.Spot.ValueBool(),
 
-		InstanceID: h.InstanceID.ValueString(), InstanceType: h.Type.ValueString(),
+		InstanceID: h.InstanceID.ValueString(), InstanceType: h.Type.ValueString(), DrainOnRebalance: h.Rebalance.ValueBool(),
 	}
 }
 
@@ -243,9 +242,6 @@ func HostOf(m awsmachine.Machine) Host {
 	h.Address = h.PublicIP.StringValue
 	if h.PublicIP.IsNull() {
 		h.Address = h.PrivateIP.StringValue
-	}
-	if m.Spot {
-		h.Spot = types.BoolValue(true)
 	}
 	return h
 }

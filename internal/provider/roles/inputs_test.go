@@ -1,20 +1,6 @@
 package roles
 
-import (
-	"net/netip"
-	"testing"
-
-	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
-)
-
-// TestSpotHostOfImport: a role that is imported finds out which of its machines are Spot instances.
-func TestSpotHostOfImport(t *testing.T) {
-	for spot, want := range map[bool]any{true: true, false: nil} {
-		if got := hostArgument(t.Context(), awsmachine.Machine{Name: "worker-0", Spot: spot}, netip.Prefix{})["spot"]; got != want {
-			t.Errorf("a Spot instance %t: %v", spot, got)
-		}
-	}
-}
+import "testing"
 
 // TestSameYAML: comments, order and spelling do not count; a field that is given twice does, since
 // one reader takes the first value and another one the last.
