@@ -178,6 +178,18 @@ func serviceAccount(name, role string, rules []rbacv1.PolicyRule) []runtime.Obje
 	}
 }
 
+// ownRole gives an account in kube-system a role there, of its name.
+func ownRole(name string, labels map[string]string, rules []rbacv1.PolicyRule) []runtime.Object {
+	return []runtime.Object{
+		typed(rbacv1.SchemeGroupVersion.WithKind("Role"), &rbacv1.Role{ObjectMeta: systemMeta(name, labels), Rules: rules}),
+		typed(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), &rbacv1.RoleBinding{
+			ObjectMeta: systemMeta(name, labels),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   accountOf(name),
+		}),
+	}
+}
+
 // accountOf is an account in kube-system as the subject of a binding.
 func accountOf(name string) []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: metav1.NamespaceSystem}}

@@ -33,20 +33,10 @@ func cloudControllers(c component.Cluster, image string) ([]runtime.Object, erro
 		{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
 	})
-	lease := []runtime.Object{
-		typed(rbacv1.SchemeGroupVersion.WithKind("Role"), &rbacv1.Role{
-			ObjectMeta: systemMeta(CloudControllers, cloudControllersLabels),
-			Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, ResourceNames: []string{CloudControllers}, Verbs: []string{"get", "update"}},
-			},
-		}),
-		typed(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), &rbacv1.RoleBinding{
-			ObjectMeta: systemMeta(CloudControllers, cloudControllersLabels),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: CloudControllers},
-			Subjects:   accountOf(CloudControllers),
-		}),
-	}
+	lease := ownRole(CloudControllers, cloudControllersLabels, []rbacv1.PolicyRule{
+		{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, ResourceNames: []string{CloudControllers}, Verbs: []string{"get", "update"}},
+	})
 	deployment := typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), cloudControllersDeployment(c, image))
 	return slices.Concat(account, lease, nodesOfEC2(), networkLoadBalancers(), []runtime.Object{deployment}), nil
 }

@@ -45,20 +45,10 @@ func localPath(_ component.Cluster, image string) ([]runtime.Object, error) {
 		{APIGroups: []string{storagev1.GroupName}, Resources: []string{"storageclasses"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	})
-	pods := []runtime.Object{
-		typed(rbacv1.SchemeGroupVersion.WithKind("Role"), &rbacv1.Role{
-			ObjectMeta: systemMeta(LocalPath, localPathLabels),
-			Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "create", "delete"}},
-				{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
-			},
-		}),
-		typed(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), &rbacv1.RoleBinding{
-			ObjectMeta: systemMeta(LocalPath, localPathLabels),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: LocalPath},
-			Subjects:   accountOf(LocalPath),
-		}),
-	}
+	pods := ownRole(LocalPath, localPathLabels, []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "create", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
+	})
 	class := typed(storagev1.SchemeGroupVersion.WithKind("StorageClass"), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: localPathClass, Labels: localPathLabels, Annotations: map[string]string{
 			"storageclass.kubernetes.io/is-default-class": "true",
