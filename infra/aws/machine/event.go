@@ -39,9 +39,9 @@ func (e Event) Effect() string {
 	return Disturbs
 }
 
-// Scheduled returns the events that EC2 has scheduled for a machine of a cluster, with a call that all machines share.
-func Scheduled(ctx context.Context, c *aws.Client, cluster, id string) ([]Event, error) {
-	all, err := memoryOf(c).events.Get(ctx, cluster, id, c.Changes(), func(ctx context.Context) (map[string][]Event, error) { return describeEvents(ctx, c) })
+// Scheduled returns the events that EC2 has scheduled for an instance, with a call that the machines of all clusters share.
+func Scheduled(ctx context.Context, c *aws.Client, id string) ([]Event, error) {
+	all, err := memoryOf(c).events.Get(ctx, "", id, c.Changes(), func(ctx context.Context) (map[string][]Event, error) { return describeEvents(ctx, c) })
 	if err != nil {
 		return nil, fmt.Errorf("describe the scheduled events of %s: %w", id, err)
 	}

@@ -20,8 +20,8 @@ type memory struct {
 
 	// Questions that a refresh asks once for all machines of a cluster, by cluster.
 	together aws.Shared[machinesTogether]
-	credits  aws.Shared[map[string]string] // see describeCredits
-	events   aws.Shared[map[string][]Event]
+	credits  aws.Shared[map[string]string]  // see describeCredits
+	events   aws.Shared[map[string][]Event] // of the region: see describeEvents
 }
 
 // lookups are the questions that many machines have while they are made and terminated. They are asked

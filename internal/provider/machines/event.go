@@ -20,7 +20,7 @@ func (m machineModel) warnOfEvents(ctx context.Context, c *infraaws.Client, foun
 		return
 	}
 	name := m.Name.ValueString()
-	events, err := awsmachine.Scheduled(ctx, c, found.Cluster, found.ID)
+	events, err := awsmachine.Scheduled(ctx, c, found.ID)
 	if err != nil {
 		diags.AddWarning("What EC2 has scheduled for "+name+" is not known", foreign.Text(err.Error()))
 	}

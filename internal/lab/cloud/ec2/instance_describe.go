@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
 var instanceFields = fields[instance]{
@@ -148,9 +149,9 @@ var statusFields = fields[instance]{
 	"availability-zone":       instanceFields["availability-zone"],
 	"instance-state-name":     instanceFields["instance-state-name"],
 	"instance-state-code":     instanceFields["instance-state-code"],
-	"event.code":              ofEvents(func(e scheduledEvent) string { return e.Code }),
-	"event.description":       ofEvents(scheduledEvent.description),
-	"event.instance-event-id": ofEvents(func(e scheduledEvent) string { return e.ID }),
+	"event.code":              ofEvents(func(e metadata.Event) string { return e.Code }),
+	"event.description":       ofEvents(func(e metadata.Event) string { return e.Description }),
+	"event.instance-event-id": ofEvents(func(e metadata.Event) string { return e.ID }),
 }
 
 type statusItem struct {

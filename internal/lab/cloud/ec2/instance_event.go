@@ -85,30 +85,31 @@ func (c *Compute) Schedule(id, code string, after time.Duration) error {
 
 // await carries out an active event when its time has come, and completes it.
 func (t *tx) await(i *instance, e scheduledEvent) {
-	if e.Begun {
-		t.later(i.ID, e.NotBefore.Add(rebootLate+eventLag), func(t *tx, i *instance) { i.endEvents(t.now, false, e.ID) })
-		return
-	}
 	at := e.NotBefore
 	if e.reboots() {
 		at = at.Add(rebootLate)
 	}
+	if e.Begun {
+		at = at.Add(eventLag)
+	}
 	t.later(i.ID, at, func(t *tx, i *instance) {
 		n := slices.IndexFunc(i.Events, func(x scheduledEvent) bool { return x.ID == e.ID && x.Done.IsZero() })
+		if n < 0 {
+			return // a user has canceled it
+		}
+		e := &i.Events[n]
 		switch {
-		case n < 0:
-			return
-		case i.State != stateRunning:
+		case e.Begun || i.State != stateRunning:
 		case e.reboots():
 			i.powerOn()
-			i.Events[n].Begun = true
+			e.Begun = true
 			t.afterCommit(func() { t.c.reboot(i.ID) })
-			t.await(i, i.Events[n])
+			t.await(i, *e)
 			return
 		default:
 			t.retire(i)
 		}
-		i.endEvents(t.now, false, e.ID)
+		e.Done = t.now
 	})
 }
 
@@ -123,32 +124,21 @@ func (t *tx) retire(i *instance) {
 	t.afterCommit(func() { t.c.stop(i.ID, false) })
 }
 
-// endEvents ends the active events with these ids.
-func (i *instance) endEvents(now time.Time, canceled bool, ids ...string) {
-	for n, e := range i.Events {
-		if e.Done.IsZero() && slices.Contains(ids, e.ID) {
-			i.Events[n].Done, i.Events[n].Canceled = now, canceled
-		}
-	}
-}
-
 // outlived cancels what a user's start or reboot of an instance makes needless: a start puts it on another host.
 func (i *instance) outlived(now time.Time, started bool) {
-	for _, e := range i.Events {
-		if now.Before(e.NotBefore) && (started || e.Code == codeReboot) {
-			i.endEvents(now, true, e.ID)
+	for n := range i.Events {
+		if e := &i.Events[n]; e.Done.IsZero() && now.Before(e.NotBefore) && (started || e.Code == codeReboot) {
+			e.Done, e.Canceled = now, true
 		}
 	}
 }
 
-// shownEvents returns the events of an instance that are not over for long.
-func (t *tx) shownEvents(i *instance) []scheduledEvent {
-	return slices.DeleteFunc(slices.Clone(i.Events), func(e scheduledEvent) bool { return !e.Done.IsZero() && t.now.Sub(e.Done) > eventShown })
-}
-
-func (t *tx) metadataEvents(i *instance) (out []metadata.Event) {
-	for _, e := range t.shownEvents(i) {
-		out = append(out, metadata.Event{ID: e.ID, Code: e.Code, Description: e.description(), State: e.state(), NotBefore: e.NotBefore, NotAfter: e.ends()})
+// events returns the events of an instance that are shown: all but those that are over for long.
+func (t *tx) events(i *instance) (out []metadata.Event) {
+	for _, e := range i.Events {
+		if e.Done.IsZero() || t.now.Sub(e.Done) <= eventShown {
+			out = append(out, metadata.Event{ID: e.ID, Code: e.Code, Description: e.description(), State: e.state(), NotBefore: e.NotBefore, NotAfter: e.ends()})
+		}
 	}
 	return out
 }
@@ -162,19 +152,19 @@ type eventItem struct {
 }
 
 func (t *tx) eventItems(i *instance) (out []eventItem) {
-	for _, e := range t.shownEvents(i) {
-		item := eventItem{ID: e.ID, Code: e.Code, Description: e.description(), NotBefore: e.NotBefore}
-		if end := e.ends(); !end.IsZero() {
-			item.NotAfter = &end
+	for _, e := range t.events(i) {
+		item := eventItem{ID: e.ID, Code: e.Code, Description: e.Description, NotBefore: e.NotBefore}
+		if !e.NotAfter.IsZero() {
+			item.NotAfter = &e.NotAfter
 		}
 		out = append(out, item)
 	}
 	return out
 }
 
-func ofEvents(f func(scheduledEvent) string) func(*tx, *instance) []string {
+func ofEvents(f func(metadata.Event) string) func(*tx, *instance) []string {
 	return func(t *tx, i *instance) (out []string) {
-		for _, e := range t.shownEvents(i) {
+		for _, e := range t.events(i) {
 			out = append(out, f(e))
 		}
 		return out

@@ -82,7 +82,7 @@ func (t *tx) metadata(i *instance, e *iface) metadata.Instance {
 	if s := i.Spot; s != nil {
 		m.Spot, m.Recommended, m.Ends = true, s.Recommended, s.Ends
 	}
-	m.Events = t.metadataEvents(i)
+	m.Events = t.events(i)
 	if m.PublicIP.IsValid() {
 		m.PublicName = t.publicDNS(e.VPC, m.PublicIP)
 	}

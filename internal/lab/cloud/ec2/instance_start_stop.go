@@ -42,22 +42,33 @@ type stateChangesResponse struct {
 
 // changeStates runs change on each instance of the request and returns the transitions.
 func changeStates(t *tx, in *instanceIDsRequest, change func(*instance) error) (any, error) {
-	if len(in.InstanceIds) == 0 {
-		return nil, missing("InstanceId")
-	}
 	var out stateChangesResponse
-	for _, id := range in.InstanceIds {
-		i, err := find(t, kindInstance, t.st.Instances, "instanceId", id)
-		if err != nil {
-			return nil, err
-		}
+	err := t.eachInstance(in.InstanceIds, func(i *instance) error {
 		previous := i.State
 		if err := change(i); err != nil {
-			return nil, err
+			return err
 		}
 		out.Instances = append(out.Instances, stateChange{i.ID, i.State.item(), previous.item()})
+		return nil
+	})
+	return out, err
+}
+
+// eachInstance calls do with each instance of a request, which must name one.
+func (t *tx) eachInstance(ids []string, do func(*instance) error) error {
+	if len(ids) == 0 {
+		return missing("InstanceId")
 	}
-	return out, nil
+	for _, id := range ids {
+		i, err := find(t, kindInstance, t.st.Instances, "instanceId", id)
+		if err != nil {
+			return err
+		}
+		if err := do(i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func wrongState(i *instance, verb string) error {
@@ -210,20 +221,14 @@ func unmonitorInstances(t *tx, in *monitoringRequest) (any, error) {
 // monitor switches detailed monitoring, of which there is nothing to see here. answer is the state
 // in EC2's answer.
 func monitor(t *tx, in *monitoringRequest, on bool, answer string) (any, error) {
-	if len(in.InstanceIds) == 0 {
-		return nil, missing("InstanceId")
-	}
 	var out monitoringResponse
-	for _, id := range in.InstanceIds {
-		i, err := find(t, kindInstance, t.st.Instances, "instanceId", id)
-		if err != nil {
-			return nil, err
-		}
+	err := t.eachInstance(in.InstanceIds, func(i *instance) error {
 		if i.gone() {
-			return nil, wire.Refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be monitored.", i.ID)
+			return wire.Refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be monitored.", i.ID)
 		}
 		i.Monitoring = on
-		out.Instances = append(out.Instances, monitoringItem{id, answer})
-	}
-	return out, nil
+		out.Instances = append(out.Instances, monitoringItem{i.ID, answer})
+		return nil
+	})
+	return out, err
 }
