@@ -51,6 +51,39 @@ func (s *scripted) Run(_ context.Context, cmd remote.Command) (remote.Output, er
 	return remote.Output{}, nil
 }
 
+// TestClaimDuringRemoval: a claim waits until a removal that has begun is over, and what was removed is gone by then.
+func TestClaimDuringRemoval(t *testing.T) {
+	m := newLocalMachine(t)
+	m.write("claim", "mine\n")
+	m.write("kubelet.yaml", "x")
+	begun, end := m.file("begun"), m.file("end")
+	removed, claimed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		removed <- m.layout().remove(t.Context(), m, Removal{State: desired.State{Files: []desired.File{{Path: m.file("kubelet.yaml")}}},
+			First: "echo yes >" + begun + "; until [ -e " + end + " ]; do sleep 0.05; done", ClaimFile: m.file("claim"), Claim: "mine"})
+	}()
+	for m.read("begun") == "" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	go func() {
+		claim := desired.State{Files: []desired.File{{Path: m.file("claim"), Mode: 0o644, Content: []byte("another\n")}}}
+		_, err := m.layout().apply(t.Context(), m, claim, m.layout().diff(claim, Observation{}, Record{}), Record{}, Options{})
+		claimed <- err
+	}()
+	select {
+	case err := <-claimed:
+		t.Errorf("claimed while the removal was at work: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	m.write("end", "")
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if err := <-claimed; err != nil || m.read("claim") != "another\n" || m.read("kubelet.yaml") != "" {
+		t.Errorf("%v, the claim is %q, the file %q", err, m.read("claim"), m.read("kubelet.yaml"))
+	}
+}
+
 // TestRemoveUndoes: a unit whose stop undoes what it has set up is stopped, and never killed before
 // that.
 func TestRemoveUndoes(t *testing.T) {

@@ -23,13 +23,13 @@ import (
 // newClaim returns a claim that no record has.
 func newClaim() string { return strings.ToLower(rand.Text()) }
 
-// writeClaims claims every machine that could be reached. It comes last: until the role is as this
-// record says, the former record may still remove it. It is an error if the former record did so
-// meanwhile.
+// writeClaims claims every machine that could be reached, unless this record has claimed it already. It comes last:
+// a creation that fails loses its record, and then the former record must still remove the role. It is an error if
+// the former record did so meanwhile.
 func (o *Operation) writeClaims(ctx context.Context) error {
 	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
-		m.taken = m.taken || m.isAnothers()
-		if err := o.writeClaim(ctx, m); err != nil || !m.taken {
+		theirs := m.isAnothers()
+		if err := o.writeClaim(ctx, m, m.claim); err != nil || !theirs {
 			return err
 		}
 		if err := o.observe(ctx, m); err != nil {
@@ -45,36 +45,52 @@ func (o *Operation) writeClaims(ctx context.Context) error {
 // isAnothers reports whether the machine was seen with the claim of another record.
 func (m *Machine) isAnothers() bool { return len(m.claim) > 0 && m.claim[0].Problem != finding.Missing }
 
-func (o *Operation) writeClaim(ctx context.Context, m *Machine) error {
-	if len(m.claim) == 0 {
-		return nil
-	}
-	_, err := host.Apply(ctx, m.Remote, o.claimed(), m.claim, host.Record{}, host.Options{})
+func (o *Operation) writeClaim(ctx context.Context, m *Machine, changes []host.Change) error {
+	_, err := host.Apply(ctx, m.Remote, o.claimed(), changes, host.Record{}, host.Options{})
 	return withAdvice(m.Target, err)
 }
 
-// claimArrivals claims machines that come from another record, such as a host that moves to another worker
-// pool, so that the other record leaves them as they are. A creation does not, since its record is lost if it
-// fails.
-func (o *Operation) claimArrivals(ctx context.Context) error {
-	if o.Prior == nil {
-		return nil
-	}
-	return fleet.Each(ctx, o.Reachable(), func(ctx context.Context, m *Machine) error {
-		if !m.isAnothers() || slices.ContainsFunc(o.Prior.Targets, func(t fleet.Target) bool { return t.Name() == m.Name() }) {
-			return nil
-		}
-		if err := o.writeClaim(ctx, m); err != nil {
+// observeOwned observes a machine from which no other record will remove the role. A machine that may come from another
+// record, such as a host that moves to another worker pool, is claimed first: the claim waits until a removal that has begun
+// is over, and a later removal leaves the machine. A creation claims nothing yet, see writeClaims.
+func (o *Operation) observeOwned(ctx context.Context, m *Machine) error {
+	if o.arrives(m) {
+		if err := o.take(ctx, m); err != nil {
 			return err
 		}
-		m.claim, m.taken = nil, true
-		return nil
+	}
+	if err := o.observe(ctx, m); err != nil || o.Prior == nil || !m.isAnothers() {
+		return err
+	}
+	if err := o.take(ctx, m); err != nil {
+		return err
+	}
+	return o.observe(ctx, m)
+}
+
+// arrives reports whether the record did not have the machine before, so that another record may be giving it away.
+func (o *Operation) arrives(m *Machine) bool {
+	return o.Prior != nil && !slices.ContainsFunc(o.Prior.Targets, func(t fleet.Target) bool {
+		return fleet.SameMachine(m.Target, t, o.role.Targets, o.Prior.Targets)
 	})
 }
 
-// Own returns the targets without the claim of another record.
+// take claims a machine, whatever claim it has, once in an operation.
+func (o *Operation) take(ctx context.Context, m *Machine) error {
+	if m.taken {
+		return nil
+	}
+	err := o.writeClaim(ctx, m, host.Diff(o.claimed(), host.Observation{}, host.Record{}))
+	m.taken = err == nil
+	return err
+}
+
+// Own returns the targets that no other record has claimed, now or when the role was to be removed from them.
 func (o *Operation) Own(ctx context.Context, targets []fleet.Target) []fleet.Target {
-	return fleet.Except(targets, o.others(ctx, targets))
+	kept := o.Kept()
+	return slices.DeleteFunc(fleet.Except(targets, o.others(ctx, targets)), func(t fleet.Target) bool {
+		return slices.Contains(kept, t.Name()) || slices.Contains(kept, t.Former().Name())
+	})
 }
 
 // claimOn returns the claim on a machine; empty if there is none.
@@ -96,7 +112,7 @@ func (o *Operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error
 }
 
 // others returns the names of the machines with the claim of another record. A machine that does
-// not answer is not among them; removeFrom asks again.
+// not answer is not among them: a removal asks again, on the machine.
 func (o *Operation) others(ctx context.Context, targets []fleet.Target) []string {
 	another := errors.New("another claim")
 	errs := fleet.EachAll(ctx, o.Fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {

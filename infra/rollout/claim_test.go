@@ -3,12 +3,14 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -27,7 +29,7 @@ type claimedRole struct {
 
 func (x claimedRole) Definition() Definition {
 	return Definition{Name: "worker", Targets: x.targets, Machine: func(component.Node) (component.Machine, error) {
-		return component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/kubernetes/kubelet.yaml", Content: []byte("x")}}}}, nil
+		return component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/kubernetes/kubelet.yaml", Mode: 0o644, Content: []byte("x")}}}}, nil
 	}}
 }
 func (x claimedRole) Observe(context.Context, *Operation) Report { return Report{} }
@@ -172,41 +174,146 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestArrivals: a machine that comes from another record is claimed before anything is done, and the record that it
-// leaves reads its owner again.
-func TestArrivals(t *testing.T) {
+// movingRole is a role of one file, which an apply installs where it is missing.
+type movingRole struct {
+	claimedRole
+	fails error // after the survey
+}
+
+func (x movingRole) Apply(ctx context.Context, o *Operation, _ Role) error {
+	if err := errors.Join(o.Survey(ctx), x.fails); err != nil {
+		return err
+	}
+	for _, m := range o.Machines {
+		if err := o.Apply(ctx, m, m.Changes); err != nil {
+			return err
+		}
+	}
+	return o.RemoveLeaving(ctx)
+}
+
+// movingHost is a machine on which two records have the role, each with a connection of its own. It runs one script at a
+// time, as the lock of the scripts demands.
+type movingHost struct {
+	mu    sync.Mutex
+	files map[string]string
+	// before is called before each script of a record.
+	before func(claim string)
+}
+
+const (
+	movingFile = "/etc/kubernetes/kubelet.yaml"
+	movingLock = "/var/lib/k8s-from-scratch/claims/worker"
+)
+
+// reachedBy returns the machine as the record with a claim reaches it.
+func (h *movingHost) reachedBy(t *testing.T, claim string) fleet.Target {
+	t.Helper()
+	server := remotetest.New(t, "w", func(script string) (string, int) {
+		h.before(claim)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		switch {
+		case strings.Contains(script, "\nunless_claimed '"):
+			if has := h.files[movingLock]; has != "" && has != claim+"\n" {
+				return "claimed\x00", 0
+			}
+			clear(h.files)
+			return "", 0
+		case strings.Contains(script, "\nread_files '"):
+			if has := h.files[movingLock]; has != "" {
+				return movingLock + "\x00" + has + "\x00", 0
+			}
+			return "", 0
+		}
+		for path, content := range map[string]string{movingFile: "x", movingLock: claim + "\n"} {
+			if strings.Contains(script, "\nput '0' 'root:root' '"+path+"'") {
+				h.files[path] = content
+			}
+		}
+		out := "observation 1\x00"
+		for path, content := range h.files {
+			out += fmt.Sprintf("file 81a4:0:0:root:root:%d:1.000000000:1:%s\x00%s  %s\x00", len(content), path, desired.Sum([]byte(content)), path)
+		}
+		return out + "time 1\x00observation end\x00", 0
+	})
+	return fleet.Target{Host: server.Host, Node: component.Node{Name: "w"}}
+}
+
+// TestMoves: a host moves from one record to another while both are applied. One apply happens before each round trip of the
+// other in turn. In the end the record that gets the host has the role there, whichever was faster.
+func TestMoves(t *testing.T) {
 	t.Parallel()
 	pool := remote.NewPool(remote.Config{})
 	t.Cleanup(func() { pool.Close() })
-	f := &fleet.Fleet{Pool: pool}
+	engine := &Engine{Fleet: &fleet.Fleet{Pool: pool, Clock: func() time.Time { return time.Unix(1, 0) }}}
 	for _, tt := range []struct {
-		name    string
-		has     string // the claim on the machine
-		prior   Role
-		written int
+		name, claim string
+		both        bool // the record that keeps the host has had it as well
 	}{
-		{"it comes from another pool", "b", claimedRole{}, 1},
-		{"it is new", "", claimedRole{}, 0},
-		{"a creation", "b", nil, 0},
+		{"a host with a claim", "from", false},
+		{"a host without one", "", false},
+		{"a host that was in both", "from", true},
 	} {
-		m := newClaimedMachine(t, "w", tt.has)
-		want := claimedRole{targets: []fleet.Target{m.Target}}
-		o, err := NewOperation(f, want, tt.prior, Record{Claim: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := host.Observation{}
-		if tt.has != "" {
-			seen.Files = map[string]host.File{o.role.claimPath(): {Mode: 0o644, SHA256: "another"}}
-		}
-		o.Machines[0].claim = host.Diff(o.claimed(), seen, host.Record{})
-		if err := o.claimArrivals(t.Context()); m.written != tt.written { // the machine of this test confirms nothing
-			t.Errorf("%s: written %d, %v", tt.name, m.written, err)
-		}
-		own := o.Own(t.Context(), want.targets)
-		if theirs := tt.has == "b"; len(own) == 0 != theirs {
-			t.Errorf("%s: of the targets it has %v", tt.name, own)
-		}
-		o.Access.Close()
+		t.Run(tt.name, func(t *testing.T) {
+			for _, first := range []string{"from", "to"} {
+				for n, reached := 0, true; reached; n++ {
+					h := &movingHost{files: map[string]string{movingFile: "x"}}
+					if tt.claim != "" {
+						h.files[movingLock] = tt.claim + "\n"
+					}
+					from, to := movingRole{}, movingRole{}
+					from.targets, to.targets = []fleet.Target{h.reachedBy(t, "from")}, []fleet.Target{h.reachedBy(t, "to")}
+					apply := map[string]func() error{
+						"from": func() error {
+							_, err := engine.Apply(t.Context(), movingRole{}, from, Record{Claim: "from"})
+							return err
+						},
+						"to": func() error {
+							prior := movingRole{}
+							if tt.both {
+								prior = to
+							}
+							_, err := engine.Apply(t.Context(), to, prior, Record{Claim: "to"})
+							return err
+						},
+					}
+					second := map[string]string{"from": "to", "to": "from"}[first]
+					trips := 0
+					reached = false
+					h.before = func(claim string) {
+						if claim != first {
+							return
+						}
+						if trips++; trips == n+1 {
+							reached = true
+							if err := apply[second](); err != nil {
+								t.Errorf("record %q, before trip %d of the other: %v", second, n, err)
+							}
+						}
+					}
+					if err := apply[first](); err != nil {
+						t.Errorf("record %q, with the other before trip %d: %v", first, n, err)
+					}
+					if !reached {
+						if err := apply[second](); err != nil {
+							t.Errorf("record %q, after the other: %v", second, err)
+						}
+					}
+					if h.files[movingFile] != "x" || h.files[movingLock] != "to\n" {
+						t.Errorf("record %q, with the other before trip %d: the host has %q", first, n, h.files)
+					}
+				}
+			}
+		})
 	}
+
+	t.Run("to a creation that fails", func(t *testing.T) {
+		h := &movingHost{files: map[string]string{movingFile: "x", movingLock: "from\n"}, before: func(string) {}}
+		to := movingRole{fails: errors.New("no")}
+		to.targets = []fleet.Target{h.reachedBy(t, "to")}
+		if _, err := engine.Apply(t.Context(), to, nil, Record{Claim: "to"}); !errors.Is(err, to.fails) || h.files[movingLock] != "from\n" {
+			t.Errorf("%v, the host has %q", err, h.files)
+		}
+	})
 }

@@ -23,7 +23,7 @@ type Machine struct {
 	pairs   map[string]pairVerdict // by slot name
 	Changes []host.Change
 	claim   []host.Change // what has to be done to the claim, last of all
-	taken   bool          // another record had claimed it before this operation
+	taken   bool          // this operation has claimed it before it looked
 	Gone    error         // why the machine could not be reached; nil when it was
 	ahead   time.Duration // how far its clock is ahead of ours
 }

@@ -89,11 +89,11 @@ func (o *Operation) observe(ctx context.Context, m *Machine) error {
 	return nil
 }
 
-// observeAll observes all machines in parallel. Machines that cannot be reached are marked; any
+// observeAll observes all machines in parallel, as observeOwned. Machines that cannot be reached are marked; any
 // other failure is an error.
 func (o *Operation) observeAll(ctx context.Context) error {
 	return fleet.Each(ctx, o.Machines, func(ctx context.Context, m *Machine) error {
-		err := o.observe(ctx, m)
+		err := o.observeOwned(ctx, m)
 		m.Gone = nil
 		if fleet.Unreachable(err) {
 			m.Gone, err = err, nil
@@ -112,7 +112,7 @@ func (o *Operation) awaitBoot(ctx context.Context, m *Machine) error {
 	waited, err := host.AwaitBoot(ctx, m.Remote, func(s string) { m.Say("%s", s) })
 	if err == nil && waited {
 		m.Gone = nil
-		err = o.observe(ctx, m)
+		err = o.observeOwned(ctx, m)
 	}
 	if fleet.Unreachable(err) {
 		m.Gone, err = err, nil
@@ -126,10 +126,6 @@ func (o *Operation) awaitBoot(ctx context.Context, m *Machine) error {
 // that does not forward what the role will ask.
 func (o *Operation) Survey(ctx context.Context) error {
 	if err := o.observeAll(ctx); err != nil {
-		return err
-	}
-	// First of all, since another pool that gives a machine away looks for the claim in the same apply.
-	if err := o.claimArrivals(ctx); err != nil {
 		return err
 	}
 	if err := fleet.Each(ctx, o.Machines, o.awaitBoot); err != nil {
@@ -148,7 +144,7 @@ func (o *Operation) Survey(ctx context.Context) error {
 
 // SurveyMachine is Survey of one machine, which answers.
 func (o *Operation) SurveyMachine(ctx context.Context, m *Machine) error {
-	if err := o.observe(ctx, m); err != nil {
+	if err := o.observeOwned(ctx, m); err != nil {
 		return err
 	}
 	return o.fill(ctx, m)

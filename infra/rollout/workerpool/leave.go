@@ -64,7 +64,12 @@ func (o *operation) removeNodes(ctx context.Context, leavers []fleet.Target) err
 		if !known || reasons[t.Node.Name] != nil {
 			continue
 		}
-		if err := o.drain(ctx, t.Node.Name); err != nil {
+		// A machine that another pool has claimed meanwhile stays as it is, see below.
+		ours := func() bool { return len(o.Own(ctx, []fleet.Target{t})) > 0 }
+		if !ours() {
+			continue
+		}
+		if err := o.drain(ctx, t.Node.Name); err != nil && ours() {
 			return &fleet.StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
 		}
 	}
@@ -72,17 +77,15 @@ func (o *operation) removeNodes(ctx context.Context, leavers []fleet.Target) err
 	if err := o.RemoveTargets(ctx, leavers); err != nil {
 		return err
 	}
-	kept := o.Kept()
-	for _, t := range leavers {
-		if !slices.Contains(kept, t.Name()) && !slices.Contains(kept, t.Former().Name()) {
-			continue
-		}
-		taken = append(taken, t.Name())
-		if err := o.api.Uncordon(ctx, t.Name()); err != nil {
-			return err
+	// Another pool may have claimed one since, which was kept, or was empty and registers its node again.
+	own := o.Own(ctx, leavers)
+	var uncordoned []error
+	for _, n := range nodes {
+		if isOne(leavers, n) && !isOne(own, n) {
+			uncordoned = append(uncordoned, o.api.Uncordon(ctx, n.Name))
 		}
 	}
-	return o.deleteNodes(ctx, fleet.Except(leavers, taken))
+	return errors.Join(append(uncordoned, o.deleteNodes(ctx, fleet.Except(own, taken)))...)
 }
 
 func isOne(targets []fleet.Target, n kube.Node) bool {

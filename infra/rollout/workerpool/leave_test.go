@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
@@ -102,6 +103,78 @@ func TestSuperseded(t *testing.T) {
 			}
 			if l, ok := rec.Left[tt.left]; len(rec.Left) > 1 || ok != (tt.left != "") || ok && l.Target.Name() != tt.left {
 				t.Errorf("left over: %v, wanted %q", rec.Left, tt.left)
+			}
+		})
+	}
+}
+
+// TestTakenMeanwhile: another pool claims a machine while it leaves this one. Its Node object stays, since it may be the other
+// pool's already, and it is open to pods again.
+func TestTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	const removal = "removal"
+	for _, tt := range []struct {
+		name, at string // what is done when it is claimed
+		refused  bool   // evictions are
+		want     []string
+	}{
+		{"never", "", false, []string{cordon, evict, removal, deletion}},
+		{"while it is drained", evict, false, []string{cordon, evict, cordon}},
+		{"while its drain fails", evict, true, []string{cordon, evict, cordon}},
+		{"when it is empty", removal, false, []string{cordon, evict, removal, cordon}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var done []string
+			var claimed atomic.Bool
+			note := func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				done = append(done, what)
+				if what == tt.at {
+					claimed.Store(true)
+				}
+			}
+			api := nodeAPI(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"worker-0","annotations":{"k8s-from-scratch/cordoned":"true"}},
+				"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, func() bool { return true }, note)
+			s := fleettest.NewAPIServers(t, func(w http.ResponseWriter, r *http.Request) {
+				if tt.refused && strings.HasSuffix(r.URL.Path, "/eviction") {
+					note(evict)
+					fleettest.Fails(http.StatusForbidden, "Forbidden")(w, r)
+					return
+				}
+				api(w, r)
+			})
+			machine := remotetest.New(t, "worker-0", func(script string) (string, int) {
+				switch {
+				case strings.Contains(script, "\nread_files '") && claimed.Load():
+					return "/var/lib/k8s-from-scratch/claims/worker\x00another\n\x00", 0
+				case strings.Contains(script, "\nunless_claimed '") && claimed.Load():
+					return "claimed\x00", 0
+				case strings.Contains(script, "\nunless_claimed '"):
+					note(removal)
+				}
+				return "", 0
+			})
+			prior := poolOf(t, s.API.PKI, fleet.Target{Host: machine.Host, Node: component.Node{Name: "worker-0", PrivateIP: netip.MustParseAddr("192.0.2.20"), PodCIDR: netip.MustParsePrefix("10.200.0.0/24")}})
+			want := poolOf(t, s.API.PKI)
+			base, err := rollout.NewOperation(s.Fleet, want, prior, rollout.Record{Claim: "mine"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer base.Access.Close()
+			o, err := want.operate(t.Context(), base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.removeNodes(patience.With(t.Context(), 30), prior.Targets); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if done = slices.Compact(done); !slices.Equal(done, tt.want) {
+				t.Errorf("done: %q, wanted %q", done, tt.want)
 			}
 		})
 	}
