@@ -95,7 +95,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 		Region: s.Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
 		Quotas:      quotas,
-		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BalancersFile: l.file(balancersFile), BootID: bootID(),
+		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BalancersFile: l.file(balancersFile), BucketsFile: l.file(bucketsFile), BootID: bootID(),
 		Network: vpcs, Machines: machines, Objects: store, Log: log, Calls: slog.New(slog.NewJSONHandler(calls, nil)),
 	})
 	if err != nil {

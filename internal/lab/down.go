@@ -138,7 +138,7 @@ func (l *Lab) removeFiles() error {
 		}
 		temporary = append(temporary, names...)
 	}
-	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, identitiesFile, balancersFile, pidFile, lockFile} {
+	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, identitiesFile, balancersFile, bucketsFile, pidFile, lockFile} {
 		temporary = append(temporary, l.file(name))
 	}
 	for _, name := range temporary {

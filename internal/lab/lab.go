@@ -59,6 +59,7 @@ const (
 	sessionsFile   = "sts.json"
 	identitiesFile = "iam.json"
 	balancersFile  = "elb.json"
+	bucketsFile    = "s3.json"
 	logFile        = "daemon.log"
 	callsFile      = "calls.log"
 	s3LogFile      = "s3.log"

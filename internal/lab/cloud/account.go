@@ -53,6 +53,7 @@ type Config struct {
 	SessionsFile   string // likewise for STS sessions
 	IdentitiesFile string // likewise for IAM's users and roles
 	BalancersFile  string // likewise for load balancers
+	BucketsFile    string // likewise for settings of buckets
 	BootID         string // identifies the host's boot: machines recorded under another are started again
 
 	Network  Network
@@ -83,6 +84,7 @@ type Account struct {
 	calls    counter
 	tunnels  tunnels
 	ecr      ecrTokens
+	blocks   *accessBlocks
 	controls http.Handler
 
 	identities *iam.Directory
@@ -133,7 +135,10 @@ func Open(cfg Config) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.iam = &iamapi.Service{Directory: a.identities, Now: cfg.Clock.Now, MadeProfile: a.madeProfile}
+	a.iam = &iamapi.Service{Directory: a.identities, Now: cfg.Clock.Now, MadeProfile: a.madeProfile, Thumbprint: a.thumbprintOf}
+	if a.blocks, err = openAccessBlocks(cfg.BucketsFile); err != nil {
+		return nil, err
+	}
 	a.tokens, err = sts.Open(sts.Config{
 		File: cfg.SessionsFile, AccountID: cfg.AccountID, Partition: wire.Partition(cfg.Region), Owner: cfg.Credentials,
 		User: a.user, Trusts: a.trusts, Verify: a.verify, CheckPolicy: checkPolicy, Managed: a.identities.Document, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,

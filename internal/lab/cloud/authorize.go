@@ -133,7 +133,8 @@ func (a *Account) trusts(role, action string, who sts.Assumption) bool {
 
 // verify returns what the token of a web identity says, if a provider of the account has signed it.
 func (a *Account) verify(token string) (webidentity.Token, error) {
-	return webidentity.Verify(token, a.identities.IssuerOf, a.cfg.Clock.Now())
+	way := func(otherwise http.RoundTripper) http.RoundTripper { return ownS3{a, otherwise} }
+	return webidentity.Verify(token, a.identities.IssuerOf, way, a.cfg.Clock.Now())
 }
 
 func checkPolicy(document string) error {

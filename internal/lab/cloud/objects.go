@@ -24,6 +24,8 @@ type Objects interface {
 	Ready(ctx context.Context) error
 	// Buckets returns the names of the buckets.
 	Buckets() []string
+	// Policy returns the policy of a bucket, nil if it has none.
+	Policy(bucket string) []byte
 }
 
 // serveS3 passes a request on to the object store, unless a fault or a check of this account refuses
@@ -44,13 +46,13 @@ func (a *Account) serveS3(w http.ResponseWriter, r *http.Request) error {
 		return wire.S3.WriteError(w, id, refusal)
 	}
 	answer := &observed{ResponseWriter: w}
-	a.cfg.Objects.ServeHTTP(answer, r)
+	err := a.serveObjects(answer, r, id, action)
 	var refused error
 	if e := answer.refusal(); e != nil {
 		refused = e
 	}
 	a.record(r, req, id, key, a.cfg.Clock.Now().Sub(began), refused)
-	return nil
+	return err
 }
 
 // maxRefused is how much of the body of a refused request is read. A client that sends more sees its
@@ -66,6 +68,9 @@ func (a *Account) refuseS3(r *http.Request, action string, signer wire.Credentia
 		return wire.S3.Expired
 	}
 	if refusal := a.checkEncryption(r, signer.AccessKeyID); refusal != nil {
+		return refusal
+	}
+	if refusal := checkACL(r, action); refusal != nil {
 		return refusal
 	}
 	if err := a.cfg.Objects.Ready(r.Context()); err != nil {

@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -236,6 +237,15 @@ func (s *Store) Buckets() []string {
 		}
 	}
 	return names
+}
+
+// Policy returns the policy of a bucket, nil if it has none.
+func (s *Store) Policy(bucket string) []byte {
+	if !slices.Contains(s.Buckets(), bucket) {
+		return nil
+	}
+	policy, _ := os.ReadFile(filepath.Join(s.cfg.Dir, "attributes", bucket, "meta", "policy")) // the program writes it as a whole
+	return policy
 }
 
 // Close ends the program.

@@ -5,7 +5,9 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"maps"
 	"testing"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -30,8 +32,12 @@ func NewIssuer(t *testing.T) *Issuer {
 	}
 }
 
-// Sign returns a token with claims, which are a JSON object.
+// Sign returns a token with claims, which are a JSON object, and which gets the claim iat if it has none.
 func (i *Issuer) Sign(t *testing.T, claims map[string]any) string {
 	t.Helper()
+	if _, given := claims["iat"]; !given {
+		claims = maps.Clone(claims)
+		claims["iat"] = time.Now().Unix()
+	}
 	return Must[string](t)(jwt.Signed(i.signer).Claims(claims).Serialize())
 }

@@ -115,8 +115,8 @@ func (l *Lab) Open(t *testing.T) {
 		},
 		PublicIPs: ips, Quotas: l.Quotas, StateFile: filepath.Join(l.Dir, "state.json"), ParametersFile: filepath.Join(l.Dir, "ssm.json"),
 		SessionsFile: filepath.Join(l.Dir, "sts.json"), IdentitiesFile: filepath.Join(l.Dir, "iam.json"),
-		BalancersFile: filepath.Join(l.Dir, "elb.json"),
-		BootID:        l.BootID, Network: packets, Machines: l.Machines, Clock: l.Clock, Seed: 1, Calls: l.Calls,
+		BalancersFile: filepath.Join(l.Dir, "elb.json"), BucketsFile: filepath.Join(l.Dir, "s3.json"),
+		BootID: l.BootID, Network: packets, Machines: l.Machines, Clock: l.Clock, Seed: 1, Calls: l.Calls,
 	})
 	if err != nil {
 		t.Fatal(err)

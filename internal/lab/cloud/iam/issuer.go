@@ -30,27 +30,38 @@ type Issuer struct {
 const (
 	maxIssuers     = 100
 	maxClientIDs   = 100
+	maxClientID    = 255
 	maxThumbprints = 5
 	maxIssuerURL   = 255
 )
 
-// ErrThumbprints says that an OpenID Connect provider has more thumbprints than IAM takes.
-var ErrThumbprints = errors.New("Thumbprint list must contain fewer than 5 entries.") //nolint:revive,staticcheck // IAM's words
+// InputError is IAM's InvalidInput.
+type InputError string
+
+func (e InputError) Error() string { return string(e) }
 
 var thumbprint = regexp.MustCompile(`^[0-9A-Fa-f]{40}$`)
 
-// check completes an issuer whose ARN is known.
-func (i *Issuer) check() error {
+// Check returns why IAM does not take an issuer.
+// https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateOpenIDConnectProvider.html
+func (i *Issuer) Check() error {
 	u, err := url.Parse(i.URL)
 	switch {
+	case err == nil && u.Scheme != "" && u.Scheme != "https":
+		return InputError("Invalid Open ID Connect Provider URL. The URL must begin with https://.")
 	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(i.URL) > maxIssuerURL:
 		return fmt.Errorf("%q is not the URL of an OpenID Connect provider: https:// and a host, without a query", i.URL)
 	case len(i.ClientIDs) > maxClientIDs:
 		return LimitError(fmt.Sprintf("Cannot exceed quota for ClientIdsPerOpenIdConnectProvider: %d", maxClientIDs))
 	case len(i.Thumbprints) > maxThumbprints:
-		return ErrThumbprints
+		return InputError(fmt.Sprintf("Thumbprint list must contain fewer than %d entries.", maxThumbprints))
 	case len(i.Tags) > maxTags:
 		return LimitError(fmt.Sprintf("The number of tags has reached the maximum limit of %d.", maxTags))
+	}
+	for _, id := range i.ClientIDs {
+		if id == "" || len(id) > maxClientID {
+			return fmt.Errorf("%q is not a client id: 1 to %d characters", id, maxClientID)
+		}
 	}
 	for _, t := range i.Thumbprints {
 		if !thumbprint.MatchString(t) {
@@ -77,7 +88,7 @@ func issuerName(issuer string) string { return strings.TrimPrefix(issuer, "https
 // MakeIssuer makes an OpenID Connect provider.
 func (d *Directory) MakeIssuer(i Issuer) (Issuer, error) {
 	i.ARN = d.arn("oidc-provider", "/", issuerName(i.URL))
-	if err := i.check(); err != nil {
+	if err := i.Check(); err != nil {
 		return Issuer{}, err
 	}
 	d.mu.Lock()
@@ -112,7 +123,7 @@ func (d *Directory) ChangeIssuer(arn string, change func(*Issuer) error) error {
 		if err := change(i); err != nil {
 			return err
 		}
-		return i.check()
+		return i.Check()
 	})
 }
 

@@ -1,6 +1,7 @@
 package iamapi_test
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -328,9 +329,44 @@ func TestIssuers(t *testing.T) {
 	}
 	thumbprint := strings.Repeat("ab", 20)
 	create := &iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://app.terraform.io"), ClientIDList: []string{"aws.workload.identity"}, ThumbprintList: []string{thumbprint}, Tags: tags("team", "a")}
-	refused("ValidationError")(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: aws.String("http://app.terraform.io")}))
-	refused("ValidationError")(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: create.Url, ThumbprintList: []string{"ab"}}))
-	refused("InvalidInput")(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: create.Url, ThumbprintList: slices.Repeat([]string{thumbprint}, 6)}))
+	var ids []string
+	for n := range 101 {
+		ids = append(ids, fmt.Sprint(n))
+	}
+	many := tags()
+	for _, id := range append(ids[:51:51], "") {
+		many = append(many, tags("tag-"+id, "x")...)
+	}
+	for _, test := range []struct {
+		url, code string
+		change    func(*iam.CreateOpenIDConnectProviderInput)
+	}{
+		{"app.terraform.io", "ValidationError", nil},
+		{"http://app.terraform.io", "InvalidInput", nil},
+		{"https://app.terraform.io?a=b", "ValidationError", nil},
+		{"https://app.terraform.io#a", "ValidationError", nil},
+		{"https://app.terraform.io:8443", "InvalidInput", nil},
+		{"https://" + strings.Repeat("a", 248), "ValidationError", nil},
+		{"https://app.terraform.io", "ValidationError", func(in *iam.CreateOpenIDConnectProviderInput) { in.ThumbprintList = []string{"ab"} }},
+		{"https://app.terraform.io", "InvalidInput", func(in *iam.CreateOpenIDConnectProviderInput) {
+			in.ThumbprintList = slices.Repeat([]string{thumbprint}, 6)
+		}},
+		{"https://app.terraform.io", "LimitExceeded", func(in *iam.CreateOpenIDConnectProviderInput) { in.ClientIDList = ids }},
+		{"https://app.terraform.io", "ValidationError", func(in *iam.CreateOpenIDConnectProviderInput) {
+			in.ClientIDList = []string{strings.Repeat("a", 256)}
+		}},
+		{"https://app.terraform.io", "LimitExceeded", func(in *iam.CreateOpenIDConnectProviderInput) { in.Tags = many }},
+		// Without thumbprints IAM asks the server.
+		{"https://127.0.0.1", "OpenIdIdpCommunicationError", func(in *iam.CreateOpenIDConnectProviderInput) { in.ThumbprintList = nil }},
+	} {
+		in := &iam.CreateOpenIDConnectProviderInput{Url: &test.url, ThumbprintList: []string{thumbprint}}
+		if test.change != nil {
+			test.change(in)
+		}
+		refused(test.code)(c.CreateOpenIDConnectProvider(ctx, in))
+	}
+	// Terraform sends an empty list for none.
+	refused("OpenIdIdpCommunicationError")(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://127.0.0.1"), ThumbprintList: []string{}}))
 	arn := cloudtest.Must[*iam.CreateOpenIDConnectProviderOutput](t)(c.CreateOpenIDConnectProvider(ctx, create)).OpenIDConnectProviderArn
 	if *arn != account+"oidc-provider/app.terraform.io" {
 		t.Errorf("it is %s", *arn)
@@ -339,6 +375,15 @@ func TestIssuers(t *testing.T) {
 	for range 2 { // the second time changes nothing
 		refused("")(c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("ci")}))
 	}
+	refused("ValidationError")(c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String(strings.Repeat("a", 256))}))
+	for n := range 98 {
+		refused("")(c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &ids[n]}))
+	}
+	refused("LimitExceeded")(c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &ids[100]}))
+	for n := range 98 {
+		refused("")(c.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &ids[n]}))
+	}
+	refused("InvalidInput")(c.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{}}))
 	refused("")(c.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("aws.workload.identity")}))
 	refused("")(c.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{thumbprint, strings.Repeat("0", 40)}}))
 	refused("")(c.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: tags("room", "12")}))
@@ -359,6 +404,24 @@ func TestIssuers(t *testing.T) {
 	refused("")(dev.ListOpenIDConnectProviders(ctx, &iam.ListOpenIDConnectProvidersInput{}))
 	refused("")(dev.ListUsers(ctx, &iam.ListUsersInput{}))
 	refused("AccessDenied")(dev.ListRoles(ctx, &iam.ListRolesInput{}))
+	// Tags of the request and of the provider count.
+	dev = iam.NewFromConfig(l.User(t,
+		`{"Effect":"Allow","Action":["iam:CreateOpenIDConnectProvider","iam:TagOpenIDConnectProvider"],"Resource":"arn:aws:iam::123456789012:oidc-provider/s3.us-east-1.amazonaws.com/*","Condition":{"StringEquals":{"aws:RequestTag/team":"a"},"ForAllValues:StringEquals":{"aws:TagKeys":"team"}}}`,
+		`{"Effect":"Allow","Action":"iam:DeleteOpenIDConnectProvider","Resource":"*","Condition":{"StringEquals":{"aws:ResourceTag/team":"a"}}}`).AWS)
+	for _, test := range []struct {
+		url, code string
+		tags      []types.Tag
+	}{
+		{"https://s3.us-east-1.amazonaws.com/keys/one", "AccessDenied", nil},
+		{"https://s3.us-east-1.amazonaws.com/keys/one", "AccessDenied", tags("team", "b")},
+		{"https://s3.us-east-1.amazonaws.com/keys/one", "AccessDenied", tags("team", "a", "room", "1")},
+		{"https://ci.example.com", "AccessDenied", tags("team", "a")},
+		{"https://s3.us-east-1.amazonaws.com/keys/one", "", tags("team", "a")},
+	} {
+		refused(test.code)(dev.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: &test.url, ThumbprintList: []string{thumbprint}, Tags: test.tags}))
+	}
+	refused("AccessDenied")(dev.DeleteOpenIDConnectProvider(ctx, &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))
+	refused("")(dev.DeleteOpenIDConnectProvider(ctx, &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(account + "oidc-provider/s3.us-east-1.amazonaws.com/keys/one")}))
 	for range 2 { // deleting what is gone is no error
 		refused("")(c.DeleteOpenIDConnectProvider(ctx, &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))
 	}

@@ -1,7 +1,9 @@
 package iamapi
 
 import (
+	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +46,9 @@ var issuerActions = map[string]action{
 		return nil
 	}),
 	"UpdateOpenIDConnectProviderThumbprint": changeIssuer(func(in *issuerRequest, i *iam.Issuer) error {
-		i.Thumbprints = in.ThumbprintList.Members
+		if i.Thumbprints = in.ThumbprintList.Members; len(i.Thumbprints) == 0 {
+			return iam.InputError("Thumbprint list must contain at least one entry.")
+		}
 		return nil
 	}),
 	"TagOpenIDConnectProvider": changeIssuer(func(in *issuerRequest, i *iam.Issuer) error {
@@ -99,10 +103,28 @@ func changeIssuer(change func(in *issuerRequest, i *iam.Issuer) error) action {
 }
 
 func createIssuer(s *Service, in *issuerRequest) (any, error) {
-	i, err := s.Directory.MakeIssuer(iam.Issuer{
+	i := iam.Issuer{
 		URL: in.URL, Created: s.Now(), ClientIDs: in.ClientIDList.Members, Thumbprints: in.ThumbprintList.Members, Tags: in.byKey(),
-	})
-	if err != nil {
+	}
+	if err := i.Check(); err != nil {
+		return nil, refusal(err, "Provider", in.URL)
+	}
+	at, err := url.Parse(in.URL)
+	if err != nil || at.Port() != "" {
+		return nil, wire.Refuse("InvalidInput", "Invalid Open ID Connect Provider URL.")
+	}
+	if _, known := s.Directory.IssuerOf(in.URL); len(i.Thumbprints) == 0 && !known {
+		s.mu.Unlock() // a server that does not answer holds up nobody else
+		t, err := s.Thumbprint(at)
+		s.mu.Lock()
+		if err != nil {
+			return nil, wire.Refuse("OpenIdIdpCommunicationError", "Could not connect to %s", in.URL)
+		}
+		i.Thumbprints = []string{t}
+	}
+	if i, err = s.Directory.MakeIssuer(i); errors.Is(err, iam.ErrExists) {
+		return nil, wire.RefuseWith(409, "EntityAlreadyExists", "Provider with url %s already exists.", in.URL)
+	} else if err != nil {
 		return nil, refusal(err, "Provider", in.URL)
 	}
 	return struct {

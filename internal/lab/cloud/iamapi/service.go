@@ -22,6 +22,8 @@ type Service struct {
 	Now       func() time.Time
 	// MadeProfile is told of every new instance profile.
 	MadeProfile func(iam.Profile)
+	// Thumbprint asks the server of an OpenID Connect provider for the thumbprint of its certificate.
+	Thumbprint func(*url.URL) (string, error)
 
 	mu sync.Mutex // one action at a time: it looks before it changes
 }
@@ -87,13 +89,14 @@ func limitExceeded(format string, args ...any) error {
 func refusal(err error, kind, name string) error {
 	var refused *wire.Error
 	var limit iam.LimitError
+	var input iam.InputError
 	switch {
 	case err == nil || errors.As(err, &refused):
 		return err
 	case errors.As(err, &limit):
 		return limitExceeded("%v", limit)
-	case errors.Is(err, iam.ErrThumbprints):
-		return wire.Refuse("InvalidInput", "%v", err)
+	case errors.As(err, &input):
+		return wire.Refuse("InvalidInput", "%v", input)
 	case errors.Is(err, iam.ErrNone):
 		return noSuch("The %s with name %s cannot be found.", strings.ToLower(kind), name)
 	case errors.Is(err, iam.ErrExists):

@@ -44,11 +44,13 @@ func TestWebIdentity(t *testing.T) {
 	issuer, stranger := cloudtest.NewIssuer(t), cloudtest.NewIssuer(t)
 	server, away := issuerServer(t, issuer.Keys), issuerServer(t, issuer.Keys)
 	away.Close()
+	other := issuerServer(t, []byte(strings.Replace(string(issuer.Keys), `"kid":"1"`, `"kid":"2"`, 1)))
 	sum := sha1.Sum(server.Certificate().Raw) //nolint:gosec // see above
 	thumbprint := hex.EncodeToString(sum[:])
 	for _, i := range []iam.Issuer{
 		{URL: "https://given.example.com", ClientIDs: []string{"aws", "other"}, Keys: issuer.Keys},
 		{URL: server.URL, ClientIDs: []string{"aws"}, Thumbprints: []string{strings.ToUpper(thumbprint)}},
+		{URL: other.URL, ClientIDs: []string{"aws"}, Thumbprints: []string{thumbprint}},
 		{URL: away.URL, ClientIDs: []string{"aws"}, Thumbprints: []string{thumbprint}},
 	} {
 		cloudtest.Must[iam.Issuer](t)(d.PutIssuer(i))
@@ -73,18 +75,24 @@ func TestWebIdentity(t *testing.T) {
 	good := issuer.Sign(t, claims())
 	unsigned := part(`{"alg":"none"}`) + "." + strings.Split(good, ".")[1] + "."
 	for name, test := range map[string]struct{ token, code, says string }{
-		"given keys":                 {good, "", ""},
-		"the issuer's keys":          {issuer.Sign(t, claims("iss", server.URL)), "", ""},
-		"one of several audiences":   {issuer.Sign(t, claims("aud", []string{"nobody", "other"})), "", ""},
-		"somebody else's signature":  {stranger.Sign(t, claims()), "InvalidIdentityToken", "signature"},
-		"no signature":               {unsigned, "InvalidIdentityToken", "not a valid JWT"},
-		"no token":                   {"e30", "InvalidIdentityToken", "not a valid JWT"},
-		"another audience":           {issuer.Sign(t, claims("aud", "nobody")), "InvalidIdentityToken", "Incorrect token audience"},
-		"no provider of the account": {issuer.Sign(t, claims("iss", "https://none.example.com")), "InvalidIdentityToken", "No OpenIDConnect provider found in your account for https://none.example.com"},
-		"no subject":                 {issuer.Sign(t, claims("sub", "")), "InvalidIdentityToken", "sub"},
-		"expired":                    {issuer.Sign(t, claims("exp", l.Clock.Now().Add(-6*time.Minute).Unix())), "ExpiredTokenException", "Token expired"},
-		"expired a moment ago":       {issuer.Sign(t, claims("exp", l.Clock.Now().Add(-time.Minute).Unix())), "", ""},
-		"the issuer is away":         {issuer.Sign(t, claims("iss", away.URL)), "InvalidIdentityToken", "Couldn't retrieve verification key"},
+		"given keys":                  {good, "", ""},
+		"the issuer's keys":           {issuer.Sign(t, claims("iss", server.URL)), "", ""},
+		"one audience in a list":      {issuer.Sign(t, claims("aud", []string{"other"})), "", ""},
+		"several audiences":           {issuer.Sign(t, claims("aud", []string{"nobody", "other"})), "InvalidIdentityToken", "more than one audience"},
+		"a party":                     {issuer.Sign(t, claims("aud", []string{"nobody", "other"}, "azp", "aws")), "", ""},
+		"another party":               {issuer.Sign(t, claims("azp", "nobody")), "InvalidIdentityToken", "Incorrect token audience"},
+		"issued at no time":           {issuer.Sign(t, claims("iat", nil)), "InvalidIdentityToken", "iat"},
+		"issued in parts of a second": {issuer.Sign(t, claims("iat", 1700000000.5)), "", ""},
+		"another key id":              {issuer.Sign(t, claims("iss", other.URL)), "InvalidIdentityToken", "Couldn't retrieve verification key"},
+		"somebody else's signature":   {stranger.Sign(t, claims()), "InvalidIdentityToken", "signature"},
+		"no signature":                {unsigned, "InvalidIdentityToken", "not a valid JWT"},
+		"no token":                    {"e30", "InvalidIdentityToken", "not a valid JWT"},
+		"another audience":            {issuer.Sign(t, claims("aud", "nobody")), "InvalidIdentityToken", "Incorrect token audience"},
+		"no provider of the account":  {issuer.Sign(t, claims("iss", "https://none.example.com")), "InvalidIdentityToken", "No OpenIDConnect provider found in your account for https://none.example.com"},
+		"no subject":                  {issuer.Sign(t, claims("sub", "")), "InvalidIdentityToken", "sub"},
+		"expired":                     {issuer.Sign(t, claims("exp", l.Clock.Now().Add(-6*time.Minute).Unix())), "ExpiredTokenException", "Token expired"},
+		"expired a moment ago":        {issuer.Sign(t, claims("exp", l.Clock.Now().Add(-time.Minute).Unix())), "", ""},
+		"the issuer is away":          {issuer.Sign(t, claims("iss", away.URL)), "InvalidIdentityToken", "Couldn't retrieve verification key"},
 	} {
 		out, err := assume(test.token)
 		if cloudtest.Refused(t, err, test.code); err != nil && !strings.Contains(err.Error(), test.says) {

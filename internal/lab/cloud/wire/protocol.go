@@ -109,14 +109,14 @@ var (
 		Expired:      RefuseWith(http.StatusForbidden, "ExpiredTokenException", expiredToken),
 		WriteError:   writeTunnelError,
 	}
-	// S3 answers by itself: this account only refuses.
+	// S3 answers most requests by itself.
 	S3 = &Protocol{
 		Name:         "s3",
 		Throttled:    RefuseWith(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate."),
 		BadKey:       RefuseWith(http.StatusForbidden, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records."),
 		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
 		Expired:      Refuse("ExpiredToken", "The provided token has expired."),
-		WriteError:   writeS3Error,
+		Write:        writeS3, WriteError: writeS3Error,
 	}
 )
 

@@ -68,6 +68,9 @@ func (d *decoder) value(name string, v reflect.Value) error {
 		v.Set(reflect.New(v.Type().Elem()))
 		return d.value(name, v.Elem())
 	case reflect.Struct:
+		if d.form.Has(name) && d.form.Get(name) == "" { // an empty list of IAM and STS may be sent as "Name="
+			d.used[name] = true
+		}
 		return d.structure(name+".", v)
 	case reflect.Slice:
 		if v.Type().Elem().Kind() != reflect.Uint8 {

@@ -86,6 +86,12 @@ func writeQueryError(namespace string) func(w http.ResponseWriter, requestID str
 	}
 }
 
+// writeS3 answers with one document, whose name is that of body.
+func writeS3(w http.ResponseWriter, _, requestID string, body any) error {
+	w.Header().Set("x-amz-request-id", requestID)
+	return sendXML(w, http.StatusOK, requestID, body)
+}
+
 func writeS3Error(w http.ResponseWriter, requestID string, refusal *Error) error {
 	w.Header().Set("x-amz-request-id", requestID)
 	return sendXML(w, refusal.HTTPStatus(), requestID, struct {
