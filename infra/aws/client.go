@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
@@ -64,7 +65,7 @@ type Config struct {
 	// AnswerLimit is how long AWS may take to begin its answer to one attempt; zero means a minute. The SDK
 	// has no limit, so that a lost connection would never end.
 	AnswerLimit time.Duration
-	// HTTPClient replaces the SDK's own for EC2, S3, SSM and STS; nil means the SDK's.
+	// HTTPClient replaces the SDK's own for all services; nil means the SDK's.
 	HTTPClient sdk.HTTPClient
 	// Timing, if set, counts every attempt of a call, as "EC2 DescribeInstances".
 	Timing *timing.Recorder
@@ -95,20 +96,22 @@ type WebIdentity struct {
 }
 
 // Endpoints replace the URLs of single services.
-type Endpoints struct{ EC2, InstanceConnect, ELB, S3, SSM, STS string }
+type Endpoints struct{ EC2, ELB, IAM, InstanceConnect, S3, SSM, STS string }
 
 // Client holds the service clients and what they share. It is safe for concurrent use.
 type Client struct {
 	EC2    *ec2.Client
 	ELB    *elb.Client // Elastic Load Balancing
+	IAM    *iam.Client
 	S3     *s3.Client
 	SSM    *ssm.Client
 	STS    *sts.Client
 	Quotas *servicequotas.Client
 	Region string
+	Web    sdk.HTTPClient // for other servers: the same proxies and authorities
 
 	// InstanceConnect is what tunnels need of the configuration.
-	InstanceConnect InstanceConnect
+	InstanceConnect instanceConnect
 
 	defaultTags map[string]string
 	retryers    retryers
@@ -228,6 +231,10 @@ func New(ctx context.Context, c Config) (*Client, error) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.ELB, o.BaseEndpoint), retryers.elb
 			o.APIOptions = append(o.APIOptions, nameDenied("elasticloadbalancing"))
 		}),
+		IAM: iam.NewFromConfig(loaded, func(o *iam.Options) {
+			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.IAM, o.BaseEndpoint), newRetryer(c)
+			o.APIOptions = append(o.APIOptions, nameDenied("iam"))
+		}),
 		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
 			// S3 need not know a digest of an object: somebody else may have written it.
@@ -245,6 +252,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		}),
 		STS:         stsClient,
 		Region:      loaded.Region,
+		Web:         loaded.HTTPClient,
 		defaultTags: maps.Clone(c.DefaultTags),
 		retryers:    retryers,
 	}
@@ -331,14 +339,14 @@ func (n notRetryable) IsErrorRetryable(err error) sdk.Ternary {
 // tunnelURL is the environment variable of the AWS SDKs for the service's URL.
 const tunnelURL = "AWS_ENDPOINT_URL_EC2_INSTANCE_CONNECT"
 
-// InstanceConnect is what tunnels need of the configuration.
-type InstanceConnect struct {
+// instanceConnect is what tunnels need of the configuration.
+type instanceConnect struct {
 	Credentials sdk.CredentialsProvider
 	URL         *url.URL // where all DNS names of endpoints lead to; nil: where they lead to by DNS
 }
 
-func newInstanceConnect(own string, loaded sdk.Config) (InstanceConnect, error) {
-	out := InstanceConnect{Credentials: loaded.Credentials}
+func newInstanceConnect(own string, loaded sdk.Config) (instanceConnect, error) {
+	out := instanceConnect{Credentials: loaded.Credentials}
 	at := cmp.Or(own, os.Getenv(tunnelURL), sdk.ToString(loaded.BaseEndpoint))
 	if at == "" {
 		return out, nil

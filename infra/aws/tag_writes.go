@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,26 +12,31 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 )
 
 // elbTagged is how many resources one call of Elastic Load Balancing tags, or reads the tags of.
 const elbTagged = 20
 
-// byService splits what has tags: what is in EC2 has an id, and a load balancer or target group an ARN.
-func byService(things []string) (ids, arns []string) {
+// byService splits what has tags: what is in EC2 has an id, and a load balancer, a target group and an OpenID Connect
+// provider of IAM have an ARN.
+func byService(things []string) (ec2IDs, elbARNs, iamARNs []string) {
 	for _, t := range things {
-		if strings.HasPrefix(t, "arn:") {
-			arns = append(arns, t)
-		} else {
-			ids = append(ids, t)
+		switch {
+		case !strings.HasPrefix(t, "arn:"):
+			ec2IDs = append(ec2IDs, t)
+		case strings.Contains(t, ":oidc-provider/"):
+			iamARNs = append(iamARNs, t)
+		default:
+			elbARNs = append(elbARNs, t)
 		}
 	}
-	return ids, arns
+	return ec2IDs, elbARNs, iamARNs
 }
 
 // WriteTags writes tags on things, at most 1,000 of EC2.
 func (c *Client) WriteTags(ctx context.Context, things []string, tags map[string]string) error {
-	ids, arns := byService(things)
+	ids, arns, providers := byService(things)
 	if len(ids) > 0 {
 		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: EC2Tags(tags)}, c.RetryUntilKnown()); err != nil {
 			return err
@@ -41,13 +47,18 @@ func (c *Client) WriteTags(ctx context.Context, things []string, tags map[string
 			return err
 		}
 	}
+	for _, arn := range providers {
+		if _, err := c.IAM.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: &arn, Tags: IAMTags(tags)}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // claimsOn returns the ids of the claims on things, by thing. What does not exist any more has none.
 func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]string, error) {
 	out := map[string]string{}
-	ids, arns := byService(things)
+	ids, arns, providers := byService(things)
 	for some := range slices.Chunk(ids, FilterValues) {
 		tags, err := All(ctx, ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{Filter("resource-id", some...), Filter("key", TagClaim)}}),
 			func(p *ec2.DescribeTagsOutput) []types.TagDescription { return p.Tags })
@@ -64,6 +75,16 @@ func (c *Client) claimsOn(ctx context.Context, things []string) (map[string]stri
 	}
 	for arn, tags := range tagged {
 		out[arn] = tags[TagClaim]
+	}
+	for _, arn := range providers {
+		found, err := c.IAM.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: &arn})
+		if IsCode(err, "NoSuchEntity") {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[arn] = IAMTagMap(found.Tags)[TagClaim]
 	}
 	return out, nil
 }
@@ -97,18 +118,31 @@ func (c *Client) TagsOfELB(ctx context.Context, arns []string) (map[string]map[s
 }
 
 // RemoveTags deletes tag keys that are no longer wanted.
-func (c *Client) RemoveTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
-	var gone []types.Tag
-	for _, k := range keys {
-		if _, still := wanted[k]; !still && (k == TagRoll || !ReservedTag(k)) {
-			gone = append(gone, types.Tag{Key: sdk.String(k)})
-		}
-	}
-	if len(gone) == 0 || len(ids) == 0 {
+func (c *Client) RemoveTags(ctx context.Context, things, keys []string, wanted map[string]string) error {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k string) bool { _, still := wanted[k]; return still || k != TagRoll && ReservedTag(k) })
+	if len(keys) == 0 || len(things) == 0 {
 		return nil
 	}
-	if _, err := c.EC2.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: ids, Tags: gone}); err != nil {
-		return fmt.Errorf("remove tags from %s: %w", strings.Join(ids, ", "), err)
+	ids, arns, providers := byService(things)
+	var errs []error
+	if len(ids) > 0 {
+		var gone []types.Tag
+		for _, k := range keys {
+			gone = append(gone, types.Tag{Key: sdk.String(k)})
+		}
+		_, err := c.EC2.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: ids, Tags: gone})
+		errs = append(errs, err)
+	}
+	for some := range slices.Chunk(arns, elbTagged) {
+		_, err := c.ELB.RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: some, TagKeys: keys})
+		errs = append(errs, err)
+	}
+	for _, arn := range providers {
+		_, err := c.IAM.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: &arn, TagKeys: keys})
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove tags from %s: %w", strings.Join(things, ", "), err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
@@ -197,6 +198,24 @@ func ELBTags(m map[string]string) []elbtypes.Tag {
 
 // ELBTagMap is the inverse of ELBTags.
 func ELBTagMap(tags []elbtypes.Tag) map[string]string {
+	out := make(map[string]string, len(tags))
+	for _, t := range tags {
+		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
+	}
+	return out
+}
+
+// IAMTags is EC2Tags for IAM.
+func IAMTags(m map[string]string) []iamtypes.Tag {
+	var out []iamtypes.Tag
+	for _, t := range EC2Tags(m) {
+		out = append(out, iamtypes.Tag{Key: t.Key, Value: t.Value})
+	}
+	return out
+}
+
+// IAMTagMap is the inverse of IAMTags.
+func IAMTagMap(tags []iamtypes.Tag) map[string]string {
 	out := make(map[string]string, len(tags))
 	for _, t := range tags {
 		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)

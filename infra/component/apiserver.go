@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/issuer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -20,6 +21,9 @@ import (
 type APIServerSpec struct {
 	ExtraSANs   []string // further names and addresses in its serving certificate
 	AuditPolicy []byte   // YAML of an audit.k8s.io/v1 Policy; empty means the built-in one
+	// Issuer is the URL at which others, such as AWS, read the keys of service accounts' tokens: it signs them. Tokens
+	// of the cluster's own issuer stay valid. Empty means that the cluster's own issuer signs.
+	Issuer string
 	// Authentication has the fields of AuthenticationConfiguration, without anonymous: which issuers' tokens are
 	// accepted. The API servers reload it.
 	Authentication map[string]any
@@ -102,13 +106,78 @@ func (c *controller) addAPIServer() error {
 		c.apiServerArgs(), spec.Args, restartOn...)
 }
 
-// issuerPrefix and the cluster's domain make the issuer of service accounts' tokens.
+// issuerPrefix and the cluster's domain make the cluster's own issuer of service accounts' tokens.
 const issuerPrefix = "https://kubernetes.default.svc."
 
 func (c Cluster) issuer() string { return issuerPrefix + c.Domain }
 
+const (
+	issuerFlag  = "service-account-issuer"
+	keysURLFlag = "service-account-jwks-uri"
+)
+
+// Issuers returns the issuers whose tokens of service accounts the API servers of a cluster accept. The first one
+// signs.
+func (s APIServerSpec) Issuers(c Cluster) []string {
+	switch own := s.Args[issuerFlag]; {
+	case len(own) > 0:
+		return slices.Clone(own)
+	case s.Issuer != "":
+		return []string{s.Issuer, c.issuer()}
+	}
+	return []string{c.issuer()}
+}
+
+func (s APIServerSpec) checkIssuer() (errs invalid.Fields) {
+	if s.Issuer != "" {
+		errs.Add("workload_identity", "Unusable issuer", issuer.Check(s.Issuer))
+	}
+	return errs
+}
+
+// CheckIssuers reports a change of issuers that would have API servers refuse tokens which are in use: as with the
+// generations of a key, an issuer must be accepted before it signs, and as long as its tokens are in use. former is
+// what Issuers returned, and servers how many API servers there are: a single one accepts what it signs.
+func (s APIServerSpec) CheckIssuers(c Cluster, former []string, servers int) (errs invalid.Fields) {
+	const field = "workload_identity"
+	next := s.Issuers(c)
+	apply := func(list []string) string {
+		return fmt.Sprintf("extra_args = { kube_apiserver = { %s = [%s] } }", issuerFlag, `"`+strings.Join(list, `", "`)+`"`)
+	}
+	switch {
+	case len(former) == 0 || former[0] == next[0]:
+	case !slices.Contains(former, next[0]) && servers > 1:
+		errs.Say(field, "An issuer that is not accepted yet",
+			"%s would sign tokens on the first API server, and the others would refuse them until they have changed as well. First leave workload_identity as it was, write %s, and apply. "+
+				"Then make this change and remove %s. To move from one k8s_workload_identity to another, keep both until pods have tokens of the new one.", next[0], apply(append(slices.Clone(former), next[0])), issuerFlag)
+	case !slices.Contains(next, former[0]):
+		errs.Say(field, "An issuer whose tokens are in use",
+			"%s has signed until now, and pods have its tokens: API servers would refuse them. Make this change together with %s, and apply. Pods have tokens of %s an hour later: then remove %s.",
+			former[0], apply(append(slices.Clone(next), former[0])), next[0], issuerFlag)
+	}
+	return errs
+}
+
+// foundIssuer returns the issuer that apiServerArgs has written; empty if it has written none.
+func foundIssuer(f Found) string {
+	args := f.args(APIServerUnit)
+	if list := args[issuerFlag]; len(list) == 2 && args.last(keysURLFlag) == issuer.KeysURL(list[0]) {
+		return list[0]
+	}
+	return ""
+}
+
+// foundDomain returns the cluster's domain, which its own issuer names; empty if the flags name only others.
+func foundDomain(args Args) string {
+	for _, name := range args[issuerFlag] {
+		if domain, ok := strings.CutPrefix(name, issuerPrefix); ok {
+			return domain
+		}
+	}
+	return ""
+}
+
 func (c *controller) apiServerArgs() Args {
-	issuer := c.spec.Cluster.issuer()
 	args := Args{
 		"advertise-address": values(c.node.PrivateIP.String()),
 		"bind-address":      values("0.0.0.0"),
@@ -137,10 +206,10 @@ func (c *controller) apiServerArgs() Args {
 		"kubelet-client-key":              values(keyPath("apiserver-kubelet-client")),
 		"kubelet-preferred-address-types": values("InternalIP,Hostname"),
 
-		"service-account-issuer":           values(issuer),
+		issuerFlag:                         values(c.spec.Cluster.issuer()),
 		"service-account-key-file":         values(ServiceAccountPubPath),
 		"service-account-signing-key-file": values(ServiceAccountKeyPath),
-		"api-audiences":                    values(issuer),
+		"api-audiences":                    values(c.spec.Cluster.issuer()),
 		"service-cluster-ip-range":         values(c.spec.Cluster.ServiceCIDR.String()),
 
 		"requestheader-client-ca-file":       values(FrontProxyCAPath),
@@ -162,6 +231,9 @@ func (c *controller) apiServerArgs() Args {
 		"shutdown-delay-duration":   values(cmp.Or(c.spec.ShutdownDelay, DefaultShutdownDelay).String()),
 		"shutdown-send-retry-after": values("true"),
 		"profiling":                 values("false"),
+	}
+	if own := c.spec.APIServer.Issuer; own != "" {
+		args[issuerFlag], args[keysURLFlag] = values(own, c.spec.Cluster.issuer()), values(issuer.KeysURL(own))
 	}
 	if len(c.spec.Nodes) > 1 {
 		// Some clients are asked to reconnect, so that load spreads again after an API server was
@@ -185,7 +257,8 @@ func (s APIServerSpec) configuresAdmission() bool {
 }
 
 func (s APIServerSpec) check(v version.Version, cluster Cluster) invalid.Fields {
-	errs := append(s.checkAdmission(v), s.checkAuthentication(v, append(s.Args["service-account-issuer"], cluster.issuer()))...)
+	errs := append(s.checkIssuer(), s.checkAdmission(v)...)
+	errs = append(errs, s.checkAuthentication(v, append(s.Issuers(cluster), cluster.issuer()))...)
 	if len(s.AuditPolicy) > 0 {
 		_, err := parseAuditPolicy(s.AuditPolicy)
 		errs.Add("audit_policy", "Unusable audit policy", err)
@@ -198,6 +271,7 @@ func (s APIServerSpec) check(v version.Version, cluster Cluster) invalid.Fields 
 func (c *controller) readAPIServer(f Found) error {
 	c.spec.APIServer = APIServerSpec{}
 	s := &c.spec.APIServer
+	s.Issuer = foundIssuer(f)
 	authentication, err := s.authentication()
 	if err != nil {
 		return err
@@ -227,7 +301,7 @@ func (c *Cluster) readServerNetworks(f Found) {
 		c.ServiceCIDR, _ = netip.ParsePrefix(args.last("service-cluster-ip-range"))
 	}
 	if c.Domain == "" {
-		c.Domain = strings.TrimPrefix(args.last("service-account-issuer"), issuerPrefix)
+		c.Domain = foundDomain(args)
 	}
 }
 

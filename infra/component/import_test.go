@@ -81,6 +81,7 @@ func TestReadBack(t *testing.T) {
 			cp.APIServer.Args, cp.ControllerManager.Args, cp.Scheduler.Args = tricky, Args{"concurrent-deployment-syncs": {"6"}, "profiling": nil}, tricky
 			cp.APIServer.Authentication = map[string]any{"jwt": []any{map[string]any{"issuer": map[string]any{"url": "https://login.example.com", "audiences": []any{"a"}},
 				"claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": ""}}}}}
+			cp.APIServer.Issuer = "https://oidc.example.com/demo"
 			cp.Scheduler.Config = map[string]any{"percentageOfNodesToScore": 50, "leaderElection": map[string]any{"leaseDuration": "20s"}}
 			cp.APIServer.AdmissionPlugins = map[string]map[string]any{"EventRateLimit": {"limits": []any{map[string]any{"type": "Server", "qps": 5}}}}
 			worker.Kubelet.Args, worker.KubeProxy.Args = tricky, Args{"v": {"2"}}

@@ -93,6 +93,9 @@ const (
 	BalancerAttribute    Kind = "attribute" // of a load balancer or target group, by key
 	Key                  Kind = "key"       // in the key store, by name
 	KeyCopy              Kind = "key copy"  // an object with a copy of keys, by its key in the bucket
+	Audience             Kind = "audience"  // of an OpenID Connect provider in IAM
+	IssuerDocument       Kind = "document"  // of an issuer of tokens, by its path or a member in it
+	IssuerKey            Kind = "token key" // that an issuer of tokens shows, by its id
 )
 
 // Problem is how something differs.

@@ -369,6 +369,20 @@ var vocabulary = map[Kind]words{
 		Missing: "missing",
 		Content: "content differs (sha256 found {found:digest}, wanted {wanted:digest})",
 	}},
+	Audience: {head: "audience {target}", how: map[Problem]string{
+		Missing:   "missing",
+		NotWanted: "accepted, not wanted",
+	}},
+	IssuerDocument: {head: "{target}", how: map[Problem]string{
+		Missing:    "missing",
+		Refused:    "not there, or not shown to everybody (HTTP status {found})",
+		Unreadable: "is no JSON of this kind",
+		Value:      "found {found:q}, wanted {wanted:q}",
+	}},
+	IssuerKey: {head: "token key {target}", how: map[Problem]string{
+		Missing:   "not shown",
+		NotWanted: "shown, and not a key of the cluster",
+	}},
 }
 
 // fieldLimit is how many characters of a field's value are shown.

@@ -275,6 +275,14 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: Key, Target: "etcd-ca.crt", Problem: NotRecord}, "etcd-ca.crt: not the one on record"},
 		{Finding{Kind: Key, Target: "etcd-ca-2.crt", Problem: Generation}, "etcd-ca-2.crt: of a generation that is not wanted"},
 		{Finding{Kind: KeyCopy, Target: "k8s/a.age", Problem: Missing}, "copy k8s/a.age: missing"},
+		{Finding{Kind: Audience, Target: "a", Problem: Missing}, "audience a: missing"},
+		{Finding{Kind: Audience, Target: "a", Problem: NotWanted}, "audience a: accepted, not wanted"},
+		{Finding{Kind: IssuerDocument, Target: "openid/v1/jwks", Problem: Missing}, "openid/v1/jwks: missing"},
+		{Finding{Kind: IssuerDocument, Target: "openid/v1/jwks", Problem: Refused, Found: "403"}, "openid/v1/jwks: not there, or not shown to everybody (HTTP status 403)"},
+		{Finding{Kind: IssuerDocument, Target: "openid/v1/jwks", Problem: Unreadable}, "openid/v1/jwks: is no JSON of this kind"},
+		{Finding{Kind: IssuerDocument, Target: "issuer", Problem: Value, Found: "https://b", Wanted: "https://a"}, `issuer: found "https://b", wanted "https://a"`},
+		{Finding{Kind: IssuerKey, Target: "k", Problem: Missing}, "token key k: not shown"},
+		{Finding{Kind: IssuerKey, Target: "k", Problem: NotWanted}, "token key k: shown, and not a key of the cluster"},
 		{Finding{Kind: KeyCopy, Target: "k8s/a.age", Problem: Content, Found: digestA, Wanted: digestB}, "copy k8s/a.age: content differs (sha256 found 20126f2aae84.., wanted 1c73427791ae..)"},
 	} {
 		if got := tt.f.String(); got != tt.want {

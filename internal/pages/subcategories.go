@@ -32,7 +32,7 @@ var subcategories = []string{
 var made = map[string][]string{
 	"Running a cluster":      {"k8s_addon", "k8s_cluster_status", "k8s_control_plane", "k8s_etcd_backup", "k8s_etcd_cluster", "k8s_etcd_snapshot", "k8s_image", "k8s_machine", "k8s_volume", "k8s_worker_pool", "version_problems"},
 	"Networks and endpoints": {"k8s_lb", "k8s_network", "k8s_nlb", "machine_address", "network_problems", "pod_cidr", "worker_addresses"},
-	"Keys and access":        {"k8s_kubeconfig", "k8s_pki", "k8s_pki_copy"},
+	"Keys and access":        {"k8s_kubeconfig", "k8s_pki", "k8s_pki_copy", "k8s_workload_identity", "issuer_documents"},
 }
 
 // page is what the front matter of a page says.

@@ -146,6 +146,7 @@ type endpointsModel struct {
 	EC2             types.String `tfsdk:"ec2"`
 	InstanceConnect types.String `tfsdk:"ec2_instance_connect"`
 	ELBV2           types.String `tfsdk:"elbv2"`
+	IAM             types.String `tfsdk:"iam"`
 	S3              types.String `tfsdk:"s3"`
 	SSM             types.String `tfsdk:"ssm"`
 	STS             types.String `tfsdk:"sts"`
@@ -298,8 +299,9 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 						Validators: []validator.String{tf.HTTPURL()},
 					},
 					"elbv2": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of Elastic Load Balancing, version 2.", Validators: []validator.String{tf.HTTPURL()}},
+					"iam":   schema.StringAttribute{Optional: true, MarkdownDescription: "URL of IAM.", Validators: []validator.String{tf.HTTPURL()}},
 					"s3": schema.StringAttribute{
-						Optional: true, MarkdownDescription: "URL of S3, where the copies of keys are. Buckets are part of the path there, not of the host's name.",
+						Optional: true, MarkdownDescription: "URL of S3, where the copies of keys and the documents of issuers are. Buckets are part of the path there, not of the host's name.",
 						Validators: []validator.String{tf.HTTPURL()},
 					},
 					"ssm": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of Systems Manager.", Validators: []validator.String{tf.HTTPURL()}},

@@ -130,7 +130,7 @@ func configureAWS(ctx context.Context, d *session.Session, env environment, vers
 		RetryMode:    m.RetryMode.ValueString(),
 		DefaultTags:  tf.StringMap(m.DefaultTags),
 		Endpoints: infraaws.Endpoints{EC2: endpoints.EC2.ValueString(), InstanceConnect: endpoints.InstanceConnect.ValueString(), ELB: endpoints.ELBV2.ValueString(),
-			S3: endpoints.S3.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
+			IAM: endpoints.IAM.ValueString(), S3: endpoints.S3.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
 		UserAgent: "terraform-provider-k8s-" + version,
 
 		Refused: logRefusal,

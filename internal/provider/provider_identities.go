@@ -32,7 +32,8 @@ var (
 	copyIdentity = identity.Identity{Parts: []identity.Part{
 		{Name: "bucket", Description: "Bucket of the copy.", At: path.Root("bucket")},
 		{Name: "prefix", Description: "What the key of the object begins with.", At: path.Root("prefix")}}, Mutable: true}
-	poolIdentity = identity.Identity{Parts: []identity.Part{ofCluster,
+	issuerIdentity = identity.Identity{Parts: []identity.Part{{Name: "issuer", Description: "URL of the issuer.", At: idPath}}, InAWS: true}
+	poolIdentity   = identity.Identity{Parts: []identity.Part{ofCluster,
 		{Name: "name", Description: "Name of the worker pool.", At: idPath, Of: identity.Rest}}, Mutable: true}
 	addonIdentity = identity.Identity{Parts: []identity.Part{ofCluster,
 		{Name: "name", Description: "Name of the addon.", At: idPath, Of: identity.Rest}}, Mutable: true}

@@ -26,6 +26,7 @@ func resources() []func() resource.Resource {
 		identity.With(machines.NewMachine, machineIdentity),
 		identity.With(keys.NewPKI, pkiIdentity),
 		identity.With(keys.NewPKICopy, copyIdentity),
+		identity.With(keys.NewWorkloadIdentity, issuerIdentity),
 		identity.With(roles.NewLB, clusterRole),
 		identity.With(networks.NewNLB, clusterInAWS),
 		identity.With(roles.NewEtcdCluster, clusterRole),

@@ -123,6 +123,13 @@ resource "k8s_pki" "this" {
   key_store = "ssm"
 }
 
+# Roles of AWS for pods: the guide of that name.
+resource "k8s_workload_identity" "this" {
+  count  = var.issuer_bucket == null ? 0 : 1
+  pki    = k8s_pki.this.ref
+  bucket = var.issuer_bucket
+}
+
 resource "k8s_lb" "this" {
   count       = contains(local.endpoints, "lb") ? 1 : 0
   host        = k8s_machine.lb[0].host
@@ -162,11 +169,17 @@ resource "k8s_control_plane" "this" {
   extra_sans = var.endpoint_before == null ? null : local.lbs[var.endpoint_before].names
   pod_cidr   = var.pod_cidr
   node_cidrs = k8s_network.this.node_cidrs
+
+  workload_identity = var.accepted_issuers == null ? one(k8s_workload_identity.this[*].ref) : null
+
   extra_args = {
-    kube_apiserver = {
-      default-not-ready-toleration-seconds   = var.toleration_seconds
-      default-unreachable-toleration-seconds = var.toleration_seconds
-    }
+    kube_apiserver = merge(
+      {
+        default-not-ready-toleration-seconds   = var.toleration_seconds
+        default-unreachable-toleration-seconds = var.toleration_seconds
+      },
+      var.accepted_issuers == null ? {} : { service-account-issuer = var.accepted_issuers },
+    )
   }
 }
 

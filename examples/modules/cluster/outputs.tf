@@ -37,3 +37,8 @@ output "control_plane" {
   description = "The control plane, for addons of its own."
   value       = k8s_control_plane.this.ref
 }
+
+output "issuer" {
+  description = "Issuer of service accounts' tokens, and its OpenID Connect provider in IAM, for trust policies of roles. Null without issuer_bucket."
+  value       = one([for i in k8s_workload_identity.this : { url = i.issuer, provider_arn = i.provider_arn }])
+}

@@ -101,6 +101,18 @@ variable "node_profile" {
   description = "Instance profile of all nodes, whose role has examples/iam/cloud-controller-manager.json or service-load-balancers.json. With it the Node of an instance that is gone is deleted without an apply, and Services of type LoadBalancer get theirs. The end of the network then also deletes what controllers have left, volumes of PersistentVolumes among it. Null means none."
 }
 
+variable "issuer_bucket" {
+  type        = string
+  default     = null
+  description = "Bucket in which the cluster shows the public keys of its service accounts, so that pods may assume roles of AWS. Everybody must be able to read k8s/CLUSTER/issuer/* there. A running cluster also needs accepted_issuers for one apply. Null means none."
+}
+
+variable "accepted_issuers" {
+  type        = list(string)
+  default     = null
+  description = "While a running cluster changes its issuer: the issuers whose tokens all API servers accept, of which the first one signs. The guide Roles for pods has the steps. Null means that the issuer of issuer_bucket signs, if there is one."
+}
+
 variable "kubernetes_version" {
   type    = string
   default = "1.36.4"

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -131,10 +130,8 @@ func Ensure(ctx context.Context, c *aws.Client, arn string, spec Spec) (Balancer
 			return p.found(), spec.about(fmt.Errorf("repair %q: %w", finding.Words(r.Findings), err))
 		}
 	}
-	if remove := slices.DeleteFunc(slices.Clone(spec.RemoveTags), func(k string) bool { _, kept := tagsOf(c, spec)[k]; return kept }); len(remove) > 0 {
-		if _, err := c.ELB.RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: p.arns(), TagKeys: remove}); err != nil {
-			return p.found(), spec.about(fmt.Errorf("remove tags: %w", err))
-		}
+	if err := c.RemoveTags(ctx, p.arns(), spec.RemoveTags, tagsOf(c, spec)); err != nil {
+		return p.found(), spec.about(err)
 	}
 	return p.found(), nil
 }

@@ -4,6 +4,7 @@ package object
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -39,22 +40,42 @@ func (o Ref) region(opts *s3.Options) {
 	}
 }
 
-// Put writes an object, and returns the SHA-256 of its content in hex, as Head does. S3
-// encrypts it with the KMS key, or as the bucket says if kmsKeyID is empty. S3 compares the content
-// with the digest before it keeps it.
-func Put(ctx context.Context, c *aws.Client, at Ref, content []byte, kmsKeyID string) (sum string, err error) {
+// Properties are what S3 keeps beside an object's content.
+type Properties struct {
+	// KMSKeyID is the KMS key with which S3 encrypts the object; empty means as the bucket says.
+	KMSKeyID     string
+	ContentType  string // default "application/octet-stream"
+	CacheControl string // as in HTTP; default none
+	// Public objects are encrypted with S3's own keys, whatever the bucket says: nobody can read others without credentials.
+	Public bool
+}
+
+// Put writes an object, and returns the SHA-256 of its content in hex, as Head does. S3 compares the content with the
+// digest before it keeps it.
+func Put(ctx context.Context, c *aws.Client, at Ref, content []byte, p Properties) (sum string, err error) {
 	digest := sha256.Sum256(content)
 	in := &s3.PutObjectInput{
-		Bucket: &at.Bucket, Key: &at.Key, Body: bytes.NewReader(content), ContentType: sdk.String("application/octet-stream"),
-		ChecksumSHA256: sdk.String(base64.StdEncoding.EncodeToString(digest[:])),
+		Bucket: &at.Bucket, Key: &at.Key, Body: bytes.NewReader(content), ContentType: sdk.String(cmp.Or(p.ContentType, "application/octet-stream")),
+		CacheControl: aws.NonZero(p.CacheControl), ChecksumSHA256: sdk.String(base64.StdEncoding.EncodeToString(digest[:])),
 	}
-	if kmsKeyID != "" {
-		in.ServerSideEncryption, in.SSEKMSKeyId = types.ServerSideEncryptionAwsKms, &kmsKeyID
+	if p.Public {
+		in.ServerSideEncryption = types.ServerSideEncryptionAes256
+	}
+	if p.KMSKeyID != "" {
+		in.ServerSideEncryption, in.SSEKMSKeyId = types.ServerSideEncryptionAwsKms, &p.KMSKeyID
 	}
 	if _, err := c.S3.PutObject(ctx, in, at.region); err != nil {
 		return "", fmt.Errorf("write %s: %w", at, err)
 	}
 	return hex.EncodeToString(digest[:]), nil
+}
+
+// Delete deletes an object. One that does not exist is no error.
+func Delete(ctx context.Context, c *aws.Client, at Ref) error {
+	if _, err := c.S3.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &at.Bucket, Key: &at.Key}, at.region); err != nil {
+		return fmt.Errorf("delete %s: %w", at, noObject(err))
+	}
+	return nil
 }
 
 // Get returns the content of an object. An object of more than limit bytes is an error. The

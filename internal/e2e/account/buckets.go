@@ -21,7 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// Buckets are an S3 in memory: PutObject, GetObject and HeadObject, path style. It checks signatures,
+// Buckets are an S3 in memory: PutObject, GetObject, HeadObject and DeleteObject, path style. It checks signatures,
 // digests and the policies of users, and refuses what S3 would refuse: a bucket of another region,
 // and the word that an object is missing to somebody who may not list the bucket.
 type Buckets struct {
@@ -34,6 +34,7 @@ type Buckets struct {
 type bucket struct {
 	region  string
 	objects map[string]Object
+	open    string // everybody may read what begins with it; empty is nothing
 }
 
 // Object is an object of a bucket.
@@ -49,7 +50,14 @@ type Object struct {
 func (b *Buckets) Make(name, region string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.buckets[name] = &bucket{region, map[string]Object{}}
+	b.buckets[name] = &bucket{region: region, objects: map[string]Object{}}
+}
+
+// Publish lets everybody read the objects whose keys begin with a prefix; an empty one lets nobody.
+func (b *Buckets) Publish(name, prefix string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buckets[name].open = prefix
 }
 
 // Put writes an object, as somebody else would.
@@ -82,12 +90,13 @@ func (b *Buckets) Keys(name string) []string {
 
 // IsS3 reports whether a request is for S3. All services of an account have one URL.
 func IsS3(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Authorization"), "/s3/aws4_request")
+	signed := r.Header.Get("Authorization")
+	return strings.Contains(signed, "/s3/aws4_request") || signed == "" && strings.Count(r.URL.Path, "/") > 1 && !strings.HasPrefix(r.URL.Path, cloud.ControlPrefix)
 }
 
 // S3Action returns the name of the operation of a request for S3.
 func S3Action(r *http.Request) string {
-	return map[string]string{http.MethodPut: "PutObject", http.MethodGet: "GetObject", http.MethodHead: "HeadObject"}[r.Method]
+	return map[string]string{http.MethodPut: "PutObject", http.MethodGet: "GetObject", http.MethodHead: "HeadObject", http.MethodDelete: "DeleteObject"}[r.Method]
 }
 
 // ServeHTTP implements http.Handler.
@@ -97,7 +106,11 @@ func (b *Buckets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	o, refused := b.answer(r, body, name, key)
+	answer := b.answer
+	if r.Header.Get("Authorization") == "" {
+		answer = b.toAnybody
+	}
+	o, refused := answer(r, body, name, key)
 	if refused != nil {
 		refuse(w, r, refused)
 		return
@@ -109,10 +122,29 @@ func (b *Buckets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPut {
 		return
 	}
+	if r.Method == http.MethodDelete {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	if o.SHA256 != "" && r.Header.Get("X-Amz-Checksum-Mode") == "ENABLED" {
 		w.Header().Set("X-Amz-Checksum-Sha256", o.SHA256)
 	}
 	_, _ = w.Write(o.Content) // of a HEAD, net/http sends the headers only
+}
+
+// toAnybody answers a request that nobody has signed.
+func (b *Buckets) toAnybody(r *http.Request, _ []byte, name, key string) (Object, *wire.Error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := b.buckets[name]
+	if found == nil {
+		return Object{}, wire.RefuseWith(http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist")
+	}
+	o, ok := found.objects[key]
+	if !ok || found.open == "" || !strings.HasPrefix(key, found.open) || r.Method != http.MethodGet { // nobody may list the bucket
+		return Object{}, wire.RefuseWith(http.StatusForbidden, "AccessDenied", "Access Denied")
+	}
+	return o, nil
 }
 
 func (b *Buckets) answer(r *http.Request, body []byte, name, key string) (Object, *wire.Error) {
@@ -144,8 +176,11 @@ func (b *Buckets) answer(r *http.Request, body []byte, name, key string) (Object
 		return Object{}, wire.RefuseWith(http.StatusMovedPermanently, "PermanentRedirect", "The bucket you are attempting to access must be addressed using the specified endpoint.")
 	}
 	action, arn := "s3:GetObject", "arn:"+wire.Partition(found.region)+":s3:::"+name
-	if r.Method == http.MethodPut {
+	switch r.Method {
+	case http.MethodPut:
 		action = "s3:PutObject"
+	case http.MethodDelete:
+		action = "s3:DeleteObject"
 	}
 	if err := caller.Authorize([]iam.Demand{{Action: action, Resource: arn + "/" + key}}); err != nil {
 		return Object{}, wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", err)
@@ -158,6 +193,10 @@ func (b *Buckets) answer(r *http.Request, body []byte, name, key string) (Object
 		}
 		found.objects[key] = o
 		return o, nil
+	}
+	if r.Method == http.MethodDelete {
+		delete(found.objects, key)
+		return Object{}, nil
 	}
 	o, ok := found.objects[key]
 	if !ok {

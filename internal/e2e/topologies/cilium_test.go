@@ -241,6 +241,10 @@ func TestCilium(t *testing.T) {
 		c.carries(t)
 	})
 	step("no kube-proxy", func(t *testing.T) { c.noKubeProxy(t) })
+	step("pods do not reach the metadata service", func(t *testing.T) {
+		installRoles(t, c.Cluster)
+		noMetadata(t, c.Cluster)
+	})
 	step("native routing", func(t *testing.T) {
 		c.render(t, nil)
 		c.Apply(t)

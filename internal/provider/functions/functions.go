@@ -43,7 +43,7 @@ func (f pureFunction) Run(ctx context.Context, req function.RunRequest, resp *fu
 	resp.Error = f.run(ctx, req.Arguments, &resp.Result)
 }
 
-var allFunctions = []pureFunction{machineAddress, podCIDR, workerAddresses, networkProblems, versionProblems}
+var allFunctions = []pureFunction{machineAddress, podCIDR, workerAddresses, networkProblems, versionProblems, issuerDocuments}
 
 var (
 	subnetParameter = function.StringParameter{Name: "subnet", MarkdownDescription: "Network of the machines' subnet, such as `node_cidr` of `k8s_network`."}

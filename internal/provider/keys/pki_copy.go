@@ -197,7 +197,7 @@ func (r *pkiCopyResource) write(ctx context.Context, m *pkiCopyModel, diags *dia
 	var sum string
 	if err == nil {
 		m.Key = types.StringValue(m.Prefix.ValueString() + c.Name())
-		sum, err = awsobject.Put(ctx, client, m.object(), data, m.KMSKeyID.ValueString())
+		sum, err = awsobject.Put(ctx, client, m.object(), data, awsobject.Properties{KMSKeyID: m.KMSKeyID.ValueString()})
 	}
 	if errors.Is(err, keycopy.ErrOther) {
 		err = fmt.Errorf("%w. Nothing was copied. Apply k8s_pki first", err)

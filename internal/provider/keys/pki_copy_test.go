@@ -429,13 +429,13 @@ func TestObjectErrors(t *testing.T) {
 	c := providertest.NewCloud(t)
 	c.Account.S3.Make(providertest.Copies, "us-east-1")
 	at := awsobject.Ref{Bucket: providertest.Copies, Key: "a"}
-	if _, err := awsobject.Put(t.Context(), c.Client, awsobject.Ref{Bucket: "nowhere", Key: "a"}, nil, ""); infraaws.Advice(err) == "" {
+	if _, err := awsobject.Put(t.Context(), c.Client, awsobject.Ref{Bucket: "nowhere", Key: "a"}, nil, awsobject.Properties{}); infraaws.Advice(err) == "" {
 		t.Error(err)
 	}
 	if _, err := awsobject.Head(t.Context(), c.Client, at); err == nil || !strings.Contains(err.Error(), "look at s3://example-copies/a: no such object") {
 		t.Error(err)
 	}
-	sum, err := awsobject.Put(t.Context(), c.Client, at, []byte("hello"), "")
+	sum, err := awsobject.Put(t.Context(), c.Client, at, []byte("hello"), awsobject.Properties{})
 	if err != nil || sum != "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" {
 		t.Error(sum, err)
 	}

@@ -73,7 +73,7 @@ func NewCloud(t *testing.T, change ...func(*labcloud.Config)) Cloud {
 	a := account.New(t, change...)
 	client, err := infraaws.New(t.Context(), infraaws.Config{
 		Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
-		Endpoints: infraaws.Endpoints{EC2: a.URL, ELB: a.URL, S3: a.URL, SSM: a.URL, STS: a.URL},
+		Endpoints: infraaws.Endpoints{EC2: a.URL, ELB: a.URL, IAM: a.URL, S3: a.URL, SSM: a.URL, STS: a.URL},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func (c Cloud) processAt(t *testing.T, url string) Cloud {
 	c.Core = NewCore(t, p, With(Values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
 		"default_tags": Values{"team": "lab"},
-		"endpoints":    Values{"ec2": url, "elbv2": url, "s3": url, "ssm": url, "sts": url},
+		"endpoints":    Values{"ec2": url, "elbv2": url, "iam": url, "s3": url, "ssm": url, "sts": url},
 		"ssh":          c.SSH,
 	}, c.More))
 	return c

@@ -55,6 +55,7 @@ type controlPlaneModel struct {
 	AllowedCIDRs     types.Set            `tfsdk:"allowed_cidrs"`
 	AuditPolicy      types.String         `tfsdk:"audit_policy"`
 	Authentication   types.Dynamic        `tfsdk:"authentication"`
+	WorkloadIdentity types.Object         `tfsdk:"workload_identity"`
 	Access           types.List           `tfsdk:"access"`
 	AdmissionPlugins types.Dynamic        `tfsdk:"admission_plugins"`
 	SchedulerConfig  types.Dynamic        `tfsdk:"scheduler_config"`
@@ -175,6 +176,9 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.Authentication, &s.Spec.APIServer.Authentication
 			}),
+		"workload_identity": newSetting(workloadIdentityAttribute(), issuerConversion, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Object, *string) {
+			return &m.WorkloadIdentity, &s.Spec.APIServer.Issuer
+		}),
 		"access": accessSetting(),
 		"admission_plugins": newSetting(
 			freeform.Objects("Configuration of admission plugins: an object from the plugin's name to its configuration. An unknown plugin is an error of the plan. A plugin that is off by default "+
@@ -249,7 +253,9 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s co
 func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags *diag.Diagnostics) invalid.Fields {
 	lb, _ := reference.OfLB.Read(ctx, plan.LB, diags)
 	etcd, _ := reference.OfEtcd.Read(ctx, plan.Etcd, diags)
-	errs := component.CheckSameCluster(component.Part{Field: "etcd", Cluster: reference.ClusterOf(ctx, etcd.PKI, diags).ValueString()}, component.Part{Field: "lb", Cluster: lb.Cluster.ValueString()})
+	identity, _ := reference.OfWorkloadIdentity.Read(ctx, plan.WorkloadIdentity, diags)
+	errs := component.CheckSameCluster(component.Part{Field: "etcd", Cluster: reference.ClusterOf(ctx, etcd.PKI, diags).ValueString()},
+		component.Part{Field: "lb", Cluster: lb.Cluster.ValueString()}, component.Part{Field: "workload_identity", Cluster: identity.Cluster.ValueString()})
 	hosts, known := reference.HostsFrom(ctx, plan.Hosts, diags)
 	if known {
 		errs = append(errs, component.CheckBalanced(lb.Backends(), reference.ComponentHosts(hosts))...)

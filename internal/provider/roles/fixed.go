@@ -15,7 +15,7 @@ import (
 // Arguments that cannot change while etcd keeps its data, since objects in the data contain them.
 
 // guardControlPlane refuses ranges that do not fit the data of etcd.
-func guardControlPlane(_ context.Context, plan, prior *controlPlaneModel, known knowledge, diags *diag.Diagnostics) {
+func guardControlPlane(ctx context.Context, plan, prior *controlPlaneModel, known knowledge, diags *diag.Diagnostics) {
 	if prior == nil || known.fresh(prior.ID.ValueString()) {
 		return
 	}
@@ -39,6 +39,9 @@ func guardControlPlane(_ context.Context, plan, prior *controlPlaneModel, known 
 			fmt.Sprintf("It is %s, and %s. It cannot change while etcd keeps its data: in the data %s. Nothing was changed.\n\nRestore the present value. To get another value, make a second "+
 				"cluster under another name, apply the manifests there, move what your programs store, and destroy this one. A snapshot of etcd does not help, since it has the old "+
 				"values. To start over with an empty cluster, destroy k8s_etcd_cluster and everything that depends on it, then apply.", plainValue(fixed.before), change, fixed.holds))
+	}
+	if plan.Domain.Equal(prior.Domain) { // or that is an error already
+		guardIssuer(ctx, plan, prior, diags)
 	}
 }
 

@@ -69,6 +69,36 @@ func TestFixedWithData(t *testing.T) {
 	}
 }
 
+// TestIssuerInUse: an issuer that has signed stays accepted for one apply more, and what decides is known to the plan.
+func TestIssuerInUse(t *testing.T) {
+	t.Parallel()
+	const own, other = "https://kubernetes.default.svc.cluster.local", "https://oidc.example.com"
+	r := providertest.NewRoles(t)
+	r.Applied("k8s_etcd_cluster", r.Etcd)
+	flags := func(issuers any) providertest.Values {
+		return providertest.Values{"extra_args": providertest.Values{"kube_apiserver": providertest.Values{"service-account-issuer": issuers}}}
+	}
+	signs := providertest.With(r.ControlPlane, providertest.Values{"workload_identity": providertest.Values{"issuer": other}})
+	cp := r.Applied("k8s_control_plane", signs)
+	for name, tt := range map[string]struct {
+		config providertest.Values
+		words  []string
+	}{
+		"same":         {signs, nil},
+		"off at once":  {r.ControlPlane, []string{`"workload_identity"`, "An issuer whose tokens are in use", `["` + own + `", "` + other + `"]`}},
+		"off in two":   {providertest.With(r.ControlPlane, flags([]any{own, other})), nil},
+		"by a flag":    {providertest.With(signs, flags([]any{own})), []string{`"extra_args"`, "An issuer whose tokens are in use"}},
+		"no issuer":    {providertest.With(r.ControlPlane, providertest.Values{"workload_identity": providertest.Values{"issuer": "http://oidc.example.com"}}), []string{"must begin with https://"}},
+		"another name": {providertest.With(r.ControlPlane, providertest.Values{"workload_identity": providertest.Values{"issuer": other, "cluster": "other"}}), []string{`"workload_identity"`}},
+	} {
+		got := cp.Plan(tt.config).Failure()
+		if len(tt.words) == 0 && got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+		providertest.Mention(t, got, tt.words...)
+	}
+}
+
 // TestClusterKeepsItsName: an existing role does not move to another cluster.
 func TestClusterKeepsItsName(t *testing.T) {
 	t.Parallel()

@@ -277,6 +277,7 @@ func TestSettingsThereAndBack(t *testing.T) {
 	controlPlane := providertest.With(configured.controlPlane, providertest.Values{
 		"extra_files": placed, "version": "1.36.4", "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "dns_ip": "10.2.0.7", "domain": "x.y", "extra_sans": []any{"a", "b"},
 		"admission_plugins": providertest.Values{"PodSecurity": providertest.Values{"kind": "PodSecurityConfiguration"}}, "early_renewal": "60h0m0s",
+		"workload_identity": providertest.Values{"issuer": "https://oidc.example.com"},
 	})
 	thereAndBack(t, roles.NewControlPlane(), roles.ControlPlaneSettings(), controlPlane)
 	thereAndBack(t, roles.NewWorkerPool(), roles.WorkerPoolSettings(), providertest.With(configured.pool, providertest.Values{

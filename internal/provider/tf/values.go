@@ -166,6 +166,11 @@ func StringsValue(list []string) types.List {
 	return types.ListValueMust(types.StringType, elements)
 }
 
+// StringSet is the inverse of Strings for sets; nil becomes an empty set.
+func StringSet(list ...string) types.Set {
+	return types.SetValueMust(types.StringType, StringsValue(list).Elements())
+}
+
 // Addrs returns the known elements of a list of addresses.
 func Addrs(l types.List) []netip.Addr {
 	var out []netip.Addr
