@@ -27,6 +27,9 @@ func (t *trial) byHand() string {
 		}
 		role += fmt.Sprintf("If it is gone before, take assume_role out of %s first.\n", filepath.Join(t.work(), overrideFile))
 	}
+	if t.ebs {
+		role += fmt.Sprintf("\nThe IAM role %s and the bucket %s, which everybody may read, may still exist. Delete them when the cluster is gone.\n", t.driverRole(), t.issuerBucket())
+	}
 	return fmt.Sprintf(`
 The cluster %[1]s may still exist, in part, and cost money. With the same credentials, destroy it by hand:
 

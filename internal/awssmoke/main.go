@@ -28,6 +28,7 @@ type options struct {
 	image, egress       string
 	kubectl, root, into string
 	once                bool // with the caller's rights alone
+	ebs                 bool // also the EBS CSI driver
 }
 
 func main() {
@@ -82,6 +83,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	f.SetOutput(out)
 	f.BoolVar(&o.yes, "yes", false, "do not ask before the cluster is made")
 	f.BoolVar(&o.once, "once", false, "do not repeat the trial under exactly the documented policies, for which it makes a role")
+	f.BoolVar(&o.ebs, "ebs", false, "also try examples/ebs-csi: makes a bucket that everybody may read and a role, and needs helm")
 	f.StringVar(&o.adminCIDR, "admin-cidr", "", "network that may reach SSH and the API server; this computer's public address when empty")
 	f.StringVar(&o.varFile, "var-file", "", "JSON file with variables of examples/ha-cluster")
 	f.StringVar(&o.image, "image", "public.ecr.aws/docker/library/busybox:1.37", "image of the pods that check the cluster: a busybox")

@@ -209,7 +209,7 @@ func kindOf(arn string) string {
 // again makes the trial once more, with one controller and one worker, by a role.
 func (t *trial) again(trying, destroying context.Context) error {
 	o := t.options
-	o.yes = true
+	o.yes, o.ebs = true, false
 	second, err := newTrial(trying, o, t.in, t.out)
 	if err != nil {
 		return err

@@ -108,7 +108,12 @@ func (t *trial) workspace(cli, provider string, vars map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
+	if t.ebs {
+		for name, text := range t.issuerFiles() {
+			err = errors.Join(err, ws.WriteFile(name, text))
+		}
+	}
+	return errors.Join(err,
 		ws.WriteFile("trial.auto.tfvars.json", string(text)),
 		ws.WriteFile(overrideFile, t.override(t.assume())))
 }

@@ -29,6 +29,7 @@ type trial struct {
 	redact  *redactor
 	pods    map[string]string // node -> pod, see startPods
 	role    *role             // of the provider; nil if it has the caller's rights
+	driver  driver            // of EBS, with -ebs
 	lacking error             // why the role could not destroy what the caller then destroyed
 
 	// compile builds packages of a repository into a directory; workspace.Build except in tests.
@@ -42,13 +43,19 @@ type step struct {
 	needs string // another step; empty means none
 }
 
-const stepLeftovers = "leftovers"
+const (
+	stepLeftovers = "leftovers"
+	stepBucket    = "bucket"
+)
 
 // preparation makes nothing in the account but the role, which costs nothing.
 func (t *trial) preparation() []step {
 	first := []step{{"account", t.identify, ""}}
 	if t.role != nil {
 		first = append(first, step{"role", t.makeRole, "account"})
+	}
+	if t.ebs {
+		first = append(first, step{"chart", t.renderChart, "account"})
 	}
 	return append(first, []step{
 		{"build", t.build, first[len(first)-1].name},
@@ -69,7 +76,7 @@ func (t *trial) cluster() []step {
 			{"empty plan", t.checkPlan, "terraform apply"},
 		}
 	}
-	return []step{
+	all := []step{
 		{"terraform apply", t.apply, ""},
 		{"kubeconfig", t.kubeconfig, "terraform apply"},
 		{"nodes", t.checkNodes, "kubeconfig"},
@@ -80,14 +87,32 @@ func (t *trial) cluster() []step {
 		{"Service", t.checkService, "pods"},
 		{"empty plan", t.checkPlan, "terraform apply"},
 	}
+	if t.ebs {
+		all[0].needs = stepBucket
+		all = append([]step{{stepBucket, t.makeBucket, ""}}, append(all, []step{
+			{"EBS role", t.makeDriverRole, "pods"},
+			{"EBS driver", t.installDriver, "EBS role"},
+			{"EBS volume", t.moveVolume, "EBS driver"},
+			{"EBS claim", t.deleteClaim, "EBS driver"},
+		}...)...)
+	}
+	return all
 }
 
 // end is run whenever the apply was begun.
 func (t *trial) end() []step {
-	return []step{
+	all := []step{
 		{"terraform destroy", t.destroy, ""},
 		{stepLeftovers, t.checkLeftovers, ""},
 	}
+	if t.ebs {
+		all = append(all, []step{
+			{"EBS leftovers", t.checkVolumes, ""},
+			{"delete the EBS role", t.deleteDriverRole, ""},
+			{"delete the bucket", t.deleteBucket, ""},
+		}...)
+	}
+	return all
 }
 
 func newTrial(ctx context.Context, o options, in io.Reader, out io.Writer) (*trial, error) {

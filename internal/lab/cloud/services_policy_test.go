@@ -1,16 +1,19 @@
 package cloud_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/cloudtest"
 )
@@ -94,3 +97,134 @@ func TestServicePolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumePolicy: the role of the EBS CSI driver makes volumes and snapshots with the tag of its own cluster, changes these alone, and
+// attaches them to machines of this cluster. Volumes of k8s_volume and of machines have a tag more, and are not the driver's.
+func TestVolumePolicy(t *testing.T) {
+	const made, own = "kubernetes.io/cluster/demo", "k8s-from-scratch/cluster"
+	l := cloudtest.New(t)
+	s, ctx := l.NewSite(t), t.Context()
+	role := l.UserWith(t, strings.ReplaceAll(document(t, "ebs-csi"), "CLUSTER", "demo"))
+	specs := func(kind ec2types.ResourceType, keys []string) []ec2types.TagSpecification {
+		spec := ec2types.TagSpecification{ResourceType: kind}
+		for _, key := range keys {
+			spec.Tags = append(spec.Tags, ec2types.Tag{Key: &key, Value: aws.String("owned")})
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		return []ec2types.TagSpecification{spec}
+	}
+	// may reports whether the policy allows a call: what else refuses it does not matter.
+	may := func(err error) bool {
+		var refused smithy.APIError
+		return !errors.As(err, &refused) || refused.ErrorCode() != "UnauthorizedOperation"
+	}
+	machine := func(keys ...string) *ec2types.Instance {
+		in := s.RunInput()
+		in.TagSpecifications = specs(ec2types.ResourceTypeInstance, keys)
+		i := l.Run(t, in)
+		return &i
+	}
+	node, others := machine(made, own), machine("kubernetes.io/cluster/other", own)
+	root := node.BlockDeviceMappings[0].Ebs.VolumeId
+
+	for _, tt := range []struct {
+		name        string
+		keys        []string
+		makes, ends bool
+	}{
+		{"a claim's", []string{made, "ebs.csi.aws.com/cluster", "CSIVolumeName"}, true, true},
+		{"k8s_volume's", []string{made, own}, false, false},
+		{"another cluster's", []string{"kubernetes.io/cluster/other", "ebs.csi.aws.com/cluster", "CSIVolumeName"}, false, false},
+		{"nobody's", nil, false, false},
+	} {
+		in := &ec2.CreateVolumeInput{AvailabilityZone: node.Placement.AvailabilityZone, Size: aws.Int32(1), Encrypted: aws.Bool(true),
+			VolumeType: ec2types.VolumeTypeGp3, TagSpecifications: specs(ec2types.ResourceTypeVolume, tt.keys)}
+		v, err := role.CreateVolume(ctx, in)
+		if tt.makes != (err == nil) {
+			t.Errorf("making %s volume: %v", tt.name, err)
+		}
+		if err != nil {
+			v = cloudtest.Must[*ec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, in))
+		}
+		snapshots := specs(ec2types.ResourceTypeSnapshot, tt.keys)
+		// Here only root volumes have snapshots.
+		snapshot := cloudtest.Must[*ec2.CreateSnapshotOutput](t)(l.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: root, TagSpecifications: snapshots})).SnapshotId
+		for _, try := range []struct {
+			what    string
+			allowed bool
+			do      func() error
+		}{
+			{"attaching", tt.ends, func() error {
+				_, err := role.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: v.VolumeId, InstanceId: node.InstanceId, Device: aws.String("/dev/xvdaa")})
+				return err
+			}},
+			{"detaching", tt.ends, func() error {
+				_, err := role.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: v.VolumeId, InstanceId: node.InstanceId})
+				return err
+			}},
+			{"attaching to another cluster's machine", false, func() error {
+				_, err := role.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: v.VolumeId, InstanceId: others.InstanceId, Device: aws.String("/dev/xvdaa")})
+				return err
+			}},
+			{"growing", tt.ends, func() error {
+				_, err := role.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: v.VolumeId, Size: aws.Int32(2)})
+				return err
+			}},
+			{"a snapshot of", tt.ends, func() error {
+				_, err := role.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, TagSpecifications: specs(ec2types.ResourceTypeSnapshot, []string{made})})
+				return err
+			}},
+			{"a snapshot without the cluster's tag of", false, func() error {
+				_, err := role.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId})
+				return err
+			}},
+			{"a volume of a snapshot of", tt.ends, func() error {
+				in := *in
+				in.SnapshotId, in.TagSpecifications = snapshot, specs(ec2types.ResourceTypeVolume, []string{made})
+				_, err := role.CreateVolume(ctx, &in)
+				return err
+			}},
+			{"deleting a snapshot of", tt.ends, func() error {
+				_, err := role.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: snapshot})
+				return err
+			}},
+			{"tagging", false, func() error {
+				_, err := role.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{*v.VolumeId}, Tags: []ec2types.Tag{{Key: aws.String(made), Value: aws.String("owned")}}})
+				return err
+			}},
+			{"taking a tag from", false, func() error {
+				_, err := role.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{*v.VolumeId}, Tags: []ec2types.Tag{{Key: aws.String(own)}}})
+				return err
+			}},
+			{"deleting", tt.ends, func() error {
+				_, err := role.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
+				return err
+			}},
+		} {
+			if err := try.do(); try.allowed != may(err) {
+				t.Errorf("%s %s volume: %v", try.what, tt.name, err)
+			}
+		}
+		l.Clock.Advance(time.Minute) // snapshots of a volume are apart
+	}
+	for what, err := range map[string]error{
+		"zones":         errorOf(role.DescribeAvailabilityZones(ctx, &ec2.DescribeAvailabilityZonesInput{DryRun: aws.Bool(true)})),
+		"instances":     errorOf(role.DescribeInstances(ctx, &ec2.DescribeInstancesInput{})),
+		"modifications": errorOf(role.DescribeVolumesModifications(ctx, &ec2.DescribeVolumesModificationsInput{})),
+		"snapshots":     errorOf(role.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{})),
+		"status":        errorOf(role.DescribeVolumeStatus(ctx, &ec2.DescribeVolumeStatusInput{})),
+		"tags":          errorOf(role.DescribeTags(ctx, &ec2.DescribeTagsInput{})),
+		"volumes":       errorOf(role.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{})),
+	} {
+		if !may(err) {
+			t.Errorf("looking for %s: %v", what, err)
+		}
+	}
+	if _, err := role.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{*node.InstanceId}}); may(err) {
+		t.Error("the driver may terminate a machine")
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }

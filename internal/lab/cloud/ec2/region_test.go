@@ -119,3 +119,60 @@ func TestPublicAddressAtLaunch(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumeStatus asks for what the EBS CSI driver asks before it says that it is ready and that a volume is.
+func TestVolumeStatus(t *testing.T) {
+	l := cloudtest.New(t)
+	ctx := t.Context()
+	_, err := l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{DryRun: aws.Bool(true)})
+	cloudtest.Refused(t, err, "DryRunOperation")
+	i := l.Run(t, l.NewSite(t).RunInput())
+	zone, root := i.Placement.AvailabilityZone, *i.BlockDeviceMappings[0].Ebs.VolumeId
+	var data string
+	for range 6 {
+		data = *cloudtest.Must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{AvailabilityZone: zone, Size: aws.Int32(1), VolumeType: types.VolumeTypeGp3})).VolumeId
+	}
+	for code, in := range map[string]awsec2.DescribeVolumeStatusInput{
+		"InvalidVolume.NotFound":      {VolumeIds: []string{"vol-0123456789abcdef0"}},
+		"InvalidParameterValue":       {MaxResults: aws.Int32(4)},
+		"InvalidParameterCombination": {MaxResults: aws.Int32(5), VolumeIds: []string{data}},
+		"DryRunOperation":             {DryRun: aws.Bool(true)},
+	} {
+		_, err := l.DescribeVolumeStatus(ctx, &in)
+		cloudtest.Refused(t, err, code)
+	}
+	_, err = l.DescribeVolumeStatus(ctx, &awsec2.DescribeVolumeStatusInput{Filters: []types.Filter{cloudtest.Filter("volume-id", data)}})
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+
+	pages, seen := awsec2.NewDescribeVolumeStatusPaginator(l, &awsec2.DescribeVolumeStatusInput{MaxResults: aws.Int32(5)}), 0
+	for pages.HasMorePages() {
+		seen += len(cloudtest.Must[*awsec2.DescribeVolumeStatusOutput](t)(pages.NextPage(ctx)).VolumeStatuses)
+	}
+	if seen != 7 {
+		t.Errorf("%d volumes on all pages, want 7", seen)
+	}
+	status := func(id string) (types.VolumeStatusItem, map[types.VolumeStatusName]string) {
+		one := cloudtest.Must[*awsec2.DescribeVolumeStatusOutput](t)(l.DescribeVolumeStatus(ctx, &awsec2.DescribeVolumeStatusInput{VolumeIds: []string{id}})).VolumeStatuses[0]
+		checks := map[types.VolumeStatusName]string{}
+		for _, d := range one.VolumeStatus.Details {
+			checks[d.Name] = *d.Status
+		}
+		return one, checks
+	}
+	if s, checks := status(data); s.VolumeStatus.Status != types.VolumeStatusInfoStatusOk || *s.AvailabilityZone != *zone || *s.AvailabilityZoneId != "use1-az1" || s.InitializationStatusDetails != nil ||
+		len(checks) != 2 || checks["io-enabled"] != "passed" || checks["io-performance"] != "not-applicable" {
+		t.Errorf("an empty volume: %+v, %v", s, checks)
+	}
+	if s, checks := status(root); *s.InitializationStatusDetails.Progress != 100 || checks["initialization-state"] != "completed" || checks["io-performance"] != "normal" {
+		t.Errorf("a root volume: %+v, %v", s, checks)
+	}
+	for filter, want := range map[[2]string]int{
+		{"availability-zone", "us-east-1b"}: 0, {"availability-zone", *zone}: 7, {"volume-status.status", "ok"}: 7, {"volume-status.details-status", "normal"}: 1,
+		{"volume-status.details-name", "initialization-state"}: 1, {"event.event-type", "*"}: 0, {"volume-status.status", "impaired"}: 0,
+	} {
+		out := cloudtest.Must[*awsec2.DescribeVolumeStatusOutput](t)(l.DescribeVolumeStatus(ctx, &awsec2.DescribeVolumeStatusInput{Filters: []types.Filter{cloudtest.Filter(filter[0], filter[1])}}))
+		if len(out.VolumeStatuses) != want {
+			t.Errorf("%s=%s: %d volumes, want %d", filter[0], filter[1], len(out.VolumeStatuses), want)
+		}
+	}
+}

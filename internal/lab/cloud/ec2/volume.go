@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
@@ -32,6 +33,7 @@ type volume struct {
 var volumeActions = map[string]action{
 	"DescribeVolumes":              reads(describeVolumes),
 	"DescribeVolumesModifications": reads(describeModifications),
+	"DescribeVolumeStatus":         reads(describeVolumeStatus),
 	"ModifyVolume":                 writes(modifyVolume),
 	"CreateVolume":                 writes(createVolume),
 	"AttachVolume":                 writes(attachVolume),
@@ -120,4 +122,79 @@ type describeVolumesResponse struct {
 func describeVolumes(t *tx, in *describeVolumesRequest) (any, error) {
 	items, next, err := describe(t, selection[volume]{kindVolume, t.st.Volumes, "volumeId", in.VolumeIds, volumeFields, in.describeRequest, 5}, t.volumeItem)
 	return describeVolumesResponse{items, next}, err
+}
+
+type volumeStatusItem struct {
+	VolumeID       string          `xml:"volumeId"`
+	Zone           string          `xml:"availabilityZone"`
+	ZoneID         string          `xml:"availabilityZoneId"`
+	Status         string          `xml:"volumeStatus>status"`
+	Details        []volumeCheck   `xml:"volumeStatus>details>item"`
+	Initialization *initialization `xml:"initializationStatusDetails"`
+}
+
+type volumeCheck struct {
+	Name   string `xml:"name"`
+	Status string `xml:"status"`
+}
+
+// initialization is how far a volume has the content of its snapshot. Here it is complete at once. Empty volumes have none.
+// https://docs.aws.amazon.com/ebs/latest/userguide/ebs-initialize-monitor.html
+type initialization struct {
+	Type     string `xml:"initializationType"`
+	Progress int    `xml:"progress"`
+}
+
+// checkedTypes are the types of volumes whose performance AWS checks while they are attached.
+// https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-vol-events.html
+var checkedTypes = []string{"io1", "io2", "gp3"}
+
+// volumeStatusItem is what the checks of a volume say: nothing goes wrong here, so there are no events, and no actions against them.
+func (t *tx) volumeStatusItem(v *volume) volumeStatusItem {
+	performance := "not-applicable"
+	if v.attachment() == "attached" && slices.Contains(checkedTypes, v.Type) {
+		performance = "normal"
+	}
+	item := volumeStatusItem{v.ID, v.Zone, t.c.zoneID(v.Zone), "ok", []volumeCheck{{"io-enabled", "passed"}, {"io-performance", performance}}, nil}
+	if v.Snapshot != "" {
+		item.Details = append(item.Details, volumeCheck{"initialization-state", "completed"})
+		item.Initialization = &initialization{"default", 100}
+	}
+	return item
+}
+
+func ofChecks(f func(volumeCheck) string) func(*tx, *volume) []string {
+	return func(t *tx, v *volume) (out []string) {
+		for _, c := range t.volumeStatusItem(v).Details {
+			out = append(out, f(c))
+		}
+		return out
+	}
+}
+
+func noStatusEvent(*tx, *volume) []string { return nil }
+
+var volumeStatusFields = fields[volume]{
+	"action.code":                  noStatusEvent,
+	"action.description":           noStatusEvent,
+	"action.event-id":              noStatusEvent,
+	"availability-zone":            func(_ *tx, v *volume) []string { return one(v.Zone) },
+	"event.description":            noStatusEvent,
+	"event.event-id":               noStatusEvent,
+	"event.event-type":             noStatusEvent,
+	"event.not-after":              noStatusEvent,
+	"event.not-before":             noStatusEvent,
+	"volume-status.details-name":   ofChecks(func(c volumeCheck) string { return c.Name }),
+	"volume-status.details-status": ofChecks(func(c volumeCheck) string { return c.Status }),
+	"volume-status.status":         func(t *tx, v *volume) []string { return one(t.volumeStatusItem(v).Status) },
+}
+
+type describeVolumeStatusResponse struct {
+	Statuses  []volumeStatusItem `xml:"volumeStatusSet>item"`
+	NextToken string             `xml:"nextToken,omitempty"`
+}
+
+func describeVolumeStatus(t *tx, in *describeVolumesRequest) (any, error) {
+	items, next, err := describe(t, selection[volume]{kindVolume, t.st.Volumes, "volumeId", in.VolumeIds, volumeStatusFields, in.describeRequest, 5}, t.volumeStatusItem)
+	return describeVolumeStatusResponse{items, next}, err
 }
