@@ -135,7 +135,11 @@ func Open(cfg Config) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.iam = &iamapi.Service{Directory: a.identities, Now: cfg.Clock.Now, MadeProfile: a.madeProfile, Thumbprint: a.thumbprintOf}
+	a.iam = &iamapi.Service{
+		Directory: a.identities, Now: cfg.Clock.Now, MadeProfile: a.madeProfile, Thumbprint: a.thumbprintOf,
+		MadeIssuer: func(arn string) { a.faults.Created("CreateOpenIDConnectProvider", []string{arn}, cfg.Clock.Now()) },
+		Hidden:     func(arn string) bool { return a.faults.Hidden(arn, cfg.Clock.Now()) },
+	}
 	if a.blocks, err = openAccessBlocks(cfg.BucketsFile); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/issuer"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
@@ -58,6 +59,7 @@ func TestWorkloadIdentity(t *testing.T) {
 	t.Parallel()
 	c, keys := withIssuer(t)
 	w := c.Instance("k8s_workload_identity")
+	c.Account.Fault(fault.Fault{Kind: fault.Eventual, Action: "CreateOpenIDConnectProvider", Calls: 3})
 	ch := w.Plan(issuerConfig(keys))
 	if got := ch.Failure(); got != "" {
 		t.Fatal(got)

@@ -82,6 +82,9 @@ type members struct {
 }
 
 func (s *Service) issuer(arn string) (iam.Issuer, error) {
+	if s.Hidden != nil && s.Hidden(arn) {
+		return iam.Issuer{}, noIssuer(arn)
+	}
 	for _, i := range s.Directory.Issuers() {
 		if i.ARN == arn {
 			return i, nil
@@ -126,6 +129,9 @@ func createIssuer(s *Service, in *issuerRequest) (any, error) {
 		return nil, wire.RefuseWith(409, "EntityAlreadyExists", "Provider with url %s already exists.", in.URL)
 	} else if err != nil {
 		return nil, refusal(err, "Provider", in.URL)
+	}
+	if s.MadeIssuer != nil {
+		s.MadeIssuer(i.ARN)
 	}
 	return struct {
 		ARN  string `xml:"OpenIDConnectProviderArn"`

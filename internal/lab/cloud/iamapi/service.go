@@ -22,6 +22,9 @@ type Service struct {
 	Now       func() time.Time
 	// MadeProfile is told of every new instance profile.
 	MadeProfile func(iam.Profile)
+	// MadeIssuer is told of every new OpenID Connect provider, and Hidden says whether IAM does not show one yet; each may be nil.
+	MadeIssuer func(arn string)
+	Hidden     func(arn string) bool
 	// Thumbprint asks the server of an OpenID Connect provider for the thumbprint of its certificate.
 	Thumbprint func(*url.URL) (string, error)
 
