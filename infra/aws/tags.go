@@ -125,22 +125,33 @@ func (c *Client) ClusterTags(cluster, kind, name string, own map[string]string) 
 	return out
 }
 
-// EC2Tags returns tags as EC2 takes them, sorted by key.
-func EC2Tags(m map[string]string) []types.Tag {
-	var out []types.Tag
+// tagList returns tags as a service takes them, sorted by key.
+func tagList[T any](m map[string]string, as func(key, value *string) T) []T {
+	var out []T
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, types.Tag{Key: sdk.String(k), Value: sdk.String(m[k])})
+		out = append(out, as(sdk.String(k), sdk.String(m[k])))
 	}
 	return out
 }
 
-// TagMap is the inverse of EC2Tags.
-func TagMap(tags []types.Tag) map[string]string {
+// tagMap is the inverse of tagList.
+func tagMap[T any](tags []T, of func(T) (key, value *string)) map[string]string {
 	out := make(map[string]string, len(tags))
 	for _, t := range tags {
-		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
+		key, value := of(t)
+		out[sdk.ToString(key)] = sdk.ToString(value)
 	}
 	return out
+}
+
+// EC2Tags returns tags as EC2 takes them, sorted by key.
+func EC2Tags(m map[string]string) []types.Tag {
+	return tagList(m, func(key, value *string) types.Tag { return types.Tag{Key: key, Value: value} })
+}
+
+// TagMap is the inverse of EC2Tags.
+func TagMap(tags []types.Tag) map[string]string {
+	return tagMap(tags, func(t types.Tag) (key, value *string) { return t.Key, t.Value })
 }
 
 // TagSpecification returns the tags with which EC2 makes a resource.
@@ -189,38 +200,22 @@ func ClientToken(parts ...string) string {
 
 // ELBTags is EC2Tags for Elastic Load Balancing.
 func ELBTags(m map[string]string) []elbtypes.Tag {
-	var out []elbtypes.Tag
-	for _, t := range EC2Tags(m) {
-		out = append(out, elbtypes.Tag{Key: t.Key, Value: t.Value})
-	}
-	return out
+	return tagList(m, func(key, value *string) elbtypes.Tag { return elbtypes.Tag{Key: key, Value: value} })
 }
 
 // ELBTagMap is the inverse of ELBTags.
 func ELBTagMap(tags []elbtypes.Tag) map[string]string {
-	out := make(map[string]string, len(tags))
-	for _, t := range tags {
-		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
-	}
-	return out
+	return tagMap(tags, func(t elbtypes.Tag) (key, value *string) { return t.Key, t.Value })
 }
 
 // IAMTags is EC2Tags for IAM.
 func IAMTags(m map[string]string) []iamtypes.Tag {
-	var out []iamtypes.Tag
-	for _, t := range EC2Tags(m) {
-		out = append(out, iamtypes.Tag{Key: t.Key, Value: t.Value})
-	}
-	return out
+	return tagList(m, func(key, value *string) iamtypes.Tag { return iamtypes.Tag{Key: key, Value: value} })
 }
 
 // IAMTagMap is the inverse of IAMTags.
 func IAMTagMap(tags []iamtypes.Tag) map[string]string {
-	out := make(map[string]string, len(tags))
-	for _, t := range tags {
-		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
-	}
-	return out
+	return tagMap(tags, func(t iamtypes.Tag) (key, value *string) { return t.Key, t.Value })
 }
 
 // CompareIDs orders two ids as EC2 returns them. One that is not said comes first.

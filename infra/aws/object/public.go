@@ -13,17 +13,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 )
 
 // URL returns the URL of what is in a bucket below a key, without a slash at its end. region is the bucket's if the
 // reference names none. https://docs.aws.amazon.com/AmazonS3/latest/userguide/VirtualHosting.html
 func URL(at Ref, region string) string {
-	region = cmp.Or(at.Region, region)
-	domain := "amazonaws.com"
-	if strings.HasPrefix(region, "cn-") {
-		domain += ".cn"
-	}
-	return strings.TrimRight("https://"+at.Bucket+".s3."+region+"."+domain+"/"+at.Key, "/")
+	host := strings.TrimPrefix(snapshot.Endpoint(cmp.Or(at.Region, region)), "https://")
+	return strings.TrimRight("https://"+at.Bucket+"."+host+"/"+at.Key, "/")
 }
 
 // OpenAsAnybody opens an object as somebody without credentials, and returns the status of the answer. The content is

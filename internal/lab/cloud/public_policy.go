@@ -100,9 +100,6 @@ func fixedValue(key, value string) bool {
 	return value != "" && !strings.ContainsAny(value, "*?") && !strings.Contains(value, "${")
 }
 
-// private are the networks of RFC 1918.
-var private = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16")}
-
 // narrow reports whether a network is not too wide to be a set of fixed addresses: an IPv4 network of at least 8 bits, an
 // IPv6 network of at least 32.
 func narrow(network string) bool {
@@ -112,7 +109,7 @@ func narrow(network string) bool {
 		return err == nil
 	}
 	if p.Addr().Is4() {
-		return p.Bits() >= 8 || slices.ContainsFunc(private, func(n netip.Prefix) bool { return n == p.Masked() })
+		return p.Bits() >= 8
 	}
 	return p.Bits() >= 32
 }

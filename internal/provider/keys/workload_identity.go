@@ -66,7 +66,7 @@ func (r *workloadIdentityResource) Schema(ctx context.Context, _ resource.Schema
 			"The guide [Roles for pods](../guides/roles-for-pods.md) shows the whole way.",
 		Attributes: owned.With(ctx, r.Deadlines, map[string]schema.Attribute{
 			"id": schema.StringAttribute{
-				Computed: true, MarkdownDescription: "Identifier: the URL of the issuer. Import takes it.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+				Computed: true, MarkdownDescription: "Identifier: the URL of the issuer. Import takes it.", PlanModifiers: keep,
 			},
 			"pki": reference.OfPKI.Input(reference.PKIDescription + " Only public keys are read. A new generation of `service_account` is shown in place, before the control plane signs with it."),
 			"issuer": schema.StringAttribute{

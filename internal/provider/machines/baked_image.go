@@ -149,7 +149,7 @@ func (r *bakedImage) Schema(ctx context.Context, _ resource.SchemaRequest, resp 
 				MarkdownDescription: "Type of the machine that is made for the image. Machines of the image need a type of the same architecture, x86-64 or arm64: a change between these two replaces the image. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
-			"network": optionalNetwork("Network of a cluster, in which the machine is made: `k8s_network.<name>.ref`. Without it set `subnet_id` and `security_group_ids`. Another cluster replaces the image. Default: none."),
+			"network": reference.OfNetwork.Optional("Network of a cluster, in which the machine is made: `k8s_network.<name>.ref`. Without it set `subnet_id` and `security_group_ids`. Another cluster replaces the image. Default: none."),
 			"subnet_id": schema.StringAttribute{
 				Optional: true, MarkdownDescription: "Subnet in which the machine is made, from which it must reach what it downloads. Used only while the image is made. Default: the network's first subnet that is public or private as `associate_public_ip_address` says.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
@@ -209,13 +209,6 @@ func roleNames() (names []string) {
 func baseFilterAttribute() schema.SingleNestedAttribute {
 	a := imageFilterAttribute()
 	a.MarkdownDescription = "Finds the image on which this one is based when it is made, in place of `ami`: the newest available image for the processors of `instance_type` with an EBS root volume. A change replaces the image. Default: none."
-	return a
-}
-
-// optionalNetwork is the argument network where it may be left out.
-func optionalNetwork(description string) schema.SingleNestedAttribute {
-	a := reference.OfNetwork.Input(description)
-	a.Required, a.Optional = false, true
 	return a
 }
 

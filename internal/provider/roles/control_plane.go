@@ -77,8 +77,9 @@ func NewControlPlane() resource.Resource {
 		attributes: map[string]schema.Attribute{
 			"hosts": reference.HostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
 			"etcd":  reference.OfEtcd.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time. " + carriesKeys),
-			"lb":    balancerAttribute(),
-			"ref":   reference.OfControlPlane.Output("Reference: the value for `control_plane` of other resources."),
+			"lb": reference.OfLB.Optional("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Several hosts need one. A change replaces the API server's " +
+				"address in the workers' kubeconfigs, one machine at a time. Default: none; the only host is then the endpoint."),
+			"ref": reference.OfControlPlane.Output("Reference: the value for `control_plane` of other resources."),
 		},
 		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
 		check:      checkControlPlane,
@@ -176,7 +177,8 @@ func controlPlaneSettings() settings[controlPlaneModel, controlplane.ControlPlan
 			object, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.Authentication, &s.Spec.APIServer.Authentication
 			}),
-		"workload_identity": newSetting(workloadIdentityAttribute(), issuerConversion, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Object, *string) {
+		"workload_identity": newSetting(reference.OfWorkloadIdentity.Optional("Who signs the tokens of service accounts, so that AWS accepts them: `k8s_workload_identity.<name>.ref`. The cluster's own "+
+			"issuer stays accepted. A running cluster changes its issuer in two applies, and a plan that skips one is refused. Default: the cluster's own issuer."), issuerConversion, func(m *controlPlaneModel, s *controlplane.ControlPlane) (*types.Object, *string) {
 			return &m.WorkloadIdentity, &s.Spec.APIServer.Issuer
 		}),
 		"access": accessSetting(),
@@ -269,14 +271,6 @@ func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags 
 		errs = append(errs, component.CheckBalancer(len(plan.Hosts.Elements()), !plan.LB.IsNull())...)
 	}
 	return errs
-}
-
-// balancerAttribute is the argument lb.
-func balancerAttribute() schema.SingleNestedAttribute {
-	a := reference.OfLB.Input("Load balancer of the cluster: `k8s_lb.<name>.ref` or `k8s_nlb.<name>.ref`, with the same machines as `hosts`. Several hosts need one. A change replaces the API server's " +
-		"address in the workers' kubeconfigs, one machine at a time. Default: none; the only host is then the endpoint.")
-	a.Required, a.Optional = false, true
-	return a
 }
 
 // balancer returns the argument lb. Without one, the only controller is the address of the cluster.

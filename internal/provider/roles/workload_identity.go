@@ -6,7 +6,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
@@ -15,14 +14,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
-
-// workloadIdentityAttribute is the argument workload_identity.
-func workloadIdentityAttribute() schema.SingleNestedAttribute {
-	a := reference.OfWorkloadIdentity.Input("Who signs the tokens of service accounts, so that AWS accepts them: `k8s_workload_identity.<name>.ref`. The cluster's own issuer stays accepted. A running cluster changes its issuer " +
-		"in two applies, and a plan that skips one is refused. Default: the cluster's own issuer.")
-	a.Required, a.Optional = false, true
-	return a
-}
 
 // issuerConversion converts the argument to the issuer.
 var issuerConversion = conversion[types.Object, string]{

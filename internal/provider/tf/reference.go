@@ -34,6 +34,11 @@ func (r Reference[M]) Input(description string) schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{Required: true, MarkdownDescription: description, Attributes: r.attributes}
 }
 
+// Optional returns an argument that takes the reference, and may be left out.
+func (r Reference[M]) Optional(description string) schema.SingleNestedAttribute {
+	return schema.SingleNestedAttribute{Optional: true, MarkdownDescription: description, Attributes: r.attributes}
+}
+
 // Inputs returns a required argument that takes a list of references.
 func (r Reference[M]) Inputs(description string) schema.ListNestedAttribute {
 	return schema.ListNestedAttribute{
