@@ -18,8 +18,9 @@ import (
 // trafficLabel is the label of the objects that the traffic writes.
 const trafficLabel = "e2e-traffic"
 
-// Client returns an unchanged client-go client without a rate limit. It waits 20 s for an answer.
-func Client(t *testing.T, kubeconfig string) kubernetes.Interface {
+// Client returns an unchanged client-go client without a rate limit. It waits 20 s for an answer. protocols are what it
+// offers in TLS (ALPN), and by default those of client-go.
+func Client(t *testing.T, kubeconfig string, protocols ...string) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -27,6 +28,7 @@ func Client(t *testing.T, kubeconfig string) kubernetes.Interface {
 	}
 	config.QPS = -1
 	config.Timeout = 20 * time.Second
+	config.NextProtos = protocols
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
