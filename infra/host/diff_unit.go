@@ -129,11 +129,11 @@ func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 // activity returns the unit's state, its cause, and whether it is wrong. The state of an unsettled
 // unit is never wrong.
 func activity(want desired.Unit, got Unit) (found, cause string, wrong bool) {
-	if want.Active && got.Undecided {
-		return finding.Starting, "", false
-	}
 	if want.Active && got.crashes() {
 		return finding.CrashLooping, got.cause(), true
+	}
+	if want.Active && got.Undecided {
+		return finding.Starting, "", false
 	}
 	switch got.ActiveState {
 	case "active", "reloading", "refreshing":

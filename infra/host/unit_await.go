@@ -33,14 +33,15 @@ func (u Unit) waits() bool {
 	return u.SubState == "auto-restart" || u.SubState == "auto-restart-queued"
 }
 
-// undecided returns the units that should run, if it is not clear yet whether they keep running.
+// undecided returns the units that should run, if it is not clear yet whether they keep running, or why not.
 func (o Observation) undecided(want desired.State) []string {
 	var out []string
 	for _, w := range want.Units {
 		u := o.Units[w.Name]
 		fresh := u.Restarts > 0 && o.uptime < u.ActiveEnter+uint64(steadyAfter.Microseconds())
 		passing := u.ActiveState == "activating" || u.ActiveState == "deactivating"
-		if w.Active && !u.crashes() && (passing || u.ActiveState == "active" && fresh) {
+		unexplained := u.ActiveState == "active" && u.Result == "success" // why it exited shows while it is down
+		if w.Active && (u.crashes() && unexplained || !u.crashes() && (passing || u.ActiveState == "active" && fresh)) {
 			out = append(out, w.Name)
 		}
 	}

@@ -94,6 +94,12 @@ func TestAwait(t *testing.T) {
 		{"ends at once", loop(100 * time.Millisecond), "failing again and again (exit-code), wanted running", 4 * time.Second},
 		{"ends after a moment", loop(1500 * time.Millisecond), "failing again and again (exit-code), wanted running", 7 * time.Second},
 		{"ends before it is judged steady", loop(2900 * time.Millisecond), "failing again and again (exit-code), wanted running", 9 * time.Second},
+		{"is seen only while it runs, at first", func(now time.Duration) Unit {
+			if now < 2500*time.Millisecond {
+				return up(now-100*time.Millisecond, 40+int(now/time.Second))
+			}
+			return down(43)
+		}, "failing again and again (exit-code), wanted running", 4 * time.Second},
 		{"is slow to start", func(now time.Duration) Unit {
 			if now < 6*time.Second {
 				return Unit{ActiveState: "activating", SubState: "start"}
