@@ -317,3 +317,35 @@ func TestMoves(t *testing.T) {
 		}
 	})
 }
+
+// TestArrivesRebooting: another instance takes the place of a machine, and reboots when it is claimed. It is waited for.
+func TestArrivesRebooting(t *testing.T) {
+	t.Parallel()
+	var machine *remotetest.Machine
+	var rebooted atomic.Bool
+	machine = remotetest.New(t, "w", func(string) (string, int) {
+		if rebooted.CompareAndSwap(false, true) {
+			machine.Leave()
+		}
+		return "observation 1\x00file 81a4:0:0:root:root:2:1.000000000:1:" + movingLock + "\x00" + desired.Sum([]byte("a\n")) + "  " + movingLock + "\x00time 1\x00observation end\x00", 0
+	})
+	pool := remote.NewPool(remote.Config{})
+	t.Cleanup(func() { pool.Close() })
+	f := &fleet.Fleet{Pool: pool, Clock: func() time.Time { return time.Unix(1, 0) }, Progress: func(_, what string) {
+		if strings.Contains(what, "waiting until it is back") {
+			machine.Return()
+		}
+	}}
+	role := func(instance string) (x movingRole) {
+		x.targets = []fleet.Target{{Host: machine.Host, Node: component.Node{Name: "w", InstanceID: instance}}}
+		return x
+	}
+	o, err := NewOperation(f, role("i-new"), role("i-old"), Record{Claim: "a", Machines: map[string]MachineRecord{"w": {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Access.Close()
+	if err := errors.Join(o.Survey(t.Context()), o.Skipped()); err != nil {
+		t.Error(err)
+	}
+}

@@ -103,9 +103,11 @@ func (o *Operation) observeAll(ctx context.Context) error {
 }
 
 // awaitBoot waits until a machine has booted that is to be changed, and observes it again if it had not. An instance of EC2
-// that the role does not know yet answered when it was made a moment ago, so it may just be rebooting.
+// that the role does not know yet answered when it was made a moment ago, so it may just be rebooting. The record of a machine
+// that arrives is that of another one of the same name.
 func (o *Operation) awaitBoot(ctx context.Context, m *Machine) error {
 	_, known := o.record.Machines[m.Name()]
+	known = known && !o.arrives(m)
 	if m.Gone != nil && (known || m.Node.InstanceID == "" || m.Host.Off) || m.Gone == nil && len(m.Changes) == 0 {
 		return nil
 	}
