@@ -35,10 +35,11 @@ func (w *world) testCloudControllers(t *testing.T) {
 	compareStarts(t, started, w.Units(t), nil)
 	w.Create(t, elsewhere)
 	eventually(t, "the manager may not delete the Node elsewhere", func() error {
-		if said := w.manager(t); !strings.Contains(said, `"elsewhere"`) || !strings.Contains(said, "no providerID of an EC2 instance") {
-			return fmt.Errorf("the manager says:\n%s", said)
+		said, err := w.manager(t)
+		if err == nil && (!strings.Contains(said, `"elsewhere"`) || !strings.Contains(said, "no providerID of an EC2 instance")) {
+			err = fmt.Errorf("the manager says:\n%s", said)
 		}
-		return nil
+		return err
 	})
 	if now := w.pods(t); now != pods {
 		t.Errorf("pods before:\n%s\nand with the manager:\n%s", pods, now)
@@ -49,20 +50,22 @@ func (w *world) testCloudControllers(t *testing.T) {
 
 	id := w.instance(t, "worker-1").InstanceId
 	w.stop(t, id)
-	harness.Eventually(t, 2*time.Minute, "the Node of a stopped machine has the manager's taint", func() error {
-		if taints := w.Kubectl(t, "get", "node", "worker-1", "-o", "jsonpath={.spec.taints[*].key}"); !strings.Contains(taints, "node.cloudprovider.kubernetes.io/shutdown") {
-			return fmt.Errorf("its taints are %q", taints)
+	eventually(t, "the Node of a stopped machine has the manager's taint", func() error {
+		taints, err := w.ask(t, "get", "node", "worker-1", "-o", "jsonpath={.spec.taints[*].key}")
+		if err == nil && !strings.Contains(taints, "node.cloudprovider.kubernetes.io/shutdown") {
+			err = fmt.Errorf("its taints are %q", taints)
 		}
-		return nil
+		return err
 	})
 	harness.Must[*ec2.TerminateInstancesOutput](t)(w.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*id}}))
 	w.until(t, id, types.InstanceStateNameTerminated)
 	at := time.Now()
-	harness.Eventually(t, 90*time.Second, "the Node of a machine that is gone is gone", func() error {
-		if left := w.Kubectl(t, "get", "node", "worker-1", "--ignore-not-found"); left != "" {
-			return errors.New(left)
+	eventually(t, "the Node of a machine that is gone is gone", func() error {
+		left, err := w.ask(t, "get", "node", "worker-1", "--ignore-not-found")
+		if err == nil && left != "" {
+			err = errors.New(left)
 		}
-		return nil
+		return err
 	})
 	t.Logf("figures: a Node was deleted %.0f s after its machine, which had been stopped before", time.Since(at).Seconds())
 	w.Kubectl(t, "get", "node", "worker-0", "elsewhere")
@@ -83,9 +86,9 @@ func (w *world) testService(t *testing.T) {
 
 	w.Create(t, harness.Web+harness.BalancedService("web", "web", ""))
 	w.Kubectl(t, "delete", "pods", "-n", "kube-system", "-l", "k8s-app=cloud-controller-manager", "--force")
-	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
+	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=3m")
 	host, served := w.BalancerOf(t, "web"), map[string]bool{}
-	harness.Eventually(t, time.Minute, "both pods answer from outside", func() error {
+	eventually(t, "both pods answer from outside", func() error {
 		body, err := harness.FromOutside(t.Context(), host)
 		if strings.HasPrefix(body, "served by web-") {
 			served[body] = true
@@ -98,14 +101,14 @@ func (w *world) testService(t *testing.T) {
 	w.NoChanges(t)
 	_, err = suite.Kubectl(t.Context(), w.Kubeconfig, nil, "annotate", "--overwrite", "service", "web", "service.beta.kubernetes.io/aws-load-balancer-type=external")
 	harness.Refused(t, err, "This Service has a load balancer")
-	w.Kubectl(t, "delete", "service/web", "deployment/web", "poddisruptionbudget/web", "--timeout=60s")
+	w.Kubectl(t, "delete", "service/web", "deployment/web", "poddisruptionbudget/web", "--ignore-not-found", "--timeout=3m")
 	w.ForServices(t, 0)
 }
 
 // manager returns what the managers have logged.
-func (w *world) manager(t *testing.T) string {
+func (w *world) manager(t *testing.T) (string, error) {
 	t.Helper()
-	return w.Kubectl(t, "logs", "-n", "kube-system", "-l", "k8s-app=cloud-controller-manager", "--tail=200", "--ignore-errors")
+	return w.ask(t, "logs", "-n", "kube-system", "-l", "k8s-app=cloud-controller-manager", "--tail=200", "--ignore-errors")
 }
 
 // pods returns the pods without those of the two addons, with the times their containers have restarted.

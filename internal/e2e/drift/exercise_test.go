@@ -1,11 +1,13 @@
 package drift_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,7 +58,7 @@ func (w *world) testFaults(t *testing.T) {
 	}
 }
 
-// faults are what break.sh does, by name.
+// faults are what break.sh does, by name. hurt waits until it shows.
 var faults = map[string]damage{
 	"etcd": {
 		resource: etcdCluster, thing: "controller-2", look: unit("controller-2", "etcd"),
@@ -79,8 +81,9 @@ var faults = map[string]damage{
 		resource: controlPlane, thing: "controller-2", look: file("controller-2", "/etc/kubernetes/kube-scheduler.yaml"),
 		says: []string{
 			`file /etc/kubernetes/kube-scheduler.yaml: content differs\n  not wanted: nonsense: true`,
-			`unit kube-scheduler.service: failing again and again \(exit-code: .*unknown field "nonsense".*\), wanted running`,
+			`unit kube-scheduler.service: (failing again and again|waiting for its next start) \(exit-code: .*unknown field "nonsense".*\), wanted running`,
 		},
+		hurt:     crashes("controller-2", "kube-scheduler", `unknown field \"nonsense\"`),
 		restarts: []string{"controller-2/kube-scheduler"},
 	},
 	"kubelet": {
@@ -97,7 +100,7 @@ var faults = map[string]damage{
 	},
 	"haproxy": { // reloaded: connections are kept
 		resource: loadBalancer, thing: "lb-0",
-		look: see("lb-0", "echo 'show servers state' | socat - /run/haproxy/admin.sock | grep -o 'controller-[0-9]'"),
+		look: see("lb-0", "echo 'show servers state' | socat - /run/haproxy/admin.sock | grep -o 'controller-[0-9]'; true"), late: true,
 		says: []string{`file /etc/haproxy/haproxy.cfg: content differs\n  missing: server controller-2 \S+`},
 	},
 	"certificate": { // reloaded
@@ -120,9 +123,30 @@ var faults = map[string]damage{
 
 // exercise returns all faults of break.sh.
 func exercise() (all []damage) {
-	for name, d := range faults {
-		d.name, d.hurt = "break.sh "+name, func(t *testing.T, w *world) { w.breaks(t, name) }
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		d := faults[name]
+		shows := d.hurt
+		d.name, d.hurt = "break.sh "+name, func(t *testing.T, w *world) {
+			w.breaks(t, name)
+			if shows != nil {
+				shows(t, w)
+			}
+		}
 		all = append(all, d)
 	}
 	return all
+}
+
+// crashes waits until systemd has restarted a unit twice and its journal says why.
+func crashes(machine, unit, why string) func(*testing.T, *world) {
+	return func(t *testing.T, _ *world) {
+		eventually(t, unit+" crashes again and again", func() error {
+			out, err := suite.TryConsole(t.Context(), machine, "systemctl show -P NRestarts "+unit+"; journalctl -q -o cat -n 5 _SYSTEMD_UNIT="+unit+".service")
+			restarts, said, _ := strings.Cut(out, "\n")
+			if n, _ := strconv.Atoi(restarts); err == nil && (n < 2 || !strings.Contains(said, why)) {
+				err = fmt.Errorf("restarts: %s; it says\n%s", restarts, said)
+			}
+			return err
+		})
+	}
 }

@@ -13,9 +13,28 @@ import (
 
 const addon = "k8s_addon.coredns"
 
+// eventually is patient: a manager may first have to wait for a lease, and a machine that stops for its pods.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	harness.Eventually(t, 30*time.Second, what, f)
+	harness.Eventually(t, 3*time.Minute, what, f)
+}
+
+// Kubectl is Patiently: here kubectl only prepares and looks.
+func (w *world) Kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return w.Patiently(t, "", args...)
+}
+
+// Create is Cluster.Create by Patiently.
+func (w *world) Create(t *testing.T, manifests string) {
+	t.Helper()
+	w.Patiently(t, manifests, "apply", "-f", "-")
+}
+
+// ask runs kubectl once.
+func (w *world) ask(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return suite.Kubectl(t.Context(), w.Kubeconfig, nil, args...)
 }
 
 func kubectl(args ...string) func(*testing.T, *world) {
@@ -34,7 +53,7 @@ func objects() []damage {
 	return []damage{
 		{
 			name: "RBAC binding deleted", resource: controlPlane, thing: "ClusterRoleBinding " + right,
-			hurt: kubectl("delete", "clusterrolebinding", right), look: get("clusterrolebinding "+right, "{.subjects}"),
+			hurt: kubectl("delete", "--ignore-not-found", "clusterrolebinding", right), look: get("clusterrolebinding "+right, "{.subjects}"),
 			says: []string{"missing"},
 		},
 		{
@@ -49,7 +68,7 @@ func objects() []damage {
 		},
 		{
 			name: "object of an addon deleted", resource: addon, thing: "Service kube-system/kube-dns",
-			hurt: kubectl("delete", "-n", "kube-system", "service", "kube-dns"), look: get("-n kube-system service kube-dns", "{.spec.clusterIP} {.spec.ports}"),
+			hurt: kubectl("delete", "--ignore-not-found", "-n", "kube-system", "service", "kube-dns"), look: get("-n kube-system service kube-dns", "{.spec.clusterIP} {.spec.ports}"),
 			says: []string{"missing"},
 		},
 		{
@@ -59,7 +78,7 @@ func objects() []damage {
 		},
 		{
 			name: "node deleted", resource: workerPool, thing: "worker-1",
-			hurt: kubectl("delete", "node", "worker-1"), look: get("node worker-1", "{.spec.podCIDR}"),
+			hurt: kubectl("delete", "--ignore-not-found", "node", "worker-1"), look: get("node worker-1", "{.spec.podCIDR}"),
 			says: []string{"node: not registered with the API server"}, restarts: []string{"worker-1/kubelet"},
 		},
 		{
@@ -112,18 +131,43 @@ func remade(name string, change func(labels, spec map[string]any)) func(*testing
 		if err := w.WS.WriteFile(name+".json", string(text)); err != nil {
 			t.Fatal(err)
 		}
-		w.Kubectl(t, "replace", "--force", "-f", filepath.Join(w.WS.Dir, name+".json"))
+		w.Kubectl(t, "delete", "--ignore-not-found", "node", name)
+		harness.Eventually(t, time.Minute, "the Node "+name+" is made again", func() error {
+			_, err := w.ask(t, "create", "-f", filepath.Join(w.WS.Dir, name+".json"))
+			if err != nil && strings.Contains(err.Error(), "AlreadyExists") { // by a command whose answer was lost
+				return nil
+			}
+			return err
+		})
 	}
 }
 
-// etcdctl runs etcdctl on a machine with its member's own certificate.
-const etcdctl = "etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/etcd/pki/ca.crt --cert=/etc/etcd/pki/peer.crt --key=/etc/etcd/pki/peer.key "
+// etcdctl is harness.Etcdctl with patience: by default a command may take 5 s.
+const etcdctl = harness.Etcdctl + "--command-timeout=60s --dial-timeout=30s "
+
+// etcd runs a script with etcdctl on a machine, for a minute again if it fails, as it does in an election.
+func (w *world) etcd(t *testing.T, machine, script string) (out string) {
+	t.Helper()
+	harness.Eventually(t, time.Minute, "etcdctl", func() (err error) {
+		out, err = w.TrySh(t.Context(), machine, script)
+		return err
+	})
+	return out
+}
 
 // members returns a look that lists the names of the running voters, as another member reports
 // them.
 func members(from string) func(*testing.T, *world) string {
-	return see(from, etcdctl+"member list | cut -d, -f2-6 | sort")
+	return func(t *testing.T, w *world) string {
+		return w.etcd(t, from, "list=$("+etcdctl+`member list) || { echo "$list"; exit 1; }; echo "$list" | cut -d, -f2-6 | sort`)
+	}
 }
+
+// removeMember removes the member of controller-2 if it is listed. A member refuses while it takes the cluster for unhealthy, also for
+// some seconds after a connection to another one was interrupted.
+const removeMember = "list=$(" + etcdctl + `member list) || { echo "$list"; exit 1; }
+id=$(echo "$list" | grep ', controller-2,' | cut -d, -f1)
+[ -z "$id" ] || ` + etcdctl + "member remove $id"
 
 func lostData() damage {
 	return damage{
@@ -142,7 +186,7 @@ func removedMember() damage {
 	return damage{
 		name: "etcd member removed", resource: etcdCluster, thing: "controller-2",
 		hurt: func(t *testing.T, w *world) {
-			w.Sh(t, "controller-1", etcdctl+"member remove $("+etcdctl+"member list | grep ', controller-2,' | cut -d, -f1)")
+			w.etcd(t, "controller-1", removeMember)
 			// The member notices and exits; systemd gives up restarting it after a while.
 			eventually(t, "etcd of controller-2 ends", func() error {
 				if out := w.Sh(t, "controller-2", "systemctl is-active etcd; true"); strings.TrimSpace(out) == "active" {

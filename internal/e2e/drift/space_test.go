@@ -32,21 +32,36 @@ type database struct {
 	} `json:"Status"`
 }
 
-func (w *world) database(t *testing.T, machine string) database {
+// databases returns what etcdctl says of each member, in the order of controllers.
+func (w *world) databases(t *testing.T) (all []database, err error) {
 	t.Helper()
-	var found []database
-	if err := json.Unmarshal([]byte(w.Sh(t, machine, etcdctl+"endpoint status -w json")), &found); err != nil || len(found) != 1 {
-		t.Fatalf("%s: %v, %v", machine, found, err)
+	for _, m := range controllers {
+		out, err := w.TrySh(t.Context(), m, etcdctl+"endpoint status -w json")
+		if err != nil {
+			return nil, err
+		}
+		var found []database
+		if err := json.Unmarshal([]byte(out), &found); err != nil || len(found) != 1 {
+			return nil, fmt.Errorf("%s: %s, %w", m, out, err)
+		}
+		all = append(all, found[0])
 	}
-	return found[0]
+	return all, nil
 }
 
-// fill writes values of a MiB to etcd until it refuses or n are there, and returns etcd's answer to
-// the last one.
+// fill writes values of a MiB to etcd until it has no space or n are there, and returns etcd's answer to
+// the last one. After another error, such as in an election, it tries again.
 func (w *world) fill(t *testing.T, prefix string, n int) string {
 	t.Helper()
 	return w.Sh(t, "controller-0", fmt.Sprintf(`head -c 750000 /dev/urandom | base64 -w 0 > /tmp/value
-i=0; while [ $i -lt %d ]; do i=$((i+1)); %sput %s/$i < /tmp/value 2>&1 || break; done | tail -n 1`, n, etcdctl, prefix))
+i=1 failed=0
+while [ $i -le %d ]; do
+	if said=$(%sput %s/$i < /tmp/value 2>&1); then i=$((i+1)); continue; fi
+	case $said in *'database space exceeded'*) break ;; esac
+	failed=$((failed+1)); [ $failed -lt 30 ] || break
+	sleep 1
+done
+echo "$said" | tail -n 1`, n, etcdctl, prefix))
 }
 
 // controllers are the machines of etcd's members.
@@ -58,7 +73,7 @@ func (w *world) testFull(t *testing.T) {
 	if said := w.fill(t, "/fill", 300); !strings.Contains(said, "database space exceeded") {
 		t.Fatalf("filling ended with %q", said)
 	}
-	w.Sh(t, "controller-0", etcdctl+"del --prefix /fill/") // it deletes; the space stays used until a compaction
+	w.etcd(t, "controller-0", etcdctl+"del --prefix /fill/") // it deletes; the space stays used until a compaction
 	w.repairSpace(t, `etcd alarm NOSPACE: [0-9.]+ MiB of quota 128 MiB, [0-9.]+ MiB hold data, and nothing more is stored`)
 	w.storesAgain(t)
 }
@@ -66,7 +81,9 @@ func (w *world) testFull(t *testing.T) {
 // testFragmented: the databases are mostly free. The plan names them, and the apply defragments one
 // after the other.
 func (w *world) testFragmented(t *testing.T) {
-	w.fill(t, "/fill", 80)
+	if said := w.fill(t, "/fill", 80); strings.TrimSpace(said) != "OK" {
+		t.Fatalf("filling ended with %q", said)
+	}
 	w.emptied(t)
 	w.repairSpace(t, `etcd database: [0-9.]+ MiB of quota 128 MiB, [0-9.]+ MiB free inside, wants defragmentation`)
 }
@@ -103,14 +120,15 @@ func (w *world) testFullOfData(t *testing.T) {
 // emptied deletes what fill has written, so that most of each file is free.
 func (w *world) emptied(t *testing.T) {
 	t.Helper()
-	w.Sh(t, "controller-0", etcdctl+`del --prefix /fill/ && `+etcdctl+`compact $(`+etcdctl+`endpoint status -w json | grep -o '"revision":[0-9]*' | cut -d: -f2)`)
+	w.etcd(t, "controller-0", etcdctl+`del --prefix /fill/ && `+etcdctl+`compact $(`+etcdctl+`endpoint status -w json | grep -o '"revision":[0-9]*' | cut -d: -f2)`)
 	eventually(t, "the values are gone", func() error {
-		for _, m := range controllers {
-			if d := w.database(t, m); d.Status.InUse > 30<<20 {
-				return fmt.Errorf("%s has %d bytes in use", m, d.Status.InUse)
+		all, err := w.databases(t)
+		for i, d := range all {
+			if d.Status.InUse > 30<<20 {
+				return fmt.Errorf("%s has %d bytes in use", controllers[i], d.Status.InUse)
 			}
 		}
-		return nil
+		return err
 	})
 }
 
@@ -126,21 +144,21 @@ func (w *world) fillUp(t *testing.T) {
 			continue
 		}
 		for _, m := range controllers {
-			w.Sh(t, m, etcdctl+"defrag")
+			w.etcd(t, m, etcdctl+"defrag")
 		}
-		w.Sh(t, "controller-0", etcdctl+"alarm disarm")
+		w.etcd(t, "controller-0", etcdctl+"alarm disarm")
 	}
 }
 
 // storesAgain checks that etcd has no alarm and the cluster stores and comes back.
 func (w *world) storesAgain(t *testing.T) {
 	t.Helper()
-	if alarms := w.Sh(t, "controller-0", etcdctl+"alarm list"); strings.TrimSpace(alarms) != "" {
+	if alarms := w.etcd(t, "controller-0", etcdctl+"alarm list"); strings.TrimSpace(alarms) != "" {
 		t.Errorf("alarms: %s", alarms)
 	}
-	w.Kubectl(t, "create", "configmap", "stored-again")
-	w.Kubectl(t, "delete", "configmap", "stored-again")
-	w.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "nodes", "--all")
+	w.Create(t, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stored-again", "namespace": "default"}}`)
+	w.Kubectl(t, "delete", "--ignore-not-found", "configmap", "stored-again")
+	w.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=3m", "nodes", "--all")
 }
 
 // quota sets the quota in the configuration.
@@ -175,19 +193,28 @@ func (w *world) repairSpace(t *testing.T, pattern string) {
 	at := time.Now()
 	w.Apply(t, "drift.tfplan")
 	t.Logf("databases repaired in %s", time.Since(at).Round(time.Millisecond))
-	leads := 0
-	for _, m := range controllers {
-		d := w.database(t, m)
-		t.Logf("%s: %d bytes, %d in use", m, d.Status.Size, d.Status.InUse)
+	var all []database
+	harness.Eventually(t, time.Minute, "the members agree who leads", func() (err error) {
+		all, err = w.databases(t)
+		leads := 0
+		for _, d := range all {
+			if d.Status.Leader != all[0].Status.Leader {
+				return fmt.Errorf("they do not: %+v", all)
+			}
+			if d.Status.Leader == d.Status.Header.Member {
+				leads++
+			}
+		}
+		if err == nil && leads != 1 {
+			err = fmt.Errorf("%d members lead: %+v", leads, all)
+		}
+		return err
+	})
+	for i, d := range all {
+		t.Logf("%s: %d bytes, %d in use", controllers[i], d.Status.Size, d.Status.InUse)
 		if d.Status.Size > 40<<20 {
-			t.Errorf("%s has %d bytes", m, d.Status.Size)
+			t.Errorf("%s has %d bytes", controllers[i], d.Status.Size)
 		}
-		if d.Status.Leader == d.Status.Header.Member {
-			leads++
-		}
-	}
-	if leads != 1 {
-		t.Errorf("%d members lead", leads)
 	}
 	now := w.Units(t)
 	for unit, before := range started { // managers exit when they cannot renew their lease

@@ -50,20 +50,24 @@ func (w *world) testVolumes(t *testing.T) {
 
 	began := time.Now()
 	w.Create(t, notes)
-	w.Kubectl(t, "rollout", "status", "deployment/notes", "--timeout=90s")
+	w.Kubectl(t, "rollout", "status", "deployment/notes", "--timeout=3m")
 	t.Logf("figures: a pod with a new volume ran after %.0f s", time.Since(began).Seconds())
 	node := w.Kubectl(t, "get", "pods", "-l", "app=notes", "-o", "jsonpath={.items[0].spec.nodeName}")
 	w.Kubectl(t, "delete", "pods", "-l", "app=notes")
-	w.Kubectl(t, "rollout", "status", "deployment/notes", "--timeout=60s")
-	if lines := strings.Fields(w.Sh(t, node, "cat "+dir+"/*/mine/log")); len(lines) != 2 || lines[0] == lines[1] {
-		t.Errorf("the volume has lines of the pods %q", lines)
-	}
-	w.Kubectl(t, "delete", "deployment/notes", "persistentvolumeclaim/notes", "--timeout=60s")
-	harness.Eventually(t, time.Minute, "nothing of the volume is left", func() error {
-		left, pvs := w.Sh(t, node, "ls "+dir), w.Kubectl(t, "get", "persistentvolumes", "-o", "name")
-		if left+pvs != "" {
-			return errors.Join(fmt.Errorf("in the directory: %s", left), fmt.Errorf("in the API: %s", pvs))
+	eventually(t, "the volume has a line of each of two pods", func() error {
+		out, err := w.TrySh(t.Context(), node, "cat "+dir+"/*/mine/log")
+		if lines := strings.Fields(out); err == nil && (len(lines) != 2 || lines[0] == lines[1]) {
+			err = fmt.Errorf("it has lines of the pods %q", lines)
 		}
-		return nil
+		return err
+	})
+	w.Kubectl(t, "delete", "deployment/notes", "persistentvolumeclaim/notes", "--ignore-not-found", "--timeout=3m")
+	eventually(t, "nothing of the volume is left", func() error {
+		left, err := w.TrySh(t.Context(), node, "ls "+dir)
+		pvs, failed := w.ask(t, "get", "persistentvolumes", "-o", "name")
+		if err = errors.Join(err, failed); err == nil && left+pvs != "" {
+			err = errors.Join(fmt.Errorf("in the directory: %s", left), fmt.Errorf("in the API: %s", pvs))
+		}
+		return err
 	})
 }

@@ -40,6 +40,23 @@ func (f failure) says(any []string) bool {
 	return slices.ContainsFunc(any, func(words string) bool { return strings.Contains(f.err.Error(), words) })
 }
 
+// Patiently is Kubectl with a standard input, for a step that only prepares or looks: for a minute it tries again after a failure
+// that may have such a reason, without its confirmation. A command may have had its effect nevertheless, so it must
+// succeed also the second time.
+func (c *Cluster) Patiently(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Second) {
+		out, err := c.suite.Kubectl(t.Context(), c.Kubeconfig, strings.NewReader(stdin), args...)
+		if err == nil {
+			return out
+		}
+		if f := (failure{err: err}); time.Since(began) > time.Minute || !f.says(lostInElection) && !f.says(cut) {
+			t.Fatal(err)
+		}
+		t.Logf("tried again: %v", err)
+	}
+}
+
 // underWay reports whether the request was under way at a time, or in the second after it.
 func (f failure) underWay(at time.Time) bool {
 	return f.began.Before(at.Add(time.Second)) && f.began.Add(f.took).After(at)

@@ -227,7 +227,7 @@ func (s *Suite) Env() []string {
 }
 
 // Workspace creates a working directory with the provider installed, the given configuration, and
-// the lab's variables. The log of a failed test says where the log of its commands is.
+// the lab's variables. The output of a failed test has the end of the log of its commands, and of the provider's.
 func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Workspace {
 	t.Helper()
 	log, err := os.Create(filepath.Join(s.Dir, name+".log"))
@@ -237,7 +237,7 @@ func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Wor
 	t.Cleanup(func() {
 		_ = log.Close()
 		if t.Failed() {
-			t.Logf("every command and its output: %s", log.Name())
+			t.Logf("%s ends with\n%s\nand %s with\n%s", log.Name(), end(log.Name(), 60), s.providerLog(), end(s.providerLog(), 15))
 		}
 	})
 	ws, err := workspace.New(workspace.Options{
@@ -263,6 +263,20 @@ func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Wor
 		t.Fatal(err)
 	}
 	return ws
+}
+
+// end returns the last lines of a file, the beginning of each.
+func end(name string, n int) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	lines = lines[max(0, len(lines)-n):]
+	for i, line := range lines {
+		lines[i] = fmt.Sprintf("%.300s", line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Kubectl runs the real kubectl with a kubeconfig.

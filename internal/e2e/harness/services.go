@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,11 +32,14 @@ spec: {type: LoadBalancer, selector: {app: %s}, ports: [{port: 80, targetPort: 8
 // BalancerOf waits for the name of a Service's load balancer.
 func (c *Cluster) BalancerOf(t *testing.T, service string) (host string) {
 	t.Helper()
-	Eventually(t, time.Minute, "the Service "+service+" has a load balancer", func() error {
-		if host = c.Kubectl(t, "get", "service", service, "-o", "jsonpath={.status.loadBalancer.ingress[0].hostname}"); host == "" {
-			return fmt.Errorf("it has none:\n%s", c.Kubectl(t, "describe", "service", service))
+	// A manager that follows one that was killed waits for its lease first.
+	Eventually(t, 3*time.Minute, "the Service "+service+" has a load balancer", func() (err error) {
+		host, err = c.suite.Kubectl(t.Context(), c.Kubeconfig, nil, "get", "service", service, "-o", "jsonpath={.status.loadBalancer.ingress[0].hostname}")
+		if err == nil && host == "" {
+			said, failed := c.suite.Kubectl(t.Context(), c.Kubeconfig, nil, "describe", "service", service)
+			err = errors.Join(fmt.Errorf("it has none:\n%s", said), failed)
 		}
-		return nil
+		return err
 	})
 	return host
 }

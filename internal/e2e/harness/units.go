@@ -15,14 +15,15 @@ import (
 // requested start.
 type Unit struct{ Down, Up, Unasked int }
 
-// UnitsScript prints, on a machine, the input of ParseUnits. It waits for a unit that systemd is
-// about to restart, such as a controller manager that has lost its lease. It asks systemd for all units
-// at once, since each call of systemctl costs some milliseconds of a processor.
+// UnitsScript prints, on a machine, the input of ParseUnits. It waits for a unit that ends, or that
+// systemd is about to restart, such as a controller manager that has lost its lease. It asks systemd for
+// all units at once, since each call of systemctl costs some milliseconds of a processor.
 const UnitsScript = `units="etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy"
 for i in 1 2 3 4 5 6 7 8 9 10; do
-	case " $(echo $(systemctl is-active $units)) " in *" activating "*) sleep 1 ;; *) break ;; esac
+	shown=$(systemctl show -p Id,ActiveState,ActiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,NRestarts $units)
+	case $shown in *ActiveState=activating*|*ActiveState=deactivating*) sleep 1 ;; *) break ;; esac
 done
-systemctl show -p Id,ActiveState,ActiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,NRestarts $units`
+printf '%s\n' "$shown"`
 
 // ParseUnits returns the running units of a machine, by "machine/unit".
 func ParseUnits(machine, text string) map[string]Unit {
