@@ -268,6 +268,14 @@ func (m *QuietMachines) Console(id string) string {
 // Snapshot does nothing.
 func (m *QuietMachines) Snapshot(context.Context, string, string) error { return nil }
 
+// SnapshotVolume does nothing.
+func (m *QuietMachines) SnapshotVolume(context.Context, string, machine.Volume, string) error {
+	return nil
+}
+
+// FillVolume does nothing.
+func (m *QuietMachines) FillVolume(context.Context, machine.Volume, string) error { return nil }
+
 // RemoveSnapshot does nothing.
 func (m *QuietMachines) RemoveSnapshot(string) error { return nil }
 

@@ -127,7 +127,6 @@ func TestVolumePolicy(t *testing.T) {
 		return &i
 	}
 	node, others := machine(made, own), machine("kubernetes.io/cluster/other", own)
-	root := node.BlockDeviceMappings[0].Ebs.VolumeId
 
 	for _, tt := range []struct {
 		name        string
@@ -149,8 +148,12 @@ func TestVolumePolicy(t *testing.T) {
 			v = cloudtest.Must[*ec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, in))
 		}
 		snapshots := specs(ec2types.ResourceTypeSnapshot, tt.keys)
-		// Here only root volumes have snapshots.
-		snapshot := cloudtest.Must[*ec2.CreateSnapshotOutput](t)(l.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: root, TagSpecifications: snapshots})).SnapshotId
+		snapshot := cloudtest.Must[*ec2.CreateSnapshotOutput](t)(l.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, TagSpecifications: snapshots})).SnapshotId
+		cloudtest.Eventually(t, "the snapshot is completed", func() bool {
+			l.Clock.Advance(time.Second)
+			out := cloudtest.Must[*ec2.DescribeSnapshotsOutput](t)(l.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{*snapshot}}))
+			return out.Snapshots[0].State == ec2types.SnapshotStateCompleted
+		})
 		for _, try := range []struct {
 			what    string
 			allowed bool
@@ -173,7 +176,10 @@ func TestVolumePolicy(t *testing.T) {
 				return err
 			}},
 			{"a snapshot of", tt.ends, func() error {
-				_, err := role.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, TagSpecifications: specs(ec2types.ResourceTypeSnapshot, []string{made})})
+				out, err := role.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, TagSpecifications: specs(ec2types.ResourceTypeSnapshot, []string{made})})
+				if tt.ends != (err == nil) {
+					t.Errorf("a snapshot of %s volume: %v, %v", tt.name, out, err)
+				}
 				return err
 			}},
 			{"a snapshot without the cluster's tag of", false, func() error {
@@ -182,8 +188,11 @@ func TestVolumePolicy(t *testing.T) {
 			}},
 			{"a volume of a snapshot of", tt.ends, func() error {
 				in := *in
-				in.SnapshotId, in.TagSpecifications = snapshot, specs(ec2types.ResourceTypeVolume, []string{made})
-				_, err := role.CreateVolume(ctx, &in)
+				in.ClientToken, in.SnapshotId, in.TagSpecifications = nil, snapshot, specs(ec2types.ResourceTypeVolume, []string{made})
+				out, err := role.CreateVolume(ctx, &in)
+				if tt.ends != (err == nil) {
+					t.Errorf("a volume of a snapshot of %s: %v, %v", tt.name, out, err)
+				}
 				return err
 			}},
 			{"deleting a snapshot of", tt.ends, func() error {

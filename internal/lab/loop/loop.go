@@ -157,6 +157,28 @@ func (d Device) Bytes() (int64, error) {
 	return sectors * 512, nil
 }
 
+// Writes are a device's changes up to now, and its requests.
+type Writes struct{ Written, Discarded, UnderWay uint64 }
+
+// Writes counts what was written to the device.
+func (d Device) Writes() (w Writes, err error) {
+	content, err := os.ReadFile(d.sysfs("stat"))
+	if err != nil {
+		return w, fmt.Errorf("loop device: %w", err)
+	}
+	// https://docs.kernel.org/block/stat.html
+	fields := strings.Fields(string(content))
+	for at, n := range map[int]*uint64{4: &w.Written, 8: &w.UnderWay, 11: &w.Discarded} {
+		if at >= len(fields) {
+			return w, fmt.Errorf("loop device %s: statistics %q", d.path(), content)
+		}
+		if *n, err = strconv.ParseUint(fields[at], 10, 64); err != nil {
+			return w, fmt.Errorf("loop device %s: %w", d.path(), err)
+		}
+	}
+	return w, nil
+}
+
 // Resize gives the device the present size of its file, also while it is in use.
 func (d Device) Resize() error {
 	f, err := os.OpenFile(d.path(), os.O_RDWR, 0)

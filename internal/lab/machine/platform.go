@@ -46,8 +46,10 @@ func (k Kind) platform() platform {
 type platform interface {
 	// prepare makes the machine's disk ready for a boot, from an image or a snapshot if there is none yet.
 	prepare(ctx context.Context, in *instance, s Spec, from source) error
-	// snapshot copies the machine's disk into a directory, as it is at one moment. b is nil if the machine is down.
-	snapshot(ctx context.Context, in *instance, b *boot, to string) error
+	// snapshot copies the machine's disk into a directory. The machine is down or stands still.
+	snapshot(ctx context.Context, in *instance, to string) error
+	// still calls f while the running machine stands still.
+	still(ctx context.Context, in *instance, f func() error) error
 	// limits are what the machine's control groups limit.
 	limits(s Spec, cpus cpuset.CPUSet) []limit
 	// showSize prepares what the machine sees of its size.
@@ -101,14 +103,14 @@ func (containers) reboot(_ context.Context, _ *instance, b *boot) error {
 	return init.signal(sigrtmin + 5)
 }
 
-// snapshot copies the machine's layer, and what it has in dataDirs. The processes of a running machine stand still
-// meanwhile.
-func (containers) snapshot(ctx context.Context, in *instance, b *boot, to string) error {
-	take := func() error { return cp(ctx, in.disk.path("upper"), in.disk.path("data"), to) }
-	if b == nil {
-		return take()
-	}
-	return in.limited().still(ctx, take)
+// snapshot copies the machine's layer, and what it has in dataDirs.
+func (containers) snapshot(ctx context.Context, in *instance, to string) error {
+	return cp(ctx, in.disk.path("upper"), in.disk.path("data"), to)
+}
+
+// still stops the machine's processes for a while.
+func (containers) still(ctx context.Context, in *instance, f func() error) error {
+	return in.limited().still(ctx, f)
 }
 
 // grow does nothing: a container's disk has no size of its own.

@@ -23,6 +23,8 @@ import (
 //	removed      if it exists, the snapshot is no more, and stays as long as disks lie on it
 //	upper, data  of a container, as in disk
 //	disk.qcow2   of a virtual machine, as in disk
+//
+// That of a volume is another one: see volumeCopy.
 
 // snapshotID matches the ids of snapshots: they are names of directories, too.
 var snapshotID = regexp.MustCompile(`^snap-[0-9a-f]{8,17}$`)
@@ -171,7 +173,12 @@ func (in *instance) takeSnapshot(ctx context.Context, at string) error {
 		return err
 	}
 	defer os.RemoveAll(string(made)) //nolint:errcheck // it has been renamed, or is removed by the next sweep
-	if err := errors.Join(made.madeFrom(from), in.platform.snapshot(ctx, in, in.running(), string(made))); err != nil {
+	take := func() error { return in.platform.snapshot(ctx, in, string(made)) }
+	if in.running() != nil {
+		running := take
+		take = func() error { return in.platform.still(ctx, in, running) }
+	}
+	if err := errors.Join(made.madeFrom(from), take()); err != nil {
 		return err
 	}
 	return file.Rename(string(made), at)

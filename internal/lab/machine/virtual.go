@@ -179,13 +179,13 @@ func (v *virtual) detach(ctx context.Context, in *instance, b *boot, _ string, r
 	return err
 }
 
-// snapshot copies what the root volume has beside the image. A running machine stands still meanwhile.
-func (v *virtual) snapshot(ctx context.Context, in *instance, b *boot, to string) error {
-	take := func() error { return cp(ctx, in.disk.path("disk.qcow2"), to) }
-	if b == nil {
-		return take()
-	}
-	return qemu.Still(ctx, string(in.disk), take)
+// snapshot copies what the root volume has beside the image.
+func (v *virtual) snapshot(ctx context.Context, in *instance, to string) error {
+	return cp(ctx, in.disk.path("disk.qcow2"), to)
+}
+
+func (v *virtual) still(ctx context.Context, in *instance, f func() error) error {
+	return qemu.Still(ctx, string(in.disk), f)
 }
 
 func (v *virtual) grow(ctx context.Context, in *instance, root Volume) error {

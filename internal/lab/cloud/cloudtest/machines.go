@@ -109,6 +109,23 @@ func (m *Machines) Snapshot(ctx context.Context, id, snapshot string) error {
 	return nil
 }
 
+func (m *Machines) SnapshotVolume(ctx context.Context, id string, _ machine.Volume, snapshot string) error {
+	return m.Snapshot(ctx, id, snapshot)
+}
+
+func (m *Machines) FillVolume(ctx context.Context, v machine.Volume, snapshot string) error {
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.taken[snapshot]; !ok {
+		return fmt.Errorf("there is no snapshot %q", snapshot)
+	}
+	m.contents[v.ID] = v
+	return nil
+}
+
 func (m *Machines) RemoveSnapshot(snapshot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -44,6 +44,11 @@ type Machines interface {
 	Snapshot(ctx context.Context, id, snapshot string) error
 	RemoveSnapshot(snapshot string) error // machines that were made from it keep what they have of it
 	Snapshots() ([]string, error)
+	// SnapshotVolume takes a snapshot of a volume that a machine has, or none if the id is empty. It is no error if
+	// there is one.
+	SnapshotVolume(ctx context.Context, id string, v machine.Volume, snapshot string) error
+	// FillVolume gives a volume that no machine has had yet the content of a volume's snapshot.
+	FillVolume(ctx context.Context, v machine.Volume, snapshot string) error
 	RemoveVolume(volume string) error // removes the content
 	Volumes() ([]string, error)       // those that have content
 	// Exits delivers the machines that went down by themselves.

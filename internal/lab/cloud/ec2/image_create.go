@@ -200,6 +200,8 @@ func registerImage(t *tx, in *registerImageRequest) (any, error) {
 		return nil, err
 	case s.State != snapshotCompleted:
 		return nil, wire.Refuse("IncorrectState", "Snapshot is in invalid state - %s", s.State)
+	case s.Instance == "":
+		return nil, wire.Refuse("UnsupportedOperation", "The local EC2 makes images of snapshots of root volumes, and of no others.")
 	case m.Ebs.Encrypted:
 		return nil, wire.Refuse("InvalidBlockDeviceMapping", "The encryption of the device '%s' is that of its snapshot", m.DeviceName)
 	case m.Ebs.VolumeSize != 0 && m.Ebs.VolumeSize < s.SizeGiB:

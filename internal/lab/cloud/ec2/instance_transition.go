@@ -128,6 +128,9 @@ func (c *Compute) boot(ctx context.Context, i instance) error {
 }
 
 func (c *Compute) power(ctx context.Context, i instance) error {
+	if err := c.fillVolumes(ctx, i); err != nil {
+		return fmt.Errorf("booting instance %s: %w", i.ID, err)
+	}
 	it := instanceTypes[i.Type]
 	cores, _ := it.cores()
 	hostname, _, _ := strings.Cut(privateDNSName(c.cfg.Region, i.PrivateIP), ".")

@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -8,13 +9,15 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
-// snapshot is a snapshot of a root volume: here an image's, or one that could become an image's.
+// snapshot is a snapshot of a volume. Here, only one of a root volume can become an image's, and only one of another
+// volume that of further volumes.
 type snapshot struct {
 	ID          string
 	Volume      string
-	Instance    string // whose root volume it is
+	Instance    string // whose root volume it is; empty if it is another volume
 	Description string
 	Started     time.Time
 	SizeGiB     int
@@ -40,12 +43,17 @@ const (
 	// betweenSnapshots is the time between two concurrent snapshots of a volume.
 	// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html (SnapshotCreationPerVolumeRateExceeded)
 	betweenSnapshots = 15 * time.Second
+	// contentAwaited is how long an answer waits until the content of a volume has been copied. EC2 answers at once, and
+	// what is written after its answer is not in the snapshot.
+	contentAwaited = 10 * time.Second
 )
 
 var snapshotActions = map[string]action{
-	"CreateSnapshot":    writes(createSnapshot),
-	"DeleteSnapshot":    writes(deleteSnapshot),
-	"DescribeSnapshots": reads(describeSnapshots),
+	"CreateSnapshot":               writes(createSnapshot),
+	"DeleteSnapshot":               writes(deleteSnapshot),
+	"DescribeFastSnapshotRestores": reads(describeFastRestores),
+	"DescribeSnapshots":            reads(describeSnapshots),
+	"EnableFastSnapshotRestores":   writes(enableFastRestores),
 }
 
 type createSnapshotRequest struct {
@@ -61,10 +69,13 @@ func createSnapshot(t *tx, in *createSnapshotRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i := t.st.Instances[v.Instance]; i == nil || i.RootVolume != v.ID || in.Location != "" && in.Location != "regional" {
-		return nil, wire.Refuse("UnsupportedOperation", "The local EC2 has snapshots of root volumes only, in the region.")
+	if in.Location != "" && in.Location != "regional" {
+		return nil, wire.Refuse("UnsupportedOperation", "The local EC2 has snapshots in the region only.")
 	}
 	if err := checkSpecs(in.TagSpecifications, kindSnapshot); err != nil {
+		return nil, err
+	}
+	if err := v.usable(); err != nil {
 		return nil, err
 	}
 	s, err := t.newSnapshot(v, in.Description, false, in.TagSpecifications)
@@ -74,7 +85,7 @@ func createSnapshot(t *tx, in *createSnapshotRequest) (any, error) {
 	return t.snapshotItem(s), nil
 }
 
-// newSnapshot begins a snapshot of a root volume.
+// newSnapshot begins a snapshot of a volume.
 func (t *tx) newSnapshot(v *volume, description string, reboots bool, specs []tagSpecification) (*snapshot, error) {
 	pending, latest := 0, time.Time{}
 	for _, s := range t.st.Snapshots {
@@ -94,12 +105,61 @@ func (t *tx) newSnapshot(v *volume, description string, reboots bool, specs []ta
 		return nil, wire.Refuse("ConcurrentSnapshotLimitExceeded", "Maximum allowed in-progress snapshots for a single volume exceeded.")
 	}
 	s := &snapshot{
-		ID: t.newID(kindSnapshot.prefix), Volume: v.ID, Instance: v.Instance, Description: description, Started: t.now, SizeGiB: v.size(t.now),
+		ID: t.newID(kindSnapshot.prefix), Volume: v.ID, Description: description, Started: t.now, SizeGiB: v.size(t.now),
 		State: snapshotPending, Reboots: reboots, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID,
 	}
+	if i := t.st.Instances[v.Instance]; i != nil && i.RootVolume == v.ID {
+		s.Instance = i.ID
+	}
 	t.st.Snapshots[s.ID] = s
-	t.afterCommit(func() { t.c.takeSnapshot(s.ID, s.Instance) })
+	if s.Instance == "" {
+		t.afterCommit(func() { t.c.await(t.c.snapshotVolume(s.ID, s.Volume)) })
+	} else {
+		t.afterCommit(func() { t.c.takeSnapshot(s.ID, s.Instance) })
+	}
 	return s, t.applySpecs(specs, kindSnapshot, s.ID)
+}
+
+// await waits for a copy, but not for long.
+func (c *Compute) await(copied <-chan struct{}) {
+	select {
+	case <-copied:
+	case <-c.ctx.Done():
+	case <-time.After(contentAwaited):
+	}
+}
+
+// snapshotVolume takes the content of a snapshot of a volume that is no root volume.
+func (c *Compute) snapshotVolume(id, volume string) <-chan struct{} {
+	return c.onVolume(volume, func(instance string, v *machine.Volume) {
+		c.mu.Lock()
+		s := shallow(c.st.Snapshots[id])
+		c.mu.Unlock()
+		if s == nil || s.Taken {
+			return
+		}
+		err := errors.New("the volume has been deleted")
+		if v != nil {
+			err = c.cfg.Machines.SnapshotVolume(c.ctx, instance, *v, id)
+		}
+		c.taken(id, volume, err)
+	})
+}
+
+// taken records that the content of a snapshot was taken, or that it could not be.
+func (c *Compute) taken(id, of string, err error) {
+	if c.ctx.Err() != nil {
+		return // the next Start continues
+	}
+	if err != nil {
+		c.log.Error("a snapshot could not be taken", "snapshot", id, "of", of, "error", err)
+	}
+	c.changeSnapshot(id, func(_ *tx, s *snapshot) {
+		if s.Taken = true; err != nil {
+			s.State, s.Message = snapshotError, err.Error()
+		}
+	})
+	c.settleSnapshot(id)
 }
 
 // takeSnapshot takes the content of a snapshot, while the instance's machine is down if the instance reboots for it.
@@ -115,18 +175,7 @@ func (c *Compute) takeSnapshot(id, instance string) {
 		if i != nil && !i.gone() {
 			err = c.copyDisk(ctx, *i, s)
 		}
-		if c.ctx.Err() != nil {
-			return // the next Start continues
-		}
-		if err != nil {
-			c.log.Error("a snapshot could not be taken", "snapshot", id, "instance", instance, "error", err)
-		}
-		c.changeSnapshot(id, func(_ *tx, s *snapshot) {
-			if s.Taken = true; err != nil {
-				s.State, s.Message = snapshotError, err.Error()
-			}
-		})
-		c.settleSnapshot(id)
+		c.taken(id, instance, err)
 	})
 }
 
@@ -182,8 +231,10 @@ func (t *tx) rebootsForSnapshot(instance string) bool {
 // resumeSnapshots continues with every snapshot as the last run left it, and removes what is left of deleted ones.
 func (t *tx) resumeSnapshots() {
 	for _, s := range sorted(t.st.Snapshots) {
-		id, instance := s.ID, s.Instance
+		id, instance, volume := s.ID, s.Instance, s.Volume
 		switch {
+		case !s.Taken && instance == "":
+			t.afterCommit(func() { t.c.snapshotVolume(id, volume) })
 		case !s.Taken:
 			t.afterCommit(func() { t.c.takeSnapshot(id, instance) })
 		case s.State == snapshotPending:
@@ -206,7 +257,7 @@ func (c *Compute) ownSnapshot(i instance) string {
 }
 
 // sweepSnapshots removes the content of snapshots that nobody needs. An instance that has not booted yet needs that of
-// its image.
+// its image, and a volume that is being created that of its snapshot.
 func (c *Compute) sweepSnapshots() {
 	ids, err := c.cfg.Machines.Snapshots()
 	for _, id := range ids {
@@ -224,6 +275,11 @@ func (c *Compute) needsSnapshot(id string) bool {
 	defer c.mu.Unlock()
 	for _, i := range c.st.Instances {
 		if v := c.st.Volumes[i.RootVolume]; v != nil && v.Snapshot == id && !i.Booted && !i.gone() {
+			return true
+		}
+	}
+	for _, v := range c.st.Volumes {
+		if v.Content == id {
 			return true
 		}
 	}
@@ -250,12 +306,25 @@ func (t *tx) findSnapshot(id string) (*snapshot, error) {
 	return s, err
 }
 
-// noDataSnapshot says why no volume for data is made from a snapshot.
-func (t *tx) noDataSnapshot(id string) error {
-	if _, err := t.findSnapshot(id); err != nil {
+// fromSnapshot gives a new volume the content of a snapshot, its encryption, and its size if it has none. A volume of an
+// encrypted snapshot is encrypted, whatever is asked. tooSmall is EC2's code for a size below that of the snapshot.
+func fromSnapshot(t *tx, id string, size *int, encrypted *bool, key *string, tooSmall string) error {
+	s := t.snapshots()[id]
+	switch {
+	case s == nil || t.c.faults.Hidden(id, t.now):
 		return kindSnapshot.notFoundError(id)
+	case s.State != snapshotCompleted:
+		return wire.Refuse("IncorrectState", "Snapshot is in invalid state - %s", s.State)
+	case s.Instance != "" || t.st.Snapshots[id] == nil:
+		return wire.Refuse("UnsupportedOperation", "The local EC2 makes root volumes of snapshots of root volumes, and no others: their content are files of machines and no blocks.")
+	case *size != 0 && *size < s.SizeGiB:
+		return wire.Refuse(tooSmall, "Volume of size %dGB is smaller than snapshot '%s', expect size >= %dGB", *size, id, s.SizeGiB)
 	}
-	return wire.Refuse("UnsupportedOperation", "The local EC2 makes root volumes of snapshots, and no others.")
+	*size = cmp.Or(*size, s.SizeGiB)
+	if s.Encrypted {
+		*encrypted, *key = true, cmp.Or(*key, s.KMSKeyID)
+	}
+	return nil
 }
 
 // userOfSnapshot returns the image that has a snapshot, empty if none has.
@@ -313,7 +382,7 @@ func (t *tx) snapshotItem(s *snapshot) snapshotItem {
 		ID: s.ID, VolumeID: s.Volume, Status: s.State, Message: s.Message, StartTime: s.Started, Progress: "100%", OwnerID: t.c.cfg.AccountID, VolumeSize: s.SizeGiB,
 		Description: s.Description, Encrypted: s.Encrypted, KMSKeyID: s.KMSKeyID, StorageTier: "standard", Tags: t.tags(s.ID),
 	}
-	if s.Instance == "" {
+	if t.st.Snapshots[s.ID] == nil {
 		item.OwnerID = debianOwner
 	}
 	if s.State != snapshotCompleted {
@@ -369,4 +438,49 @@ func describeSnapshots(t *tx, in *describeSnapshotsRequest) (any, error) {
 	}
 	items, next, err := describe(t, selection[snapshot]{kindSnapshot, from, "snapshotId", in.SnapshotIds, snapshotFields, in.describeRequest, 5}, t.snapshotItem)
 	return describeSnapshotsResponse{items, next}, err
+}
+
+type enableFastRestoresRequest struct {
+	request
+	SourceSnapshotIds   []string `query:"SourceSnapshotId"`
+	AvailabilityZones   []string `query:"AvailabilityZone"`
+	AvailabilityZoneIds []string `query:"AvailabilityZoneId"`
+}
+
+// enableFastRestores refuses what would change nothing here: volumes have all of their content when they are available.
+func enableFastRestores(t *tx, in *enableFastRestoresRequest) (any, error) {
+	switch {
+	case len(in.SourceSnapshotIds) == 0:
+		return nil, missing("SourceSnapshotIds")
+	case len(in.AvailabilityZones)+len(in.AvailabilityZoneIds) == 0:
+		return nil, missing("AvailabilityZones")
+	case len(in.AvailabilityZones) > 0 && len(in.AvailabilityZoneIds) > 0:
+		return nil, wire.Refuse("InvalidParameterCombination", "Specify either AvailabilityZones or AvailabilityZoneIds")
+	}
+	for _, id := range in.SourceSnapshotIds {
+		if _, err := t.findSnapshot(id); err != nil {
+			return nil, err
+		}
+	}
+	none := func(string) bool { return false }
+	for _, z := range in.AvailabilityZones {
+		if _, err := t.c.zone(z, "", none); err != nil {
+			return nil, err
+		}
+	}
+	for _, z := range in.AvailabilityZoneIds {
+		if _, err := t.c.zone("", z, none); err != nil {
+			return nil, err
+		}
+	}
+	return nil, wire.Refuse("UnsupportedOperation", "The local EC2 has no fast snapshot restores: it copies the content of a snapshot before a volume is available.")
+}
+
+type describeFastRestoresResponse struct {
+	Restores []struct{} `xml:"fastSnapshotRestoreSet>item"`
+}
+
+// describeFastRestores lists none, since there are none.
+func describeFastRestores(_ *tx, in *describeRequest) (any, error) {
+	return describeFastRestoresResponse{}, absent(*in, nil, []string{"availability-zone", "availability-zone-id", "owner-id", "snapshot-id", "state"}, "", "")
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
 // volume is an EBS volume. Type, performance and encryption are only recorded. A root volume is the
@@ -17,7 +19,10 @@ type volume struct {
 	Forced              bool      // the detachment does not wait until the machine has unmounted it
 	Device              string
 	Zone                string
-	Snapshot            string // of the image it was made from
+	Snapshot            string // it was made from; of a root volume, that of the image
+	Source              string // the volume that it is a copy of
+	Content             string // while it is being created, the id of the snapshot whose content it gets
+	Failed              bool   // it did not get it
 	Created             time.Time
 	SizeGiB             int
 	Type                string
@@ -35,6 +40,7 @@ var volumeActions = map[string]action{
 	"DescribeVolumesModifications": reads(describeModifications),
 	"DescribeVolumeStatus":         reads(describeVolumeStatus),
 	"ModifyVolume":                 writes(modifyVolume),
+	"CopyVolumes":                  writes(copyVolumes),
 	"CreateVolume":                 writes(createVolume),
 	"AttachVolume":                 writes(attachVolume),
 	"DetachVolume":                 writes(detachVolume),
@@ -51,6 +57,7 @@ type volumeItem struct {
 	ID          string             `xml:"volumeId"`
 	Size        int                `xml:"size"`
 	SnapshotID  string             `xml:"snapshotId"`
+	SourceID    string             `xml:"sourceVolumeId,omitempty"`
 	Zone        string             `xml:"availabilityZone"`
 	Status      string             `xml:"status"`
 	CreateTime  time.Time          `xml:"createTime"`
@@ -74,14 +81,42 @@ type volumeAttachment struct {
 
 func (t *tx) volumeItem(v *volume) volumeItem {
 	item := volumeItem{
-		ID: v.ID, Size: v.size(t.now), SnapshotID: v.Snapshot, Zone: v.Zone, Status: "available", CreateTime: v.Created,
+		ID: v.ID, Size: v.size(t.now), SnapshotID: v.Snapshot, SourceID: v.Source, Zone: v.Zone, Status: volumeAvailable, CreateTime: v.Created,
 		Type: v.Type, IOPS: v.IOPS, Throughput: v.Throughput, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID, Tags: t.tags(v.ID),
 	}
 	if state := v.attachment(); state != "" {
 		item.Status = "in-use"
 		item.Attachments = []volumeAttachment{t.volumeAttachment(v)}
+		return item
 	}
+	item.Status = v.state()
 	return item
+}
+
+// The states of a detached volume.
+const (
+	volumeAvailable = "available"
+	volumeCreating  = "creating"
+	volumeError     = "error"
+)
+
+// state returns the state of a detached volume.
+func (v *volume) state() string {
+	switch {
+	case v.Failed:
+		return volumeError
+	case v.Content != "":
+		return volumeCreating
+	}
+	return volumeAvailable
+}
+
+// usable refuses a volume that does not have its content.
+func (v *volume) usable() error {
+	if v.state() == volumeAvailable {
+		return nil
+	}
+	return wire.Refuse("IncorrectState", "Volume '%s' is in the '%s' state.", v.ID, v.state())
 }
 
 var volumeFields = fields[volume]{
@@ -156,9 +191,13 @@ func (t *tx) volumeStatusItem(v *volume) volumeStatusItem {
 		performance = "normal"
 	}
 	item := volumeStatusItem{v.ID, v.Zone, t.c.zoneID(v.Zone), "ok", []volumeCheck{{"io-enabled", "passed"}, {"io-performance", performance}}, nil}
-	if v.Snapshot != "" {
+	if v.Snapshot != "" || v.Source != "" {
+		how := "default"
+		if v.Source != "" {
+			how = "volume-copy"
+		}
 		item.Details = append(item.Details, volumeCheck{"initialization-state", "completed"})
-		item.Initialization = &initialization{"default", 100}
+		item.Initialization = &initialization{how, 100}
 	}
 	return item
 }

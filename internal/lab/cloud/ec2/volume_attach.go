@@ -74,53 +74,124 @@ func rank(first bool) int {
 
 type createVolumeRequest struct {
 	request
+	volumeRequest
 	AvailabilityZone   string
 	AvailabilityZoneId string
+	SnapshotId         string
+}
+
+// volumeRequest is what all requests for a volume may say.
+type volumeRequest struct {
 	ClientToken        string
 	Encrypted          bool
 	Iops               int
 	KmsKeyId           string
 	MultiAttachEnabled bool
 	Size               int
-	SnapshotId         string
 	Throughput         int
 	VolumeType         string
 	TagSpecifications  []tagSpecification `query:"TagSpecification"`
 }
 
-// createVolume makes an empty volume: there are no snapshots here but those of root volumes.
+// createVolume makes a volume, which is empty or has the content of a snapshot.
 func createVolume(t *tx, in *createVolumeRequest) (any, error) {
-	ids, token, err := t.resultOf(in.ClientToken)
-	if err != nil {
-		return nil, err
-	}
-	if len(ids) > 0 {
-		v, err := find(t, kindVolume, t.st.Volumes, "volumeId", ids[0])
-		if err != nil {
-			return nil, err
-		}
-		return t.volumeItem(v), nil
+	made, token, err := t.madeVolume(in.ClientToken)
+	if made != nil || err != nil {
+		return made, err
 	}
 	switch {
 	case in.AvailabilityZone == "" && in.AvailabilityZoneId == "":
 		return nil, missing("AvailabilityZone")
-	case in.SnapshotId != "":
-		return nil, t.noDataSnapshot(in.SnapshotId)
-	case in.Size == 0:
+	case in.SnapshotId == "" && in.Size == 0:
 		return nil, missing("size/snapshot")
-	case in.MultiAttachEnabled:
-		return nil, wire.Refuse("UnsupportedOperation", "The local EC2 attaches a volume to one instance only.")
-	case in.KmsKeyId != "" && !in.Encrypted:
-		return nil, wire.Refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
 	}
 	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId, func(string) bool { return false })
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSpecs(in.TagSpecifications, kindVolume); err != nil {
+	if err := in.check(); err != nil {
 		return nil, err
 	}
-	v := &volume{Zone: zone, Created: t.now, SizeGiB: in.Size, Type: cmp.Or(in.VolumeType, "gp2")}
+	if in.SnapshotId != "" {
+		if err := fromSnapshot(t, in.SnapshotId, &in.Size, &in.Encrypted, &in.KmsKeyId, "InvalidParameterValue"); err != nil {
+			return nil, err
+		}
+	}
+	return t.newVolume(&volume{Zone: zone, Snapshot: in.SnapshotId, Content: in.SnapshotId}, in.volumeRequest, token)
+}
+
+type copyVolumesRequest struct {
+	request
+	volumeRequest
+	SourceVolumeId string
+}
+
+// copyVolumes makes a volume with the content of another one, in its zone.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CopyVolumes.html
+func copyVolumes(t *tx, in *copyVolumesRequest) (any, error) {
+	made, token, err := t.madeVolume(in.ClientToken)
+	if made == nil && err == nil {
+		made, err = t.copyVolume(in, token)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		Volumes []any `xml:"volumeSet>item"`
+	}{[]any{made}}, nil
+}
+
+func (t *tx) copyVolume(in *copyVolumesRequest, token string) (any, error) {
+	from, err := find(t, kindVolume, t.st.Volumes, "sourceVolumeId", in.SourceVolumeId)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	if err := from.usable(); err != nil {
+		return nil, err
+	}
+	size := from.size(t.now)
+	switch i := t.st.Instances[from.Instance]; {
+	case i != nil && i.RootVolume == from.ID:
+		return nil, wire.Refuse("UnsupportedOperation", "The local EC2 does not copy root volumes: their content are files of machines and no blocks.")
+	case in.Size != 0 && in.Size < size:
+		return nil, invalidValue("Volume of size %dGB is smaller than volume '%s', expect size >= %dGB", in.Size, from.ID, size)
+	}
+	in.Size = cmp.Or(in.Size, size)
+	if from.Encrypted {
+		in.Encrypted, in.KmsKeyId = true, cmp.Or(in.KmsKeyId, from.KMSKeyID)
+	}
+	return t.newVolume(&volume{Zone: from.Zone, Source: from.ID, Content: t.newID(kindSnapshot.prefix)}, in.volumeRequest, token)
+}
+
+// madeVolume returns what an earlier request with the same token made, nil if there is none.
+func (t *tx) madeVolume(clientToken string) (made any, token string, err error) {
+	ids, token, err := t.resultOf(clientToken)
+	if err != nil || len(ids) == 0 {
+		return nil, token, err
+	}
+	v, err := find(t, kindVolume, t.st.Volumes, "volumeId", ids[0])
+	if err != nil {
+		return nil, token, err
+	}
+	return t.volumeItem(v), token, nil
+}
+
+func (in volumeRequest) check() error {
+	switch {
+	case in.MultiAttachEnabled:
+		return wire.Refuse("UnsupportedOperation", "The local EC2 attaches a volume to one instance only.")
+	case in.KmsKeyId != "" && !in.Encrypted:
+		return wire.Refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
+	}
+	return checkSpecs(in.TagSpecifications, kindVolume)
+}
+
+// newVolume adds a volume of a request.
+func (t *tx) newVolume(v *volume, in volumeRequest, token string) (any, error) {
+	v.Created, v.SizeGiB, v.Type = t.now, in.Size, cmp.Or(in.VolumeType, "gp2")
 	t.encrypt(v, in.Encrypted, in.KmsKeyId)
 	if err := v.checkSize(); err != nil {
 		return nil, err
@@ -138,9 +209,12 @@ func createVolume(t *tx, in *createVolumeRequest) (any, error) {
 		return nil, err
 	}
 	item := t.volumeItem(v)
-	item.Status = "creating"
-	if v.Encrypted && !t.c.keyUsable(v.KMSKeyID) {
+	item.Status = volumeCreating
+	switch {
+	case v.Encrypted && !t.c.keyUsable(v.KMSKeyID):
 		t.afterCommit(func() { t.c.loseVolume(v.ID) })
+	case v.Content != "":
+		t.afterCommit(func() { t.c.await(t.c.fillVolume(v.ID, v.Source)) })
 	}
 	return item, nil
 }
@@ -169,6 +243,8 @@ func attachVolume(t *tx, in *attachVolumeRequest) (any, error) {
 		return nil, wire.Refuse("VolumeInUse", "%s is already attached to an instance", v.ID)
 	case i.State != stateRunning && i.State != stateStopped:
 		return nil, wire.Refuse("IncorrectState", "Instance '%s' is not 'running'.", i.ID)
+	case v.state() != volumeAvailable:
+		return nil, wire.Refuse("IncorrectState", "%s is not 'available'.", v.ID)
 	case v.Zone != i.Zone:
 		return nil, wire.Refuse("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.ID, i.ID)
 	}
@@ -228,6 +304,9 @@ func deleteVolume(t *tx, in *volumeIDRequest) (any, error) {
 	}
 	if v.attachment() != "" {
 		return nil, wire.Refuse("VolumeInUse", "Volume %s is currently attached to %s", v.ID, v.Instance)
+	}
+	if v.state() == volumeCreating {
+		return nil, v.usable()
 	}
 	t.deleteVolume(v)
 	return done{true}, nil

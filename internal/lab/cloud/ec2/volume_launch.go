@@ -59,13 +59,15 @@ func (t *tx) launchVolumes(mappings []blockDeviceMapping, image *Image, zone str
 		if err := checkDevice(m.DeviceName); err != nil {
 			return nil, err
 		}
-		if m.Ebs.SnapshotId != "" {
-			return nil, t.noDataSnapshot(m.Ebs.SnapshotId)
-		}
-		if m.Ebs.VolumeSize == 0 {
+		v := &volume{Snapshot: m.Ebs.SnapshotId, Content: m.Ebs.SnapshotId}
+		switch {
+		case v.Snapshot != "":
+			if err := fromSnapshot(t, v.Snapshot, &m.Ebs.VolumeSize, &m.Ebs.Encrypted, &m.Ebs.KmsKeyId, "InvalidBlockDeviceMapping"); err != nil {
+				return nil, err
+			}
+		case m.Ebs.VolumeSize == 0:
 			return nil, missing("size/snapshot")
 		}
-		v := &volume{}
 		if err := t.launchVolume(v, m, zone); err != nil {
 			return nil, err
 		}

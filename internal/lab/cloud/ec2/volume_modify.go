@@ -96,6 +96,9 @@ func modifyVolume(t *tx, in *modifyVolumeRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := v.usable(); err != nil {
+		return nil, err
+	}
 	if last := v.Modification; last != nil {
 		if state, _ := last.state(t.now); state != "completed" {
 			return nil, wire.Refuse("IncorrectModificationState", "Volume %s in %s state. Cannot currently modify.", v.ID, strings.ToUpper(state))

@@ -100,6 +100,7 @@ func (c *Compute) changeVolume(id, instance, state string, wait time.Duration, c
 // tryVolume is one attempt of changeVolume. It says whether nothing is left to be done.
 func (c *Compute) tryVolume(id, instance, state string, change func(_ context.Context, v machine.Volume, force bool) error, record func(*volume)) bool {
 	defer c.locks.lock(instance)()
+	defer c.locks.lock(id)()
 	if c.ctx.Err() != nil {
 		return true // the next Start continues
 	}
@@ -139,6 +140,110 @@ func (c *Compute) tryVolume(id, instance, state string, change func(_ context.Co
 	return err == nil
 }
 
+// onVolume calls f while nothing else changes a volume, with the instance that has it, if one has. f gets no volume if there
+// is none any more. The channel is closed afterwards.
+func (c *Compute) onVolume(id string, f func(instance string, v *machine.Volume)) <-chan struct{} {
+	ended := make(chan struct{})
+	look := func() (instance string, v *machine.Volume) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		has := c.st.Volumes[id]
+		if has == nil {
+			return "", nil
+		}
+		is := c.looking().inMachine(has)
+		return has.Instance, &is
+	}
+	try := func(instance string) bool {
+		if instance != "" {
+			defer c.locks.lock(instance)()
+		}
+		defer c.locks.lock(id)()
+		now, v := look()
+		if now != instance {
+			return false // another one has it, which is locked first
+		}
+		if c.ctx.Err() == nil {
+			f(instance, v)
+		}
+		return true
+	}
+	c.wg.Go(func() {
+		defer close(ended)
+		for instance, _ := look(); !try(instance); instance, _ = look() {
+		}
+	})
+	return ended
+}
+
+// fillVolume completes the creation of a volume with content: that of a snapshot, or of another volume if source is its id.
+// The channel is closed when the other volume may change.
+func (c *Compute) fillVolume(id, source string) <-chan struct{} {
+	fill := func() {
+		c.onVolume(id, func(string, *machine.Volume) { _ = c.fill(c.ctx, id) })
+	}
+	if source == "" {
+		fill()
+		filled := make(chan struct{})
+		close(filled)
+		return filled
+	}
+	return c.onVolume(source, func(instance string, v *machine.Volume) {
+		defer fill()
+		if content := c.contentOf(id); v != nil && content != "" {
+			if err := c.cfg.Machines.SnapshotVolume(c.ctx, instance, *v, content); err != nil {
+				c.log.Error("a volume could not be copied", "volume", source, "copy", id, "error", err)
+			}
+		}
+	})
+}
+
+// contentOf returns the id of the snapshot whose content a volume has to get; empty if it has it.
+func (c *Compute) contentOf(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v := c.st.Volumes[id]; v != nil && !v.Failed {
+		return v.Content
+	}
+	return ""
+}
+
+// fill gives a volume its content, unless it has it.
+func (c *Compute) fill(ctx context.Context, id string) error {
+	content := c.contentOf(id)
+	if content == "" {
+		return nil
+	}
+	c.mu.Lock()
+	v := c.looking().inMachine(c.st.Volumes[id])
+	c.mu.Unlock()
+	err := c.cfg.Machines.FillVolume(ctx, v, content)
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // the next Start continues
+	}
+	if err != nil {
+		c.log.Error("a volume did not get its content", "volume", id, "error", err)
+	}
+	saved := c.update("", nil, func(t *tx) error {
+		if v := t.st.Volumes[id]; v != nil {
+			v.Content, v.Failed = "", err != nil
+			t.afterCommit(t.c.sweepSnapshots)
+		}
+		return nil
+	})
+	return errors.Join(err, saved)
+}
+
+// fillVolumes gives the volumes of an instance their content before its machine boots.
+func (c *Compute) fillVolumes(ctx context.Context, i instance) error {
+	for _, v := range c.bootVolumes(i) {
+		if err := c.fill(ctx, v.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // deleteVolume forgets a volume and removes its content.
 func (t *tx) deleteVolume(v *volume) {
 	t.drop(v.ID)
@@ -147,6 +252,7 @@ func (t *tx) deleteVolume(v *volume) {
 }
 
 func (c *Compute) removeVolume(id string) {
+	defer c.locks.lock(id)() // it may just be copied
 	if err := c.cfg.Machines.RemoveVolume(id); err != nil {
 		c.log.Error("the content of a deleted volume could not be removed", "volume", id, "error", err)
 	}
@@ -165,11 +271,14 @@ func (t *tx) resumeVolumes() error {
 		}
 	}
 	for _, v := range sorted(t.st.Volumes) {
-		i := t.st.Instances[v.Instance]
+		i, id, source := t.st.Instances[v.Instance], v.ID, v.Source
 		if i == nil {
+			if v.Content != "" {
+				t.afterCommit(func() { t.c.fillVolume(id, source) })
+			}
 			continue
 		}
-		id, instance, root := v.ID, v.Instance, i.RootVolume == v.ID
+		instance, root := v.Instance, i.RootVolume == v.ID
 		switch v.attachment() {
 		case "attaching":
 			t.afterCommit(func() { t.c.plugVolume(id, instance) })

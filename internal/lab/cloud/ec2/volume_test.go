@@ -44,7 +44,7 @@ func TestVolumes(t *testing.T) {
 		{"too many IOPS for the size", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.Iops = aws.Int32(6000) }},
 		{"too much throughput for the IOPS", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) { in.Throughput = aws.Int32(1000) }},
 		{"key without encryption", "InvalidParameterDependency", func(in *awsec2.CreateVolumeInput) { in.KmsKeyId = aws.String("alias/mine") }},
-		{"unknown snapshot", "InvalidSnapshot.NotFound", func(in *awsec2.CreateVolumeInput) { in.SnapshotId = aws.String("snap-0123456789abcdef0") }},
+		{"unknown snapshot", "InvalidSnapshot.NotFound", func(in *awsec2.CreateVolumeInput) { in.SnapshotId = aws.String("snap-00000000000000000") }},
 		{"tags of another kind", "InvalidParameterValue", func(in *awsec2.CreateVolumeInput) {
 			in.TagSpecifications = cloudtest.Tags(types.ResourceTypeVpc, "Name", "data")
 		}},
@@ -287,7 +287,7 @@ func TestLaunchWithVolumes(t *testing.T) {
 		{"the same device twice", "InvalidBlockDeviceMapping", []types.BlockDeviceMapping{mapping("/dev/sdf", 1), mapping("/dev/sdf", 2)}},
 		{"no device name", "InvalidParameterValue", []types.BlockDeviceMapping{mapping("/dev/nvme1n1", 1)}},
 		{"no root device", "InvalidBlockDeviceMapping", []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/xvda"), NoDevice: aws.String("")}}},
-		{"unknown snapshot", "InvalidSnapshot.NotFound", []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sdf"), Ebs: &types.EbsBlockDevice{SnapshotId: aws.String("snap-0123456789abcdef0")}}}},
+		{"unknown snapshot", "InvalidSnapshot.NotFound", []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sdf"), Ebs: &types.EbsBlockDevice{SnapshotId: aws.String("snap-00000000000000000")}}}},
 		{"key without encryption", "InvalidParameterDependency", []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sdf"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(1), KmsKeyId: aws.String("alias/mine")}}}},
 		{"too many", "AttachmentLimitExceeded", many},
 	} {

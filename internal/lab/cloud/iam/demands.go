@@ -119,6 +119,7 @@ var ec2Actions = map[string]described{
 	"AttachVolume":                                {on: []string{"VolumeId", "InstanceId"}},
 	"AuthorizeSecurityGroupEgress":                {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
 	"AuthorizeSecurityGroupIngress":               {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
+	"CopyVolumes":                                 {on: []string{"SourceVolumeId"}, makes: []string{"volume"}},
 	"CreateImage":                                 {on: []string{"InstanceId"}, makes: []string{"image", "snapshot"}},
 	"CreateInstanceConnectEndpoint":               {on: []string{"SubnetId", "SecurityGroupId"}, makes: []string{"instance-connect-endpoint"}},
 	"CreateInternetGateway":                       {makes: []string{"internet-gateway"}},
@@ -155,6 +156,7 @@ var ec2Actions = map[string]described{
 	"DisassociateAddress":                         {on: []string{"AssociationId", "PublicIp"}},
 	"DisassociateIamInstanceProfile":              {on: []string{"AssociationId"}},
 	"DisassociateRouteTable":                      {on: []string{"AssociationId"}},
+	"EnableFastSnapshotRestores":                  {on: []string{"SourceSnapshotId"}},
 	"GetConsoleOutput":                            {on: []string{"InstanceId"}},
 	"ImportKeyPair":                               {makes: []string{"key-pair"}},
 	"ModifyInstanceAttribute":                     {on: []string{"InstanceId", "GroupId"}},
@@ -249,6 +251,9 @@ func (a Account) making(form url.Values, action, made, arn string, tags map[stri
 	case "volume":
 		set(one, "ec2:VolumeSize", form.Get("Size"))
 		set(one, "ec2:VolumeType", form.Get("VolumeType"))
+		if from := form.Get("SnapshotId"); from != "" {
+			set(one, "ec2:ParentSnapshot", a.ec2ARN("snapshot", from))
+		}
 		var all []Demand
 		for _, key := range slices.Sorted(maps.Keys(form)) {
 			if prefix, ok := strings.CutSuffix(key, ".Ebs.VolumeSize"); ok && strings.HasPrefix(key, "BlockDeviceMapping.") {
@@ -260,6 +265,10 @@ func (a Account) making(form url.Values, action, made, arn string, tags map[stri
 		}
 		if len(all) > 0 {
 			return all
+		}
+	case "snapshot":
+		if of := form.Get("VolumeId"); of != "" {
+			set(one, "ec2:ParentVolume", a.ec2ARN("volume", of))
 		}
 	case "network-interface":
 		for _, p := range named(form, []string{"SubnetId"}) {
