@@ -2,6 +2,7 @@ resource "k8s_network" "this" {
   cluster     = var.cluster
   admin_cidrs = var.admin_cidrs
   paused      = var.paused
+  expires_at  = var.expires_at
 }
 
 resource "k8s_volume" "etcd" {

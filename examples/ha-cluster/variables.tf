@@ -44,6 +44,12 @@ variable "paused" {
   description = "Whether the cluster is paused: all machines are stopped and keep their disks and addresses."
 }
 
+variable "expires_at" {
+  type        = string
+  default     = null
+  description = "When all machines power themselves off, such as 2026-12-01T18:00:00Z, for a cluster that nobody may forget. It counts as paused then. Null means never."
+}
+
 variable "ami" {
   type        = string
   default     = null

@@ -63,6 +63,12 @@ func TestKilledAtEveryCall(t *testing.T) {
 	if providertest.EveryKill {
 		step = 1
 	}
+	expiring := func(at any) func(*providertest.Killed) providertest.Values {
+		return func(k *providertest.Killed) providertest.Values {
+			ref, _ := k.Network.Get("ref").(providertest.Values)
+			return providertest.With(providertest.WorkerConfig(k.Network), providertest.Values{"network": providertest.With(ref, providertest.Values{"expires_at": at})})
+		}
+	}
 	operations := []providertest.KilledOperation{
 		{Name: "create a network", Resource: "k8s_network", To: network(nil)},
 		{Name: "change a network", Resource: "k8s_network", From: network(nil),
@@ -76,6 +82,9 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{Name: "start a machine", Resource: "k8s_machine", From: worker(nil), Then: worker(providertest.Values{"power_state": "stopped"}), To: worker(nil)},
 		{Name: "pause a cluster", Resource: "k8s_machine", From: worker(nil), To: pausedWorker(true)},
 		{Name: "resume a cluster", Resource: "k8s_machine", From: worker(nil), Then: pausedWorker(true), To: pausedWorker(false)},
+		{Name: "create a machine that expires", Resource: "k8s_machine", To: expiring("2126-12-01T18:00:00Z")},
+		{Name: "let a machine expire", Resource: "k8s_machine", From: worker(nil), To: expiring("2126-12-01T18:00:00Z")},
+		{Name: "let a machine not expire", Resource: "k8s_machine", From: worker(nil), Then: expiring("2126-12-01T18:00:00Z"), To: worker(nil)},
 		{Name: "delete a machine", Resource: "k8s_machine", From: worker(nil)},
 		{Name: "create a volume", Resource: "k8s_volume", To: etcdVolume(nil)},
 		{Name: "change a volume", Resource: "k8s_volume", From: etcdVolume(nil), To: etcdVolume(providertest.Values{"size": 20, "iops": 4000, "tags": providertest.Values{"room": "12"}})},

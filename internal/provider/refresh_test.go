@@ -85,7 +85,9 @@ func TestRefreshCalls(t *testing.T) {
 		often := 1 + int(time.Since(began)/(10*time.Second)) // an answer is for ten seconds
 		calls := map[string]int{}
 		for _, action := range c.Calls() {
-			calls[action]++
+			if action != "ssh" { // imported machines are asked whether they power themselves off
+				calls[action]++
+			}
 		}
 		t.Logf("%d machines: %v", many, calls)
 		for _, m := range machines {

@@ -198,6 +198,9 @@ func run(ctx context.Context, c *aws.Client, spec Spec, token string, rand io.Re
 			aws.TagSpecification(types.ResourceTypeNetworkInterface, tags),
 		},
 	}
+	if spec.Spot == nil { // EC2 ends a Spot instance of a one-time request whatever is said
+		in.InstanceInitiatedShutdownBehavior = types.ShutdownBehaviorStop
+	}
 	out, err := c.EC2.RunInstances(ctx, in, c.RetryUntilKnown())
 	if aws.IsCode(err, "InvalidIPAddress.InUse") {
 		out, err = runWhenFree(ctx, c, spec, in, err)

@@ -166,7 +166,7 @@ func (m *Machines) Login(ctx context.Context, host machine.Machine, hostKeys []s
 	return dir, nil
 }
 
-// Run runs a script that concerns the machine's SSH server, in its directory, or its data volume. Any
+// Run runs a script that concerns the machine's SSH server, in its directory, or its data volume, or when it powers itself off. Any
 // other script is taken to succeed, since it would run on this computer.
 func (m *Machines) Run(ctx context.Context, host machine.Machine, hostKeys []string, cmd remote.Command) (remote.Output, error) {
 	dir, err := m.Login(ctx, host, hostKeys)
@@ -175,6 +175,9 @@ func (m *Machines) Run(ctx context.Context, host machine.Machine, hostKeys []str
 	}
 	if strings.Contains(cmd.Script, dataVolumeMark) {
 		return m.runWithVolumes(ctx, host, cmd)
+	}
+	if aboutExpiry(cmd.Script) {
+		return m.runWithUnits(ctx, host, cmd)
 	}
 	if !strings.Contains(cmd.Script, "/etc/ssh") {
 		return remote.Output{}, nil

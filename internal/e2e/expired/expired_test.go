@@ -70,6 +70,7 @@ func TestExpired(t *testing.T) {
 	step("healed", w.testHealed)
 	step("paused", w.testPaused)
 	step("resumed", w.testResumed)
+	step("expires", w.testExpires)
 	step("stopped", w.testStopped)
 	step("killed", w.testPowerKilled)
 	step("destroy", w.Destroy)

@@ -116,6 +116,7 @@ func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.P
 
 // Read implements resource.Resource.
 func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	req.State.Raw = r.Session.AsPaused(req.State.Raw)
 	state, a, rec := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
@@ -123,6 +124,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	ctx, cancel := argument.WithTimeout(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	if state.off(ctx, &resp.Diagnostics) {
+		resp.State.Raw = req.State.Raw
 		return
 	}
 	seen, err := a.Observe(ctx, r.Session.Fleet(ctx), rec.Objects)

@@ -3,6 +3,7 @@ package argument
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -24,7 +25,7 @@ func RefuseChanges(req resource.ModifyPlanRequest, what, who string, except []st
 		}
 		diags.AddAttributeError(path.Root(name), "The machines are stopped",
 			fmt.Sprintf("%s of %s cannot be changed while %s stopped, since nothing can be changed on them. Resume first, in an apply that changes nothing else "+
-				"(paused = false of k8s_network, or power_state = \"running\"), then change it.", name, what, who))
+				"(paused = false or a later expires_at of k8s_network, or power_state = \"running\"), then change it.", name, what, who))
 	}
 }
 
@@ -54,4 +55,57 @@ func withoutPower(v tftypes.Value) tftypes.Value {
 		return v
 	}
 	return out
+}
+
+// PauseExpired returns a state as it would be if the machines in it that have expired were paused with their cluster, and
+// likewise the API servers of a cluster that has expired.
+func PauseExpired(state tftypes.Value, instance, cluster func(string) bool) tftypes.Value {
+	out, err := tftypes.Transform(state, func(_ *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
+		members := membersOf(v)
+		power, ok := members["power_state"]
+		if !ok {
+			return v, nil
+		}
+		switch {
+		case instance(textIn(members["instance_id"])):
+			members["power_state"] = tftypes.NewValue(power.Type(), "paused")
+		case cluster(textIn(membersOf(members["pki"])["cluster"])):
+			members["power_state"] = tftypes.NewValue(power.Type(), "stopped")
+		}
+		return tftypes.NewValue(v.Type(), members), nil
+	})
+	if err != nil {
+		return state
+	}
+	return out
+}
+
+// PauseExpiredNetwork returns the state of a resource in a network as it would be if the network were paused, if its
+// expires_at has passed.
+func PauseExpiredNetwork(state tftypes.Value, now time.Time) tftypes.Value {
+	members := membersOf(state)
+	network := membersOf(members["network"])
+	at, err := time.Parse(time.RFC3339, textIn(network["expires_at"]))
+	if err != nil || now.Before(at) {
+		return state
+	}
+	network["paused"] = tftypes.NewValue(tftypes.Bool, true)
+	members["network"] = tftypes.NewValue(members["network"].Type(), network)
+	return tftypes.NewValue(state.Type(), members)
+}
+
+// membersOf returns the attributes of an object, nil if it is none that is known.
+func membersOf(v tftypes.Value) (members map[string]tftypes.Value) {
+	if v.Type() == nil || !v.Type().Is(tftypes.Object{}) || !v.IsKnown() || v.IsNull() || v.As(&members) != nil {
+		return nil
+	}
+	return members
+}
+
+// textIn returns a text, empty if it is none that is known.
+func textIn(v tftypes.Value) (text string) {
+	if v.Type() == nil || !v.Type().Is(tftypes.String) || !v.IsKnown() || v.IsNull() || v.As(&text) != nil {
+		return ""
+	}
+	return text
 }

@@ -29,8 +29,11 @@ func (r *machineResource) Make(ctx context.Context, op *owned.Operation, m *mach
 	if spec.AuthorizedKeys, err = r.Session.AuthorizedKeys(); err != nil {
 		return err
 	}
-	spec.BootCommand = bootCommand(ctx, r.Session, *m, op.Config, op.Diags)
-	spec.BootCommand = fitting(spec, r.Session.Rand, op.Diags)
+	at := m.expiresAt(ctx, op.Diags)
+	if err := r.inTime(at); err != nil {
+		return err
+	}
+	spec.BootCommand = fitting(spec, at, bootCommand(ctx, r.Session, *m, op.Config, op.Diags), r.Session.Rand, op.Diags)
 	if op.Diags.HasError() {
 		return nil
 	}
@@ -46,6 +49,9 @@ func (r *machineResource) Make(ctx context.Context, op *owned.Operation, m *mach
 		say("machine: running")
 		return r.Session.Connect(machine, hostKeys)
 	})
+	if err == nil && !at.IsZero() {
+		r.warnOfExpiry(ctx, made, at, op.Diags)
+	}
 	if err == nil {
 		say("machine: ready")
 	}
@@ -53,6 +59,7 @@ func (r *machineResource) Make(ctx context.Context, op *owned.Operation, m *mach
 		op.Exists(made.Claim, made.Unsettled)
 		m.fill(ctx, made)
 		op.Keep(ctx, routesKey, made.RouteTables)
+		op.Keep(ctx, expiryKey, !at.IsZero())
 	}
 	return err
 }
@@ -63,6 +70,7 @@ const routesKey = "route_tables"
 
 // Look implements owned.Kind.
 func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *machineModel) error {
+	expired, news := r.expire(ctx, m, op.Diags)
 	spec := m.wanted(ctx, op)
 	found, drift, err := awsmachine.Observe(ctx, op.Client, m.ID.ValueString(), spec)
 	if errors.Is(err, infraaws.ErrNotFound) {
@@ -71,7 +79,11 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 	if err != nil {
 		return err
 	}
+	if news {
+		drift = withoutPower(drift)
+	}
 	op.Exists(found.Claim, found.Unsettled)
+	op.Keep(ctx, expiredKey, expired)
 	// A failed update may have added routes without recording them.
 	op.Keep(ctx, routesKey, union(spec.RoutedTables, found.RouteTables))
 	grow := owned.Kept[bool](ctx, op, growKey)
@@ -83,7 +95,7 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 	// address changes.
 	m.InstanceType, m.PlacementGroup = types.StringValue(found.InstanceType), tf.OptionalString(found.PlacementGroup)
 	m.fill(ctx, found)
-	if found.State == reference.Running && !r.Session.SSHUnknown {
+	if found.State == reference.Running && !m.host().Off() && !r.Session.SSHUnknown {
 		r.Session.Prepare(ctx, m.host().Remote(r.Session)) // the resources on it look at it soon
 	}
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
@@ -91,7 +103,8 @@ func (r *machineResource) Look(ctx context.Context, op *owned.Operation, m *mach
 	if grow && !m.stops() {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
-	op.Drift = append(drift, r.inspectData(ctx, *m, found, spec, drift, op.Diags)...)
+	drift = append(drift, r.inspectData(ctx, *m, found, spec, drift, op.Diags)...)
+	op.Drift = append(drift, r.inspectExpiry(ctx, op, *m, found)...)
 	m.warnOfEvents(ctx, op.Client, found, op.Diags)
 	op.Keep(ctx, rollKey, r.lookForImage(ctx, op.Client, *m, spec, op.Diags))
 	return nil
@@ -108,10 +121,11 @@ func (r *machineResource) Change(ctx context.Context, op *owned.Operation, m, st
 	}
 	ctx, cancel := argument.WithTimeout(ctx, m.Timeouts.Update, r.Deadlines.Update, op.Diags)
 	defer cancel()
-	private := machinePrivate{grow: owned.Kept[bool](ctx, op, growKey), routes: owned.Kept[[]string](ctx, op, routesKey)}
+	private := machinePrivate{grow: owned.Kept[bool](ctx, op, growKey), routes: owned.Kept[[]string](ctx, op, routesKey), expires: owned.Kept[*bool](ctx, op, expiryKey)}
 	private, err = r.converge(ctx, op, m, *state, restart, private)
 	op.Keep(ctx, growKey, private.grow)
 	op.Keep(ctx, routesKey, private.routes)
+	op.Keep(ctx, expiryKey, private.expires)
 	m.warnOfRestart(restart, op.Diags)
 	return err
 }
@@ -134,6 +148,8 @@ func union(a, b []string) []string {
 type machinePrivate struct {
 	grow   bool     // the root file system must still grow to its volume's size
 	routes []string // route tables that have the route to the machine's pods
+	// expires says whether the machine has, or may have, the timer that powers it off; nil if the refresh has yet to see.
+	expires *bool
 }
 
 // converge changes the machine to what is planned and returns the new private state.
@@ -143,6 +159,10 @@ func (r *machineResource) converge(ctx context.Context, op *owned.Operation, m *
 		spec.RemoveTags = append(spec.RemoveTags, infraaws.TagRoll)
 	}
 	spec.RemovePodCIDR = tf.Prefix(state.PodCIDR)
+	at := m.expiresAt(ctx, op.Diags)
+	if err := r.inTime(at); err != nil && !m.stops() {
+		return private, err
+	}
 	made, err := awsmachine.Converge(ctx, client, m.ID.ValueString(), spec, func(ctx context.Context, now awsmachine.Machine) error {
 		return r.stop(ctx, client, restart, *m, now, op.Diags)
 	})
@@ -175,6 +195,13 @@ func (r *machineResource) converge(ctx context.Context, op *owned.Operation, m *
 		if err := awsmachine.UseDataVolume(ctx, client, made, spec, r.Session.Connect); err != nil {
 			return private, err
 		}
+	}
+	if !at.IsZero() || private.expires != nil && *private.expires {
+		private.expires = new(true)
+		if err := r.setExpiry(ctx, made, at); err != nil {
+			return private, err
+		}
+		private.expires = new(!at.IsZero())
 	}
 	if private.grow {
 		if err := awsmachine.GrowRoot(ctx, made, spec.RootVolumeGiB, r.Session.Connect); err != nil {

@@ -32,7 +32,8 @@ func (r *machineResource) Plan(ctx context.Context, p *owned.Plan[machineModel])
 	config, plan, state := p.Config, &p.Plan, p.State
 	network, _ := reference.OfNetwork.Read(ctx, plan.Network, p.Diags)
 	plan.check(ctx, p.Request.Plan, config, network, p.Diags)
-	plan.planPower(config, network, p.Diags)
+	plan.planPower(config, network, r.Session.Now(), p.Diags)
+	refuseExpired(ctx, p, network)
 	plan.checkSpot(ctx, p.New, p.Diags)
 	plan.planRootVolume(ctx, p.Request.Plan, config, state, p.Diags)
 	plan.planRootKey(ctx, p.Request.Plan, config, state, p.Diags)
@@ -97,7 +98,7 @@ func checkImported(ctx context.Context, p *owned.Plan[machineModel], network ref
 
 // planNew plans a machine that does not exist yet.
 func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel, diags *diag.Diagnostics) {
-	plan.refuseNew(ctx, diags)
+	plan.refuseNew(ctx, r.Session.Now(), diags)
 	r.Session.CheckAgentKey(diags)
 	checkUserData(r.Session, *plan, diags)
 	if config.User.IsNull() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -28,7 +29,7 @@ func (m machineModel) pausedNetwork() types.Bool {
 func (m machineModel) stops() bool { return m.PowerState.ValueString() == reference.Stopped }
 
 // planPower plans the power state and the state of the instance that follows from it.
-func (m *machineModel) planPower(config machineModel, network reference.Network, diags *diag.Diagnostics) {
+func (m *machineModel) planPower(config machineModel, network reference.Network, now time.Time, diags *diag.Diagnostics) {
 	switch {
 	case !config.PowerState.IsNull():
 		m.PowerState = config.PowerState
@@ -41,18 +42,21 @@ func (m *machineModel) planPower(config machineModel, network reference.Network,
 	}
 	m.InstanceState = m.PowerState
 	if network.Paused.ValueBool() && m.PowerState.ValueString() == reference.Running {
+		why, resume := network.WhyPaused(now)
 		diags.AddAttributeError(path.Root("power_state"), "The cluster is paused",
-			fmt.Sprintf("k8s_network has paused = true, which stops every machine of the cluster, so %s cannot run: remove power_state, or set paused to false.", m.Name.ValueString()))
+			fmt.Sprintf("%s, which stops every machine of the cluster, so %s cannot run: remove power_state, or resume the cluster (%s).", why, m.Name.ValueString(), resume))
 	}
 }
 
 // refuseNew refuses a machine that would be created stopped: at its first boot it gets its host key.
-func (m machineModel) refuseNew(_ context.Context, diags *diag.Diagnostics) {
+func (m machineModel) refuseNew(ctx context.Context, now time.Time, diags *diag.Diagnostics) {
 	switch {
 	case !m.stops():
 	case m.pausedNetwork().ValueBool():
+		network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
+		why, resume := network.WhyPaused(now)
 		diags.AddAttributeError(path.Root("network"), "The cluster is paused",
-			fmt.Sprintf("%s would be created, and k8s_network has paused = true: resume the cluster first, with paused = false.", m.Name.ValueString()))
+			fmt.Sprintf("%s would be created, and %s: resume the cluster first, with %s.", m.Name.ValueString(), why, resume))
 	default:
 		diags.AddAttributeError(path.Root("power_state"), "A machine is created running",
 			fmt.Sprintf("%s would be created, and a machine gets its host key when it runs for the first time. Create it with power_state = \"running\", and stop it then.", m.Name.ValueString()))

@@ -16,6 +16,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	awsmachine "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/reference"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/session"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -86,7 +87,12 @@ func (m machineModel) checkSpot(ctx context.Context, isNew bool, diags *diag.Dia
 		diags.AddAttributeError(at, e.Problem, detail)
 	}
 	name := m.Name.ValueString()
+	network, _ := reference.OfNetwork.Read(ctx, m.Network, diags)
 	switch {
+	case !reference.Time(network.ExpiresAt).IsZero():
+		diags.AddAttributeError(path.Root("network"), "A Spot machine cannot be stopped",
+			fmt.Sprintf("k8s_network has expires_at, at which machines power themselves off, and %s is a Spot instance of a one-time request, which EC2 then ends. Remove the machine from the configuration, "+
+				"or remove spot, which replaces it, or expires_at.", name))
 	case !m.stops():
 	case m.pausedNetwork().ValueBool():
 		diags.AddAttributeError(path.Root("network"), "A Spot machine cannot be stopped",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -92,17 +93,31 @@ func bootCommand(ctx context.Context, d *session.Session, m machineModel, config
 	return command
 }
 
-// fitting returns the boot command, or none with a warning if user data with it are too long for EC2.
-func fitting(spec awsmachine.Spec, rand io.Reader, diags *diag.Diagnostics) string {
-	if spec.BootCommand == "" {
+// fitting returns what a new machine does early in its first boot: it stages, and powers itself off at a time that is not
+// zero. If user data with both are too long for EC2, it does not stage, and if they still are, it does neither. These are warnings.
+func fitting(spec awsmachine.Spec, at time.Time, stage string, rand io.Reader, diags *diag.Diagnostics) string {
+	size := func(command string) int {
+		spec.BootCommand = command
+		n, _ := spec.UserDataBytes(rand) // the launch reports the error
+		return n
+	}
+	if stage != "" {
+		with := size(bootCommands(at, stage))
+		if with <= awsmachine.MaxUserData {
+			return bootCommands(at, stage)
+		}
+		diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
+			"user_data, the SSH keys that are authorised on the machine and machine_authorities leave too little room. Its roles download everything themselves.", with, awsmachine.MaxUserData))
+	}
+	if at.IsZero() {
 		return ""
 	}
-	with, err := spec.UserDataBytes(rand)
-	if err != nil || with <= awsmachine.MaxUserData {
-		return spec.BootCommand // the launch reports the error
+	with := size(bootCommands(at, ""))
+	if with <= awsmachine.MaxUserData {
+		return bootCommands(at, "")
 	}
-	diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
-		"user_data, the SSH keys that are authorised on the machine and machine_authorities leave too little room. Its roles download everything themselves.", with, awsmachine.MaxUserData))
+	diags.AddAttributeWarning(path.Root("user_data"), "No timer at the first boot", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
+		"The machine gets the timer of its expires_at over SSH instead: if the apply is killed before, it runs on.", with, awsmachine.MaxUserData))
 	return ""
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -69,6 +70,8 @@ type networkModel struct {
 	IgnoreRules       types.Object         `tfsdk:"ignore_rules"`
 	DeleteLeftovers   types.Bool           `tfsdk:"delete_leftovers"`
 	Paused            types.Bool           `tfsdk:"paused"`
+	ExpiresAt         timetypes.RFC3339    `tfsdk:"expires_at"`
+	Expired           types.Bool           `tfsdk:"expired"`
 	SecurityGroupIDs  types.Map            `tfsdk:"security_group_ids"`
 	Ref               types.Object         `tfsdk:"ref"`
 }
@@ -99,6 +102,7 @@ func (r *networkResource) Look(ctx context.Context, op *owned.Operation, m *netw
 	}
 	op.Exists(n.Claim, n.Unsettled)
 	op.Drift = drift
+	m.Expired = types.BoolValue(m.reference().Expired(r.Session.Now()))
 	m.fill(ctx, n)
 	private.remember(ctx, op, n)
 	return nil
@@ -140,7 +144,7 @@ func (r *networkResource) Find(ctx context.Context, op *owned.Operation, cluster
 		return err
 	}
 	op.Exists(n.Claim, n.Unsettled)
-	m.Cluster, m.Paused, m.Tags = types.StringValue(cluster), types.BoolValue(false), op.Tags(spec.Tags)
+	m.Cluster, m.Paused, m.Expired, m.Tags = types.StringValue(cluster), types.BoolValue(false), types.BoolValue(false), op.Tags(spec.Tags)
 	m.AdminCIDRs = tf.PrefixesValue(spec.AdminCIDRs)
 	m.DeleteLeftovers = types.BoolValue(false)
 	m.BastionRole, m.ControllerPods, m.InstanceConnect = tf.OptionalString(string(spec.BastionRole)), types.BoolValue(spec.ControllerPods), types.BoolValue(spec.InstanceConnect)

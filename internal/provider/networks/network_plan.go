@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -68,7 +69,32 @@ func (r *networkResource) Plan(ctx context.Context, p *owned.Plan[networkModel])
 	case state.InstanceConnectID.IsNull() || !state.VPCID.Equal(plan.VPCID) || state.Drift.IsUnknown() || len(state.Drift.Elements()) > 0:
 		plan.InstanceConnectID = types.StringUnknown()
 	}
+	plan.planExpiry(state, r.Session.Now(), p.Diags)
 	plan.Ref = plan.ref(ctx, plan.Subnets)
+}
+
+// lastYear is the last one in which systemd lets a timer end.
+const lastYear = 2199
+
+// planExpiry plans whether the cluster has expired. The refresh has found that out, and not the clock of the plan: Terraform
+// plans again while it applies, and the second plan must say the same. A new time must be to come.
+func (m *networkModel) planExpiry(state networkModel, now time.Time, diags *diag.Diagnostics) {
+	at := reference.Time(m.ExpiresAt)
+	m.Expired = types.BoolValue(!at.IsZero() && at.Equal(reference.Time(state.ExpiresAt)) && state.Expired.ValueBool())
+	if m.ExpiresAt.IsUnknown() && state.Expired.ValueBool() {
+		m.Expired = types.BoolUnknown()
+	}
+	switch {
+	case m.Expired.ValueBool():
+		diags.AddAttributeWarning(path.Root("expires_at"), "The cluster has expired",
+			fmt.Sprintf("expires_at, %s, has passed, so the machines of cluster %s power themselves off, and it counts as paused. Set a later time, or none, to start it again, or destroy it.",
+				m.ExpiresAt.ValueString(), m.Cluster.ValueString()))
+	case at.UTC().Year() > lastYear:
+		diags.AddAttributeError(path.Root("expires_at"), "The time is too late", fmt.Sprintf("Timers of systemd end with the year %d: set an earlier time, or none.", lastYear))
+	case m.reference().Expired(now) && !at.Equal(reference.Time(state.ExpiresAt)):
+		diags.AddAttributeError(path.Root("expires_at"), "The time has passed",
+			fmt.Sprintf("%s has passed: it is %s. Set a later time, or none. paused = true stops the machines of a cluster now.", m.ExpiresAt.ValueString(), now.UTC().Format(time.RFC3339)))
+	}
 }
 
 // planPublicCIDR plans the network of the public subnets beside private ones.
@@ -169,10 +195,24 @@ func privacyChanges(_ context.Context, req planmodifier.StringRequest, resp *str
 
 // ref returns the reference to the network.
 func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object {
-	return reference.OfNetwork.Value(ctx, reference.Network{
+	ref := m.reference()
+	ref.Subnets = subnets
+	return reference.OfNetwork.Value(ctx, ref)
+}
+
+// reference is ref without subnets. A cluster that has expired is paused.
+func (m *networkModel) reference() reference.Network {
+	paused := m.Paused
+	switch {
+	case m.Expired.ValueBool():
+		paused = types.BoolValue(true)
+	case m.Expired.IsUnknown() && !paused.ValueBool():
+		paused = types.BoolUnknown()
+	}
+	return reference.Network{
 		Cluster: m.Cluster, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
-		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs, ControllerPods: m.ControllerPods, Paused: m.Paused,
-	})
+		SecurityGroupIDs: m.SecurityGroupIDs, ControllerPods: m.ControllerPods, Paused: paused, ExpiresAt: m.ExpiresAt,
+	}
 }
 
 // planDefault plans the default for an argument that is not configured.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
@@ -151,6 +152,12 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Whether the whole cluster is paused: all its machines are drained and stopped, and `false` starts them again. Disks, private addresses, the Elastic IP and host keys " +
 					"stay. While it is paused, no other argument of the cluster can be changed: see the guide on pausing. Default: `false`.",
 			},
+			"expires_at": schema.StringAttribute{
+				Optional: true, CustomType: timetypes.RFC3339Type{},
+				MarkdownDescription: "When all machines power themselves off, as RFC 3339, such as `2026-12-01T18:00:00Z`, also if nobody applies. From then on the cluster counts as paused: a later time, or none, " +
+					"starts it again. Not with Spot machines. Changed in place. Default: never.",
+			},
+			"expired": schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether `expires_at` had passed at the last refresh."},
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Ids of security groups: of each role (`lb`, `controller`, `etcd`, `worker`), and `ssh`, which every machine has as well.",

@@ -53,6 +53,7 @@ func (r *Resource[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 func (r *Resource[M, P]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var m M
 	diags := &resp.Diagnostics
+	req.State.Raw = argument.PauseExpiredNetwork(r.Session.AsPaused(req.State.Raw), r.Session.Now())
 	if diags.Append(req.State.Get(ctx, &m)...); diags.HasError() {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -64,6 +65,7 @@ type Cloud struct {
 	Agent    string // SSH_AUTH_SOCK
 	Reached  func(remote.Host)
 	Dead     func(remote.Host) bool // nil if every host answers
+	Now      func() time.Time       // the clock of the next process; nil is the real one
 	More     Values                 // arguments of the provider, beside those that processAt sets
 	Wire     *Wire                  // carries what the provider asks of AWS and of machines
 }
@@ -99,6 +101,9 @@ func (c Cloud) ProcessOver(t *testing.T, w *Wire) Cloud {
 func (c Cloud) processAt(t *testing.T, url string) Cloud {
 	t.Helper()
 	p := provider.New("test")
+	if c.Now != nil {
+		p.Now = c.Now
+	}
 	p.Duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) { return (*c.Duty)(ctx, t) }
 	p.Shell = func(h remote.Host) awsmachine.Shell {
 		if c.Reached != nil {

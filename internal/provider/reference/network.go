@@ -5,8 +5,11 @@ package reference
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -47,6 +50,7 @@ type Network struct {
 	SecurityGroupIDs types.Map            `tfsdk:"security_group_ids"`
 	ControllerPods   types.Bool           `tfsdk:"controller_pods"`
 	Paused           types.Bool           `tfsdk:"paused"`
+	ExpiresAt        timetypes.RFC3339    `tfsdk:"expires_at"`
 }
 
 var OfNetwork = tf.NewReference[Network](map[string]schema.Attribute{
@@ -67,6 +71,7 @@ var OfNetwork = tf.NewReference[Network](map[string]schema.Attribute{
 	},
 	"controller_pods": schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether controllers may be nodes. Default: `false`."},
 	"paused":          schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the cluster is paused, and all of its machines are stopped. Default: `false`."},
+	"expires_at":      schema.StringAttribute{Optional: true, CustomType: timetypes.RFC3339Type{}, MarkdownDescription: "When the machines power themselves off, as RFC 3339. Default: never."},
 })
 
 // MachineGroups returns the ids of the network's security groups that a machine of the role has, as far as they are known.
@@ -86,4 +91,27 @@ func (m Network) KnownSubnetIDs(ctx context.Context, diags *diag.Diagnostics) (i
 		ids = append(ids, s.ID.ValueString())
 	}
 	return ids, len(ids) > 0 && tf.AllKnown(m.Subnets)
+}
+
+// Time returns the time that an argument has, the zero time if it has none or it is not known yet.
+func Time(at timetypes.RFC3339) time.Time {
+	if at.IsNull() || at.IsUnknown() {
+		return time.Time{}
+	}
+	t, _ := at.ValueRFC3339Time() // the type has validated it
+	return t
+}
+
+// Expired reports whether the time has come at which the machines power themselves off.
+func (m Network) Expired(now time.Time) bool {
+	at := Time(m.ExpiresAt)
+	return !at.IsZero() && !now.Before(at)
+}
+
+// WhyPaused says of a network that is paused why it is, and what resumes it.
+func (m Network) WhyPaused(now time.Time) (why, resume string) {
+	if m.Expired(now) {
+		return fmt.Sprintf("expires_at of k8s_network, %s, has passed", m.ExpiresAt.ValueString()), "a later expires_at, or none"
+	}
+	return "k8s_network has paused = true", "paused = false"
 }

@@ -178,6 +178,7 @@ func (r *roleResource[M, S]) fromState(ctx context.Context, from tfsdk.State, pr
 
 // Read implements resource.Resource.
 func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	req.State.Raw = r.Session.AsPaused(req.State.Raw)
 	state, spec, rec := r.fromState(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return

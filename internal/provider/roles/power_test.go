@@ -197,3 +197,54 @@ func TestPausedAddress(t *testing.T) {
 		}
 	}
 }
+
+// TestExpiredRoles: once the refresh has found that the machines of a cluster have expired, their roles and its addons are refreshed as
+// those of a paused one, and a resume is a change of them.
+func TestExpiredRoles(t *testing.T) {
+	t.Parallel()
+	r := providertest.NewRoles(t)
+	attempts := r.Unconnected()
+	api := func(state string) providertest.Values {
+		cp, _ := r.Pool["control_plane"].(providertest.Values)
+		return providertest.With(cp, providertest.Values{"power_state": state})
+	}
+	config := func(resource, host, cp string) providertest.Values {
+		with := func(role providertest.Values, id string) providertest.Values {
+			out := powered(role, host)
+			h, _ := out["hosts"].([]any)[0].(providertest.Values)
+			h["instance_id"] = id
+			return out
+		}
+		switch resource {
+		case "k8s_etcd_cluster":
+			return with(r.Etcd, "i-0a")
+		case "k8s_control_plane":
+			return with(r.ControlPlane, "i-0a")
+		case "k8s_worker_pool":
+			return providertest.With(with(r.Pool, "i-0b"), providertest.Values{"control_plane": api(cp)})
+		}
+		return providertest.Values{"name": "coredns", "control_plane": api(cp)}
+	}
+	resources := []string{"k8s_etcd_cluster", "k8s_control_plane", "k8s_worker_pool", "k8s_addon"}
+	applied := map[string]*providertest.Instance{}
+	for _, resource := range resources {
+		applied[resource] = r.Applied(resource, config(resource, reference.Running, reference.Running))
+	}
+	r.Data.Expire("demo", "i-0a", true)
+	r.Data.Expire("demo", "i-0b", false)
+	for _, resource := range resources {
+		i := applied[resource]
+		if seen := i.Look(); len(seen.Warnings) > 0 {
+			t.Errorf("%s: the refresh warns: %s", resource, seen.Warnings[0].Detail)
+		}
+		if ch := i.Plan(config(resource, reference.Paused, reference.Stopped)); !i.Empty(ch) {
+			t.Errorf("%s: %s\n%s", resource, ch.Failure(), i.Differences(ch))
+		}
+		if ch := i.Plan(config(resource, reference.Running, reference.Running)); ch.Failure() != "" || i.Empty(ch) {
+			t.Errorf("%s: the resume is planned as %q, empty %t", resource, ch.Failure(), i.Empty(ch))
+		}
+	}
+	if n := attempts.Load(); n > 0 {
+		t.Errorf("%d connections were tried", n)
+	}
+}

@@ -11,12 +11,14 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -86,6 +88,11 @@ type Session struct {
 	warned sync.Map
 	// Gone holds the ids of instances that this run has found gone.
 	Gone sync.Map
+	// expired holds the clusters that this run has found expired, and the ids of their instances.
+	expired struct {
+		some                atomic.Bool
+		clusters, instances sync.Map
+	}
 	// Silence is of API servers that have not answered this run.
 	Silence fleet.Silence
 	// Rolls holds, by cluster, which machine is replaced for a newer image.
@@ -157,6 +164,28 @@ func (d *Session) FirstWarning(machine string) bool {
 func (d *Session) IsGone(instance string) bool {
 	_, gone := d.Gone.Load(instance)
 	return gone
+}
+
+// Expire says that this run has found the instance in a cluster whose expires_at has passed. Only controllers stop the
+// cluster's API servers.
+func (d *Session) Expire(cluster, instance string, controller bool) {
+	if controller {
+		d.expired.clusters.Store(cluster, true)
+	}
+	d.expired.instances.Store(instance, true)
+	d.expired.some.Store(true)
+}
+
+// AsPaused returns a state that a refresh reads as it would be if the machines that this run has found expired were
+// paused. Terraform refreshes machines before what is on them.
+func (d *Session) AsPaused(state tftypes.Value) tftypes.Value {
+	if !d.expired.some.Load() {
+		return state
+	}
+	in := func(found *sync.Map) func(string) bool {
+		return func(key string) bool { _, ok := found.Load(key); return ok }
+	}
+	return argument.PauseExpired(state, in(&d.expired.instances), in(&d.expired.clusters))
 }
 
 // TagsAll returns the default tags overridden by a resource's own, or unknown if one of them is
