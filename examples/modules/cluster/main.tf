@@ -1,6 +1,9 @@
 # A whole cluster. Its machines are spread over the availability zones of its network in turn:
 # controller-0 and worker-0 are in the first zone, controller-1 and worker-1 in the second.
 #
+# Where the module is used with for_each, a failure in one cluster must not stop the others. So no local value here depends on
+# a resource: Terraform makes a local value of all clusters at once, and each resource of one cluster by itself.
+#
 # The provider configuration k8s.direct makes what the bastion of a private cluster needs. The other
 # one reaches all machines, of a private cluster through the bastion or through EC2 Instance Connect.
 
@@ -8,13 +11,16 @@ resource "k8s_network" "this" {
   provider           = k8s.direct
   cluster            = var.cluster
   admin_cidrs        = var.admin_cidrs
-  zone_count         = var.availability_zones == null ? var.zone_count : null
+  vpc_id             = var.vpc_id
+  subnet_ids         = var.subnet_ids
+  zone_count         = var.availability_zones == null && var.subnet_ids == null ? var.zone_count : null
   availability_zones = var.availability_zones
   nat_gateways       = var.private ? var.nat_gateways : null
   bastion_role       = local.bastion ? "lb" : null
   controller_pods    = var.controller_nodes
   instance_types     = [var.instance_type]
   paused             = var.paused
+  expires_at         = var.expires_at
 
   instance_connect_endpoint = var.instance_connect
 
@@ -36,8 +42,7 @@ resource "k8s_machine" "bastion" {
 
 locals {
   bastion = var.private && !var.instance_connect
-  zones   = var.availability_zones == null ? var.zone_count : length(var.availability_zones)
-  nodes   = k8s_network.this.node_cidrs
+  zones   = try(length(coalesce(var.availability_zones, var.subnet_ids)), var.zone_count)
 
   # Workers get networks for their pods from the first one on, controllers from the last one down.
   pod_networks = pow(2, 24 - tonumber(split("/", var.pod_cidr)[1]))
@@ -53,8 +58,12 @@ locals {
   }
 
   # Members of etcd are on machines of their own if there are some, otherwise on the controllers.
-  etcd_machines = { for m in concat(k8s_machine.controller, k8s_machine.etcd) : m.name => m.host }
-  etcd_members  = coalesce(var.etcd_members, var.etcd_machines > 0 ? k8s_machine.etcd[*].name : k8s_machine.controller[*].name)
+  etcd_members = coalesce(var.etcd_members, [for i in range(max(var.etcd_machines, var.controllers)) : "${var.etcd_machines > 0 ? "etcd" : "controller"}-${i}" if i < (var.etcd_machines > 0 ? var.etcd_machines : var.controllers)])
+}
+
+# What is to be made anew with another generation of the cluster.
+resource "terraform_data" "generation" {
+  input = var.generation
 }
 
 resource "k8s_machine" "controller" {
@@ -62,7 +71,7 @@ resource "k8s_machine" "controller" {
   name          = "controller-${count.index}"
   role          = "controller"
   network       = k8s_network.this.ref
-  private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "controller", floor(count.index / local.zones))
+  private_ip    = provider::k8s::machine_address(k8s_network.this.node_cidrs[count.index % local.zones], "controller", floor(count.index / local.zones))
   pod_cidr      = var.controller_nodes ? provider::k8s::pod_cidr(var.pod_cidr, local.pod_networks - 1 - count.index) : null
   instance_type = var.instance_type
   ami           = var.ami
@@ -70,7 +79,12 @@ resource "k8s_machine" "controller" {
   stage         = local.controller_stage
 
   instance_profile            = var.controller_nodes ? var.node_profile : null
+  cpu_credits                 = var.cpu_credits
   associate_public_ip_address = !var.private
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_machine" "etcd" {
@@ -78,13 +92,18 @@ resource "k8s_machine" "etcd" {
   name          = "etcd-${count.index}"
   role          = "etcd"
   network       = k8s_network.this.ref
-  private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "etcd", floor(count.index / local.zones))
+  private_ip    = provider::k8s::machine_address(k8s_network.this.node_cidrs[count.index % local.zones], "etcd", floor(count.index / local.zones))
   instance_type = var.instance_type
   ami           = var.ami
   image_policy  = var.image_policy
   stage         = local.stage
 
+  cpu_credits                 = var.cpu_credits
   associate_public_ip_address = !var.private
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_machine" "worker" {
@@ -92,7 +111,7 @@ resource "k8s_machine" "worker" {
   name          = "worker-${count.index}"
   role          = "worker"
   network       = k8s_network.this.ref
-  private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "worker", floor(count.index / local.zones))
+  private_ip    = provider::k8s::machine_address(k8s_network.this.node_cidrs[count.index % local.zones], "worker", floor(count.index / local.zones))
   pod_cidr      = provider::k8s::pod_cidr(var.pod_cidr, count.index)
   instance_type = var.instance_type
   spot          = var.spot
@@ -101,7 +120,12 @@ resource "k8s_machine" "worker" {
   stage         = local.stage
 
   instance_profile            = var.node_profile
+  cpu_credits                 = var.cpu_credits
   associate_public_ip_address = !var.private
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_machine" "lb" {
@@ -109,13 +133,18 @@ resource "k8s_machine" "lb" {
   name          = "lb-0"
   role          = "lb"
   network       = k8s_network.this.ref
-  private_ip    = provider::k8s::machine_address(local.nodes[0], "lb", 0)
+  private_ip    = provider::k8s::machine_address(k8s_network.this.node_cidrs[0], "lb", 0)
   instance_type = var.instance_type
   ami           = var.ami
   image_policy  = var.image_policy
   stage         = local.stage
 
+  cpu_credits                 = var.cpu_credits
   associate_public_ip_address = !var.private
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_pki" "this" {
@@ -136,6 +165,7 @@ resource "k8s_lb" "this" {
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
   public      = !var.private
+  extra_files = lookup(var.extra_files, "lb", null)
 }
 
 resource "k8s_nlb" "this" {
@@ -149,26 +179,32 @@ resource "k8s_nlb" "this" {
 # of both.
 locals {
   endpoints = compact([var.endpoint, var.endpoint_before])
-  lbs = {
-    lb  = one(k8s_lb.this[*].ref)
-    nlb = one(k8s_nlb.this[*].ref)
-  }
 }
 
 resource "k8s_etcd_cluster" "this" {
   version = var.etcd_version
-  hosts   = [for name in local.etcd_members : local.etcd_machines[name]]
+  hosts   = [for name in local.etcd_members : one([for m in concat(k8s_machine.controller, k8s_machine.etcd) : m.host if m.name == name])]
   pki     = k8s_pki.this.ref
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_control_plane" "this" {
   version    = var.kubernetes_version
   hosts      = k8s_machine.controller[*].host
   etcd       = k8s_etcd_cluster.this.ref
-  lb         = local.lbs[var.endpoint]
-  extra_sans = var.endpoint_before == null ? null : local.lbs[var.endpoint_before].names
+  lb         = { lb = one(k8s_lb.this[*].ref), nlb = one(k8s_nlb.this[*].ref), none = null }[var.endpoint]
+  extra_sans = var.endpoint_before == null ? null : { lb = one(k8s_lb.this[*].ref), nlb = one(k8s_nlb.this[*].ref) }[var.endpoint_before].names
   pod_cidr   = var.pod_cidr
   node_cidrs = k8s_network.this.node_cidrs
+
+  access         = var.access
+  authentication = var.authentication
+
+  admission_plugins = var.admission_plugins
+  extra_files       = lookup(var.extra_files, "controller", null)
 
   workload_identity = var.accepted_issuers == null ? one(k8s_workload_identity.this[*].ref) : null
 
@@ -181,6 +217,10 @@ resource "k8s_control_plane" "this" {
       var.accepted_issuers == null ? {} : { service-account-issuer = var.accepted_issuers },
     )
   }
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_worker_pool" "this" {
@@ -192,17 +232,22 @@ resource "k8s_worker_pool" "this" {
   kube_proxy        = var.kube_proxy
   kube_proxy_config = var.kube_proxy ? var.elsewhere.kube_proxy_config : null
   containerd_config = var.elsewhere.containerd_config
+  extra_files       = lookup(var.extra_files, "worker", null)
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
-# The controllers as nodes: only pods that tolerate the taint run there. Pods cannot have the memory and the
+# The controllers as nodes: with the taint only pods that tolerate it run there. Pods cannot have the memory and the
 # processor time of etcd and the control plane, which are no pods.
 resource "k8s_worker_pool" "controllers" {
   count             = var.controller_nodes ? 1 : 0
   name              = "controllers"
   hosts             = k8s_machine.controller[*].host
   control_plane     = k8s_control_plane.this.ref
-  labels            = { "node-role.kubernetes.io/control-plane" = "", "node.kubernetes.io/exclude-from-external-load-balancers" = "" }
-  taints            = [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }]
+  labels            = merge({ "node-role.kubernetes.io/control-plane" = "" }, var.controller_taint ? { "node.kubernetes.io/exclude-from-external-load-balancers" = "" } : {})
+  taints            = var.controller_taint ? [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }] : null
   registries        = var.elsewhere.registries
   kubelet_config    = merge({ kubeReserved = { cpu = "700m", memory = "1500Mi" } }, var.elsewhere.kubelet_config)
   cni               = var.cni
@@ -212,12 +257,20 @@ resource "k8s_worker_pool" "controllers" {
 
   # Pools that do not depend on one another are rolled at the same time.
   depends_on = [k8s_worker_pool.this]
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_addon" "coredns" {
   name          = "coredns"
   control_plane = k8s_control_plane.this.ref
-  depends_on    = [k8s_worker_pool.this]
+  depends_on    = [k8s_worker_pool.this, k8s_worker_pool.controllers]
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }
 
 resource "k8s_addon" "cloud_controllers" {
@@ -225,5 +278,21 @@ resource "k8s_addon" "cloud_controllers" {
   name          = "cloud-controller-manager"
   control_plane = k8s_control_plane.this.ref
   environment   = var.elsewhere.aws_endpoint == null ? null : { AWS_ENDPOINT_URL = var.elsewhere.aws_endpoint }
-  depends_on    = [k8s_worker_pool.this]
+  depends_on    = [k8s_worker_pool.this, k8s_worker_pool.controllers]
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
+}
+
+# Objects of your own.
+resource "k8s_addon" "own" {
+  count         = length(var.manifests) > 0 ? 1 : 0
+  name          = "own"
+  control_plane = k8s_control_plane.this.ref
+  manifests     = var.manifests
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
 }

@@ -1,6 +1,6 @@
 output "endpoint" {
   description = "URL of the Kubernetes API, the same until the endpoint moves to another kind of load balancer. In a private cluster it is reached in the VPC only."
-  value       = local.lbs[var.endpoint].endpoint
+  value       = k8s_control_plane.this.ref.endpoint
 }
 
 output "availability_zones" {
@@ -11,6 +11,19 @@ output "availability_zones" {
 output "bastion" {
   description = "Bastion of a private cluster, for the provider's ssh. Null if there is none."
   value       = one([for m in k8s_machine.bastion : { address = m.public_ip, host_keys = [m.host_key] }])
+}
+
+output "hosts" {
+  description = "Addresses, login users and host keys of the machines without the bastion, by name, for configurations of ssh."
+  value = {
+    for m in concat(k8s_machine.controller, k8s_machine.etcd, k8s_machine.worker, k8s_machine.lb) : m.name => {
+      role     = m.role
+      address  = m.role == "lb" && length(k8s_lb.this) > 0 && !var.private ? k8s_lb.this[0].public_ip : m.host.address
+      user     = m.host.user
+      port     = m.host.port
+      host_key = m.host_key
+    }
+  }
 }
 
 output "relay" {

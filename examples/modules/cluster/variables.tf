@@ -14,6 +14,18 @@ variable "zone_count" {
   description = "Number of availability zones, if they are not named."
 }
 
+variable "vpc_id" {
+  type        = string
+  default     = null
+  description = "VPC for the cluster, which is not changed and not deleted with it. Null means one of its own."
+}
+
+variable "subnet_ids" {
+  type        = list(string)
+  default     = null
+  description = "Subnets in vpc_id for the machines, which belong to this cluster alone. Null means subnets of its own."
+}
+
 variable "availability_zones" {
   type        = list(string)
   default     = null
@@ -41,11 +53,11 @@ variable "nat_gateways" {
 variable "endpoint" {
   type        = string
   default     = "lb"
-  description = "What carries the API's endpoint: lb, which is HAProxy on a machine of its own, or nlb, which is a Network Load Balancer of AWS."
+  description = "What carries the API's endpoint: lb, which is HAProxy on a machine of its own, nlb, which is a Network Load Balancer of AWS, or none: the only controller is the endpoint, and has another address after each pause."
 
   validation {
-    condition     = contains(["lb", "nlb"], var.endpoint)
-    error_message = "The endpoint is lb or nlb."
+    condition     = contains(["lb", "nlb", "none"], var.endpoint)
+    error_message = "The endpoint is lb, nlb or none."
   }
 }
 
@@ -84,9 +96,21 @@ variable "controller_nodes" {
   description = "Whether the controllers are nodes, for pods that tolerate the taint node-role.kubernetes.io/control-plane."
 }
 
+variable "controller_taint" {
+  type        = bool
+  default     = true
+  description = "Whether controllers that are nodes have the taint node-role.kubernetes.io/control-plane. Without it every pod may run there, and workers may be 0."
+}
+
 variable "workers" {
   type    = number
   default = 2
+}
+
+variable "generation" {
+  type        = number
+  default     = 1
+  description = "Generation of the cluster. Another number makes all machines anew, with empty disks. Network, endpoint, keys and access stay. After an apply that failed in the middle, take another number again."
 }
 
 variable "spot" {
@@ -113,6 +137,51 @@ variable "accepted_issuers" {
   description = "While a running cluster changes its issuer: the issuers whose tokens all API servers accept, of which the first one signs. The guide Roles for pods has the steps. Null means that the issuer of issuer_bucket signs, if there is one."
 }
 
+variable "access" {
+  type = list(object({
+    group        = optional(string)
+    user         = optional(string)
+    cluster_role = optional(string)
+    role         = optional(string)
+    namespace    = optional(string)
+  }))
+  default     = null
+  description = "Who may do what in the cluster: access of k8s_control_plane. Null means only administrators."
+}
+
+variable "authentication" {
+  type        = any
+  default     = null
+  description = "Issuers at which people sign in: authentication of k8s_control_plane. Null means none."
+}
+
+variable "admission_plugins" {
+  type        = any
+  default     = null
+  description = "Configuration of admission plugins: admission_plugins of k8s_control_plane. Null means none."
+}
+
+variable "manifests" {
+  type        = list(string)
+  default     = []
+  description = "Manifests of objects of your own, which the cluster keeps as an addon."
+}
+
+variable "extra_files" {
+  type = map(map(object({
+    content  = string
+    mode     = optional(string)
+    restarts = optional(set(string))
+  })))
+  default     = {}
+  description = "Files on the machines of the roles controller, worker and lb, by role and path: extra_files of their resources."
+
+  validation {
+    condition     = length(setsubtract(keys(var.extra_files), ["controller", "worker", "lb"])) == 0
+    error_message = "The roles are controller, worker and lb."
+  }
+}
+
 variable "kubernetes_version" {
   type    = string
   default = "1.36.4"
@@ -129,9 +198,21 @@ variable "paused" {
   description = "Whether the cluster is paused: all machines are stopped and keep their disks and addresses."
 }
 
+variable "expires_at" {
+  type        = string
+  default     = null
+  description = "When all machines power themselves off, such as 2026-12-01T18:00:00Z, for a cluster that nobody may forget. It counts as paused then. Null means never."
+}
+
 variable "instance_type" {
   type    = string
   default = "t3.medium"
+}
+
+variable "cpu_credits" {
+  type        = string
+  default     = null
+  description = "Credit option of burstable instance types: standard, or unlimited, which costs more. Null means the account's option."
 }
 
 variable "ami" {

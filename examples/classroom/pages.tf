@@ -1,0 +1,83 @@
+# What the teacher hands out to each student: a page, and files for OpenSSH. There is no secret in them.
+locals {
+  # Machines that a student may enter. Nodes of small clusters are controllers.
+  ssh_hosts = { for name in keys(local.students) : name => { for host, h in module.student[name].hosts : host => h if contains(var.ssh_roles, h.role) } }
+
+  ssh_config = {
+    for name, hosts in local.ssh_hosts : name => join("", [
+      for host, h in hosts : <<-END
+        Host ${host}
+          HostName ${h.address}
+          Port ${h.port}
+          User student
+          HostKeyAlias ${name}-${host}
+          UserKnownHostsFile known_hosts
+          GlobalKnownHostsFile /dev/null
+          StrictHostKeyChecking yes
+      END
+    ])
+  }
+
+  known_hosts = { for name, hosts in local.ssh_hosts : name => join("", [for host, h in hosts : "${name}-${host} ${h.host_key}\n"]) }
+
+  pages = {
+    for name, s in local.students : name => join("\n", flatten([
+      "# The cluster ${name}",
+      "",
+      contains(var.locked_out, name) ? "Your access has ended." : join("\n", flatten([
+        "The API is at ${module.student[name].endpoint}. You may:",
+        "",
+        [for a in var.access : "- ${a.cluster_role} ${a.namespace == null ? "in the whole cluster" : "in the namespace ${a.namespace}"}"],
+        "",
+        local.first_steps,
+        [for x in [s.size] : "After a pause the API has another address. Then you get this page and the kubeconfig again.\n" if x == "one"],
+        [for x in [local.ssh_steps] : x if length(local.ssh_hosts[name]) > 0 && length(s.ssh_keys) > 0],
+        [for host in keys(local.ssh_hosts[name]) : "    ssh -F ssh_config ${host}" if length(s.ssh_keys) > 0],
+      ])),
+      "",
+    ]))
+  }
+
+  first_steps = <<-END
+    Your teacher gives you a file `kubeconfig`. It has a key in it, so keep it to yourself. It works for a day at most. With the file
+    beside this page:
+
+    ```sh
+    export KUBECONFIG=$PWD/kubeconfig
+    kubectl auth whoami
+    kubectl get nodes
+    kubectl create deployment web --image=nginx --replicas=2
+    kubectl get pods --output=wide
+    ```
+
+    `kubectl` is one program:
+
+    - Linux: `curl -LO https://dl.k8s.io/release/v${local.kubernetes_version}/bin/linux/amd64/kubectl`. Make it executable, and move it into your PATH.
+    - macOS: the same with `darwin/arm64`, or `brew install kubectl`.
+    - Windows: `winget install --exact --id Kubernetes.kubectl`. In PowerShell the first line is `$env:KUBECONFIG = "$PWD\kubeconfig"`.
+  END
+
+  ssh_steps = <<-END
+    With your own SSH key, and the files `ssh_config` and `known_hosts` beside this page, you may enter machines. `sudo -i` makes you
+    root there. What you break is yours to mend, or your teacher makes the cluster anew.
+  END
+}
+
+output "hand_out" {
+  description = "A shell script that makes a directory below class/ for each student: a page, files for OpenSSH, and a kubeconfig that is valid for a day, unless the student is locked out."
+  value = join("", [
+    for name in keys(local.students) : <<-END
+      mkdir -p class/${name}
+      cat >class/${name}/README.md <<'END OF FILE'
+      ${trimspace(local.pages[name])}
+      END OF FILE
+      cat >class/${name}/ssh_config <<'END OF FILE'
+      ${trimspace(local.ssh_config[name])}
+      END OF FILE
+      cat >class/${name}/known_hosts <<'END OF FILE'
+      ${trimspace(local.known_hosts[name])}
+      END OF FILE
+      ${contains(var.locked_out, name) ? "rm -f class/${name}/kubeconfig" : "k8s-kubeconfig -cluster ${name} -endpoint ${module.student[name].endpoint} -user ${name} -groups students -ttl 24h -output class/${name}/kubeconfig"}
+    END
+  ])
+}

@@ -1,0 +1,151 @@
+variable "students" {
+  type = map(object({
+    size     = optional(string, "small")
+    ssh_keys = optional(list(string), [])
+    subnet   = optional(string)
+  }))
+  description = "The students by name, which is the name of their cluster as well. size is standard, small or one. ssh_keys are public keys. subnet is a subnet of vpc_id, for this cluster alone."
+
+  validation {
+    condition     = alltrue([for name in keys(var.students) : can(regex("^[a-z]([a-z0-9-]{0,16}[a-z0-9])?$", name))])
+    error_message = "A name has at most 18 characters: lower-case letters, digits and hyphens. It begins with a letter and does not end with a hyphen."
+  }
+
+  validation {
+    condition     = !anytrue([for a in keys(var.students) : anytrue([for b in keys(var.students) : startswith(b, "${a}-")])])
+    error_message = "One name is the beginning of another one, such as ada and ada-b: policies and names in AWS would mix them up."
+  }
+
+  validation {
+    condition     = alltrue([for s in var.students : contains(["standard", "small", "one"], s.size)])
+    error_message = "A size is standard, small or one."
+  }
+
+  validation {
+    condition     = alltrue([for s in var.students : (s.subnet == null) == (var.vpc_id == null)])
+    error_message = "With vpc_id every student needs a subnet, and without it none has one."
+  }
+
+  validation {
+    condition     = length(distinct(compact([for s in var.students : s.subnet]))) == length(compact([for s in var.students : s.subnet]))
+    error_message = "Two students have the same subnet."
+  }
+
+  validation {
+    condition     = terraform.workspace == "default" || contains(keys(var.students), terraform.workspace)
+    error_message = "A workspace is default, or has the name of a student."
+  }
+}
+
+variable "admin_cidrs" {
+  type        = list(string)
+  description = "Networks of the teacher and of the students, for example [\"198.51.100.7/32\"]: they reach SSH and the API servers."
+}
+
+variable "paused" {
+  type        = set(string)
+  default     = []
+  description = "Students whose clusters are paused."
+
+  validation {
+    condition     = length(setsubtract(var.paused, keys(var.students))) == 0
+    error_message = "paused names somebody who is not among the students."
+  }
+}
+
+variable "expires_at" {
+  type        = string
+  default     = null
+  description = "When all machines power themselves off, such as 2026-12-01T18:00:00Z, even if nobody applies. The clusters count as paused then. Null means never."
+}
+
+variable "rebuild" {
+  type        = map(number)
+  default     = {}
+  description = "Clusters that are made anew: a number for a student, such as { ada = 2 }. Another number makes the machines of this cluster anew, under the same name and endpoint, and with the same access. Leave the entry as it is afterwards."
+
+  validation {
+    condition     = length(setsubtract(keys(var.rebuild), keys(var.students))) == 0
+    error_message = "rebuild names somebody who is not among the students."
+  }
+}
+
+variable "locked_out" {
+  type        = set(string)
+  default     = []
+  description = "Students whose access has ended, while their clusters stay."
+
+  validation {
+    condition     = length(setsubtract(var.locked_out, keys(var.students))) == 0
+    error_message = "locked_out names somebody who is not among the students."
+  }
+}
+
+variable "access" {
+  type = list(object({
+    cluster_role = string
+    namespace    = optional(string)
+  }))
+  default = [
+    { cluster_role = "view" },
+    { cluster_role = "edit", namespace = "default" },
+  ]
+  description = "What a student may do in their own cluster: ClusterRoles, in a namespace or in the whole cluster."
+}
+
+variable "ssh_roles" {
+  type        = set(string)
+  default     = []
+  description = "Roles of the machines that students may enter by SSH, as the user student, who may become root there: controller, worker and lb. Who is root on a controller is an administrator of the cluster, since its keys are there."
+
+  validation {
+    condition     = length(setsubtract(var.ssh_roles, ["controller", "worker", "lb"])) == 0
+    error_message = "The roles are controller, worker and lb."
+  }
+}
+
+variable "service_load_balancers" {
+  type        = number
+  default     = 0
+  description = "How many Services of type LoadBalancer each cluster may have. They cost money."
+}
+
+variable "instance_type" {
+  type        = string
+  default     = "t3.small"
+  description = "Instance type of the machines."
+}
+
+variable "ami" {
+  type        = string
+  default     = null
+  description = "AMI of the machines, such as one that examples/image has made. Null means the newest Debian 13."
+}
+
+variable "vpc_id" {
+  type        = string
+  default     = null
+  description = "One VPC for all clusters, in which each student has a subnet. Null means a VPC for each cluster, of which an account may have five at first."
+}
+
+variable "hours" {
+  type        = number
+  default     = 8
+  description = "How many hours the machines run, for the output costs."
+}
+
+variable "prices" {
+  type = object({
+    machine_hour  = optional(number, 0)
+    address_hour  = optional(number, 0)
+    volume_gb_day = optional(number, 0)
+  })
+  default     = {}
+  description = "Prices, for the output costs: of a machine for an hour, of a public IPv4 address for an hour, and of a GB of a volume for a day. AWS publishes them for each region."
+}
+
+variable "elsewhere" {
+  type        = any
+  default     = {}
+  description = "Settings of places other than plain AWS, as of examples/modules/cluster. The local EC2 sets it."
+}

@@ -1,0 +1,442 @@
+package topologies_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// class is the cluster of each student of examples/classroom.
+type class struct {
+	*harness.Cluster
+	api       *ec2.Client
+	dir       string            // what the teacher gives to students
+	endpoints map[string]string // by student
+	settings  map[string]any    // variables
+}
+
+// TestClassroom is a class of three students with a cluster of each size: what they may do, one cluster that is made anew, one
+// that is broken, one that works meanwhile, and the end of the class.
+func TestClassroom(t *testing.T) {
+	inSoak(t)
+	copyModule(t, suite.Dir, "modules/cluster")
+	l := class{Cluster: suite.Cluster(suite.Workspace(t, "classroom", suite.CLI, filepath.Join(suite.Root, "examples", "classroom"))),
+		api: ec2.NewFromConfig(suite.AWS()), dir: t.TempDir(), settings: map[string]any{"ssh_roles": []string{"worker"}}}
+	destroyIfFailed(t, l.WS)
+	l.key(t, "ada")
+	students := map[string]any{"ada": map[string]any{"size": "standard", "ssh_keys": []string{l.read(t, "ada.pub")}}, "bob": map[string]any{}, "cy": map[string]any{"size": "one"}}
+	step := harness.Steps(t)
+	step("apply", func(t *testing.T) {
+		began := time.Now()
+		l.apply(t, "students", students)
+		t.Logf("three clusters in %s", time.Since(began).Round(time.Second))
+		l.give(t)
+		t.Logf("%s\n%s", l.read(t, "class/ada/README.md"), l.read(t, "class/ada/ssh_config"))
+	})
+	step("second plan is empty", l.NoChanges)
+	step("students may do what the teacher chose", l.testAccess)
+	step("a student enters workers by SSH, and no other machine", l.testSSH)
+	step("a small cluster shows leader election", l.testElection)
+	step("a cluster is made anew", l.testRebuild)
+	step("a broken cluster is mended", l.testBroken)
+	step("a student whose cluster fails holds up nobody", func(t *testing.T) { l.testFailing(t, students) })
+	step("a student is locked out", l.testLockedOut)
+	step("a lesson is over, and the next one begins", l.testPaused)
+	step("a student's own workspace, with the policy of a member", l.testMember)
+	step("the class expires", l.testExpired)
+	step("destroy", l.Destroy)
+}
+
+// apply sets a variable of the example, and applies.
+func (l *class) apply(t *testing.T, name string, value any) string {
+	t.Helper()
+	l.set(t, name, value)
+	out := l.Apply(t, "-parallelism=30")
+	if err := l.WS.Output(t.Context(), "endpoints", &l.endpoints); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// set sets a variable of the example; nil means its default.
+func (l *class) set(t *testing.T, name string, value any) {
+	t.Helper()
+	if l.settings[name] = value; value == nil {
+		delete(l.settings, name)
+	}
+	if ami := suite.Image(); ami != "" {
+		l.settings["ami"] = ami
+	}
+	if err := l.WS.WriteFile("class.auto.tfvars.json", string(harness.Must[[]byte](t)(json.Marshal(l.settings)))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// only fails the test unless a plan changes one student's cluster and nothing else.
+func (l *class) only(t *testing.T, student string) {
+	t.Helper()
+	changes, text, err := l.WS.Plan(t.Context())
+	if err != nil || !changes {
+		t.Fatalf("changes %t, %v", changes, err)
+	}
+	for _, at := range regexp.MustCompile(`(?m)^  # (\S+) (?:will|must) be `).FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(at[1], fmt.Sprintf("[%q]", student)) {
+			t.Errorf("the plan changes %s, and only %s was meant", at[1], student)
+		}
+	}
+}
+
+// key makes an SSH key of a student.
+func (l *class) key(t *testing.T, student string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", student, "-f", filepath.Join(l.dir, student)).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func (l *class) read(t *testing.T, file string) string {
+	t.Helper()
+	return strings.TrimSpace(string(harness.Must[[]byte](t)(os.ReadFile(filepath.Join(l.dir, file)))))
+}
+
+// desk is the directory that a student was given.
+func (l *class) desk(student string) string { return filepath.Join(l.dir, "class", student) }
+
+func (l *class) kubeconfig(student string) string {
+	return filepath.Join(l.desk(student), "kubeconfig")
+}
+
+// give runs the script of the example, which makes what students are given.
+func (l *class) give(t *testing.T) {
+	t.Helper()
+	script := harness.Must[string](t)(l.WS.Run(t.Context(), "output", "-raw", "-no-color", "hand_out"))
+	cmd := exec.CommandContext(t.Context(), "sh", "-es")
+	cmd.Dir, cmd.Stdin = l.dir, strings.NewReader(script)
+	cmd.Env = append(suite.Env(), "PATH="+suite.Bin+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, script)
+	}
+}
+
+// as runs kubectl as a student.
+func (l *class) as(t *testing.T, student string, args ...string) (string, error) {
+	t.Helper()
+	return suite.Kubectl(t.Context(), l.kubeconfig(student), nil, args...)
+}
+
+// may runs kubectl as a student, and fails the test on an error.
+func (l *class) may(t *testing.T, student string, args ...string) string {
+	t.Helper()
+	out, err := l.as(t, student, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// ssh runs a command on a machine as a student, with the files that the student was given.
+func (l *class) ssh(t *testing.T, student, machine, command string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ssh", "-F", "ssh_config", "-i", filepath.Join(l.dir, student), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", machine, command)
+	cmd.Dir = l.desk(student)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// working is a student who works: a client that reads and writes all the time. It must never fail.
+func (l *class) working(t *testing.T, student string) *harness.Traffic {
+	t.Helper()
+	configMaps := harness.Client(t, l.kubeconfig(student)).CoreV1().ConfigMaps("default")
+	return l.Requests(t, 200*time.Millisecond, func(ctx context.Context, _ int) error {
+		_, err := configMaps.List(ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
+func (l *class) testAccess(t *testing.T) {
+	for _, student := range slices.Sorted(maps.Keys(l.endpoints)) {
+		harness.Says(t, l.may(t, student, "auth", "whoami"), student, "students")
+		l.may(t, student, "get", "nodes")
+		l.may(t, student, "create", "deployment", "web", "--image=k8s-lab/toolbox:1", "--", "sleep", "3600")
+		l.may(t, student, "rollout", "status", "deployment/web", "--timeout=120s")
+		for _, forbidden := range [][]string{{"get", "secrets", "--namespace=kube-system"}, {"create", "namespace", "mine"},
+			{"create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--user=" + student}, {"delete", "resourcequota", "load-balancers"}} {
+			_, err := l.as(t, student, forbidden...)
+			harness.Refused(t, err, "orbidden", student)
+		}
+		_, err := l.as(t, student, "create", "service", "loadbalancer", "costly", "--tcp=80:80")
+		harness.Refused(t, err, "exceeded quota: load-balancers", "services.loadbalancers=0")
+		_, err = l.as(t, student, "run", "root", "--image=k8s-lab/toolbox:1", `--overrides={"spec": {"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}}`)
+		harness.Refused(t, err, "violates PodSecurity", "hostPath")
+	}
+	// A key of one cluster is nothing in another one.
+	stolen := filepath.Join(l.dir, "stolen")
+	text := strings.ReplaceAll(string(harness.Must[[]byte](t)(os.ReadFile(l.kubeconfig("ada")))), l.endpoints["ada"], l.endpoints["bob"])
+	if err := os.WriteFile(stolen, []byte(regexp.MustCompile(`certificate-authority-data: \S+`).ReplaceAllString(text, "insecure-skip-tls-verify: true")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := suite.Kubectl(t.Context(), stolen, nil, "get", "nodes")
+	harness.Refused(t, err, "Unauthorized")
+}
+
+func (l *class) testSSH(t *testing.T) {
+	out, err := l.ssh(t, "ada", "worker-1", "whoami; sudo whoami; hostname")
+	if err != nil || strings.Join(strings.Fields(out), " ") != "student root worker-1" {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// The key of the student is authorised nowhere else.
+	text := l.read(t, "class/ada/ssh_config")
+	harness.Says(t, text, "Host worker-0")
+	for _, m := range l.Machines(t) {
+		if m.Role == "worker" {
+			continue
+		}
+		out, err := exec.CommandContext(t.Context(), "ssh", "-F", "/dev/null", "-i", filepath.Join(l.dir, "ada"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
+			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "student@"+m.Host.Address, "true").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "Permission denied") {
+			t.Errorf("%s: %v\n%s", m.Host.Name, err, out)
+		}
+	}
+}
+
+// leader returns the machine whose controller manager leads in Bob's cluster.
+func (l *class) leader(t *testing.T) string {
+	t.Helper()
+	holder, _, _ := strings.Cut(l.may(t, "bob", "get", "lease", "kube-controller-manager", "--namespace=kube-system", "--output=jsonpath={.spec.holderIdentity}"), "_")
+	return holder
+}
+
+func (l *class) testElection(t *testing.T) {
+	was := l.leader(t)
+	if !strings.HasPrefix(was, "controller-") {
+		t.Fatalf("%q leads", was)
+	}
+	l.root(t, "bob", was, "systemctl stop kube-controller-manager")
+	harness.Eventually(t, time.Minute, "another controller manager leads", func() error {
+		if now := l.leader(t); now == was {
+			return fmt.Errorf("%s leads", now)
+		}
+		return nil
+	})
+	l.only(t, "bob")
+	l.Apply(t)
+	l.NoChanges(t)
+}
+
+// root runs a command as the teacher, who is root on all machines.
+func (l *class) root(t *testing.T, student, machine, command string) string {
+	t.Helper()
+	for _, r := range l.Resources(t) {
+		var m harness.Machine
+		if r.Type != "k8s_machine" || !strings.Contains(r.Address, fmt.Sprintf("[%q]", student)) {
+			continue
+		}
+		if err := json.Unmarshal(r.Values, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Host.Name == machine {
+			l.Addresses, l.HostKeys = map[string]string{machine: m.Host.Address}, map[string]string{machine: m.Host.HostKey}
+			return l.Sh(t, machine, command)
+		}
+	}
+	t.Fatalf("%s has no %s", student, machine)
+	return ""
+}
+
+// instances returns the ids of a cluster's instances that are in a state.
+func (l *class) instances(t *testing.T, student, state string) (ids []string) {
+	t.Helper()
+	out := harness.Must[*ec2.DescribeInstancesOutput](t)(l.api.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		{Name: aws.String("tag:k8s-from-scratch/cluster"), Values: []string{student}}, {Name: aws.String("instance-state-name"), Values: []string{state}}}}))
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			ids = append(ids, *i.InstanceId)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (l *class) testRebuild(t *testing.T) {
+	before, endpoint := l.instances(t, "bob", "running"), l.endpoints["bob"]
+	l.root(t, "bob", "controller-0", "systemctl stop etcd; rm -rf /var/lib/etcd /etc/kubernetes/pki") // Bob has tried something
+	cy := l.working(t, "cy")
+	l.set(t, "rebuild", map[string]int{"bob": 2})
+	l.only(t, "bob")
+	began := time.Now()
+	l.apply(t, "rebuild", map[string]int{"bob": 2})
+	t.Logf("a small cluster was made anew in %s", time.Since(began).Round(time.Second))
+	if n := cy.Failures(t); n > 0 {
+		t.Errorf("Cy noticed it: %d requests failed", n)
+	}
+	l.NoChanges(t)
+	after := l.instances(t, "bob", "running")
+	if len(after) != len(before) || slices.ContainsFunc(after, func(id string) bool { return slices.Contains(before, id) }) {
+		t.Errorf("the instances were %v, and are %v", before, after)
+	}
+	if l.endpoints["bob"] != endpoint {
+		t.Errorf("the endpoint was %s, and is %s", endpoint, l.endpoints["bob"])
+	}
+	// The kubeconfig is the one that Bob had, and what he had made is gone.
+	if out := l.may(t, "bob", "get", "deployments", "--output=name"); strings.TrimSpace(out) != "" {
+		t.Errorf("there still are\n%s", out)
+	}
+	l.may(t, "bob", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+}
+
+func (l *class) testBroken(t *testing.T) {
+	for _, file := range []string{"break.sh", "labs.sh"} {
+		if err := os.WriteFile(filepath.Join(l.desk("ada"), file), harness.Must[[]byte](t)(os.ReadFile(filepath.Join(suite.Root, "examples", "labs", file))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cy := l.working(t, "cy")
+	config := fmt.Sprintf("IdentityFile %s\nIdentitiesOnly yes\n%s\n", filepath.Join(l.dir, "ada"), l.read(t, "class/ada/ssh_config"))
+	if err := os.WriteFile(filepath.Join(l.desk("ada"), "ssh_config"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "break.sh", "kubelet")
+	cmd.Dir = l.desk("ada")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	l.only(t, "ada")
+	l.Apply(t)
+	l.NoChanges(t)
+	l.may(t, "ada", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+	if n := cy.Failures(t); n > 0 {
+		t.Errorf("Cy noticed it: %d requests failed", n)
+	}
+}
+
+// testFailing adds two students. The name of one is taken: somebody else has a cluster of that name in the account.
+func (l *class) testFailing(t *testing.T, students map[string]any) {
+	taken := harness.Must[*ec2.CreateVpcOutput](t)(l.api.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.99.0.0/16"), TagSpecifications: []types.TagSpecification{{
+		ResourceType: types.ResourceTypeVpc, Tags: []types.Tag{{Key: aws.String("k8s-from-scratch/cluster"), Value: aws.String("eve")}, {Key: aws.String("k8s-from-scratch/kind"), Value: aws.String("network")},
+			{Key: aws.String("k8s-from-scratch/name"), Value: aws.String("vpc")}, {Key: aws.String("k8s-from-scratch/claim"), Value: aws.String("0123456789abcdef")}}}}}))
+	more := maps.Clone(students)
+	more["eve"], more["fay"] = map[string]any{"size": "one"}, map[string]any{"size": "one"}
+	l.set(t, "students", more)
+	_, err := l.WS.Apply(t.Context(), "-parallelism=30")
+	harness.Refused(t, err, `module.student["eve"].k8s_network.this`)
+	t.Log(err)
+	if got := l.instances(t, "fay", "running"); len(got) != 1 {
+		t.Errorf("Fay's cluster has %d instances", len(got))
+	}
+	l.apply(t, "students", students)
+	l.NoChanges(t)
+	if got := l.instances(t, "fay", "running"); len(got) != 0 {
+		t.Errorf("Fay's cluster has %d instances after her end", len(got))
+	}
+	harness.Must[*ec2.DeleteVpcOutput](t)(l.api.DeleteVpc(t.Context(), &ec2.DeleteVpcInput{VpcId: taken.Vpc.VpcId}))
+}
+
+func (l *class) testLockedOut(t *testing.T) {
+	if out, err := l.ssh(t, "ada", "worker-1", "mkdir -p -m 700 .ssh; ssh-keygen -q -t ed25519 -N '' -f own; cat own.pub >.ssh/authorized_keys; nohup sleep 3600 >/dev/null 2>&1 &"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	l.apply(t, "locked_out", []string{"ada"})
+	began := time.Now()
+	harness.Eventually(t, time.Minute, "Ada's kubeconfig is refused", func() error {
+		if _, err := l.as(t, "ada", "get", "pods"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+			return fmt.Errorf("kubectl get pods: %w", err)
+		}
+		return nil
+	})
+	t.Logf("refused %s after the apply", time.Since(began).Round(time.Second))
+	if out, err := l.ssh(t, "ada", "worker-1", "true"); err == nil || !strings.Contains(out, "Permission denied") && !strings.Contains(out, "Connection closed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if left := l.root(t, "ada", "worker-1", "pgrep -u student || :"); left != "" {
+		t.Errorf("processes of Ada still run: %s", left)
+	}
+	l.NoChanges(t)
+	l.apply(t, "locked_out", nil)
+	if out, err := l.ssh(t, "ada", "worker-1", "true"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	harness.Eventually(t, time.Minute, "Ada works again", func() error {
+		_, err := l.as(t, "ada", "get", "pods")
+		return err
+	})
+}
+
+func (l *class) testPaused(t *testing.T) {
+	before := maps.Clone(l.endpoints)
+	began := time.Now()
+	l.apply(t, "paused", []string{"ada", "bob", "cy"})
+	t.Logf("paused in %s", time.Since(began).Round(time.Second))
+	for student := range l.endpoints {
+		if got := l.instances(t, student, "running"); len(got) > 0 {
+			t.Errorf("%s: %v run", student, got)
+		}
+	}
+	l.NoChanges(t)
+	began = time.Now()
+	l.apply(t, "paused", nil)
+	t.Logf("resumed in %s", time.Since(began).Round(time.Second))
+	l.NoChanges(t)
+	for _, student := range []string{"ada", "bob"} {
+		if l.endpoints[student] != before[student] {
+			t.Errorf("the endpoint of %s was %s, and is %s", student, before[student], l.endpoints[student])
+		}
+		l.may(t, student, "get", "nodes")
+	}
+	l.give(t)
+	l.may(t, "cy", "get", "nodes")
+}
+
+// testExpired gives the class an end that nobody applies.
+func (l *class) testExpired(t *testing.T) {
+	ends := time.Now().Add(90 * time.Second)
+	l.apply(t, "expires_at", ends.UTC().Format(time.RFC3339))
+	harness.Eventually(t, time.Until(ends)+3*time.Minute, "every machine powers itself off", func() error {
+		for student := range l.endpoints {
+			if got := l.instances(t, student, "running"); len(got) > 0 {
+				return fmt.Errorf("%s: %v run", student, got)
+			}
+		}
+		return nil
+	})
+	if time.Now().Before(ends) {
+		t.Error("they stopped before the time")
+	}
+	l.NoChanges(t)
+}
+
+// testMember makes one more cluster in a workspace of its own, as a user who is bound to it.
+func (l *class) testMember(t *testing.T) {
+	own := suite.Cluster(suite.Workspace(t, "classroom-dee", suite.CLI, filepath.Join(suite.Root, "examples", "classroom")))
+	mine := class{Cluster: own, api: l.api, dir: l.dir, settings: map[string]any{}}
+	suite.Bind(t, own.WS, "dee")
+	if _, err := own.WS.Run(t.Context(), "workspace", "new", "dee"); err != nil {
+		t.Fatal(err)
+	}
+	mine.apply(t, "students", map[string]any{"ada": map[string]any{}, "dee": map[string]any{"size": "one"}})
+	mine.NoChanges(t)
+	if len(mine.endpoints) != 1 || mine.endpoints["dee"] == "" {
+		t.Errorf("endpoints %v", mine.endpoints)
+	}
+	mine.give(t)
+	mine.may(t, "dee", "get", "nodes")
+	if _, err := own.WS.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.NoChanges(t)
+}
