@@ -50,7 +50,7 @@ func (w *world) testCloudControllers(t *testing.T) {
 
 	id := w.instance(t, "worker-1").InstanceId
 	w.stop(t, id)
-	eventually(t, "the Node of a stopped machine has the manager's taint", func() error {
+	harness.Eventually(t, 2*time.Minute, "the Node of a stopped machine has the manager's taint", func() error {
 		taints, err := w.ask(t, "get", "node", "worker-1", "-o", "jsonpath={.spec.taints[*].key}")
 		if err == nil && !strings.Contains(taints, "node.cloudprovider.kubernetes.io/shutdown") {
 			err = fmt.Errorf("its taints are %q", taints)
@@ -60,7 +60,7 @@ func (w *world) testCloudControllers(t *testing.T) {
 	harness.Must[*ec2.TerminateInstancesOutput](t)(w.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*id}}))
 	w.until(t, id, types.InstanceStateNameTerminated)
 	at := time.Now()
-	eventually(t, "the Node of a machine that is gone is gone", func() error {
+	harness.Eventually(t, 90*time.Second, "the Node of a machine that is gone is gone", func() error {
 		left, err := w.ask(t, "get", "node", "worker-1", "--ignore-not-found")
 		if err == nil && left != "" {
 			err = errors.New(left)
