@@ -22,11 +22,17 @@ const propagateDir = "/run/systemd/nspawn/propagate"
 // machine's: it must answer when the machine has no memory left. When lxcfs ends, what it shows can
 // no longer be read, so the machine ends with it. The OOM killer spares lxcfs and nspawn where the
 // host allows this.
+//
+// Timers of the machine's processes may be five milliseconds late, where Linux allows fifty
+// microseconds otherwise (PR_SET_TIMERSLACK), so that many end at the same time. Programs in Go sleep
+// for microseconds thousands of times a second, and on a host that is a virtual machine itself each
+// end of a sleep is dear. docs/design/tests.md has figures.
 const launch = `
 mount --make-rslave /
 lxcfs=$1 shown=$2 leader=$$
 shift 2
 echo -1000 2> /dev/null > /proc/self/oom_score_adj || :
+echo 5000000 2> /dev/null > /proc/self/timerslack_ns || :
 {
     while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done
     "$lxcfs" -f -p "$shown.pid" "$shown" > "$shown.log" 2>&1 || :
