@@ -17,9 +17,11 @@ import (
 const (
 	// aliveInterval is the interval at which EC2 is asked about a machine that does not answer yet.
 	aliveInterval = 2 * time.Second
-	// bootGrace is how long SSH may take once EC2's checks say that the machine has booted. After
-	// that, something blocks the connection.
-	bootGrace = 45 * time.Second
+	// bootGrace is how long SSH may take once EC2's checks pass. After that, something blocks the
+	// connection. The checks pass as soon as the machine answers ARP, which it does for a moment early in
+	// its boot: cloud-init asks DHCP for an address by itself, to read instance metadata, and lets go of it.
+	// In the local EC2 on a busy computer it was silent for 50 s after that.
+	bootGrace = 90 * time.Second
 	// refusedGrace is bootGrace for a machine that refuses connections: nothing blocks them, and
 	// sshd has not started yet.
 	refusedGrace = 3 * time.Minute

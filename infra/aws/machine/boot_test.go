@@ -59,6 +59,7 @@ func TestAliveWhile(t *testing.T) {
 		min, max time.Duration // how long it is waited for
 	}{
 		{"silent", 1, errors.New("i/o timeout"), 0, bootGrace, bootGrace + 10*time.Second},
+		{"silent at first", 1, errors.New("i/o timeout"), 80 * time.Second, 80 * time.Second, 81 * time.Second},
 		{"refuses", 1, syscall.ECONNREFUSED, 0, refusedGrace, refusedGrace + 15*time.Second},
 		{"refuses at first", 1, syscall.ECONNREFUSED, 100 * time.Second, 100 * time.Second, 101 * time.Second},
 		{"silent and slow", 3, errors.New("i/o timeout"), 0, 3 * bootGrace, 3*bootGrace + 10*time.Second},
