@@ -66,9 +66,11 @@ func (r *machineResource) depart(ctx context.Context, client *infraaws.Client, m
 		Machine:   r.maintained(client, m),
 		PrivateIP: m.PrivateIP.ValueString(),
 		Next:      next,
-		Idle:      role == infraaws.RoleLoadBalancer, // its address may be released already
-		Member:    role == infraaws.RoleController || role == infraaws.RoleEtcd,
-		Stop:      "stop the instance " + m.ID.ValueString(),
+		// The address of a load balancer may be released already. A machine without a host key was never reached, so
+		// nothing was installed on it.
+		Idle:   role == infraaws.RoleLoadBalancer || m.HostKey.ValueString() == "",
+		Member: role == infraaws.RoleController || role == infraaws.RoleEtcd,
+		Stop:   "stop the instance " + m.ID.ValueString(),
 		Within: func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return argument.WithTimeout(ctx, m.Timeouts.Delete, r.Deadlines.Delete, diags)
 		},

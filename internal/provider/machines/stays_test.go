@@ -2,6 +2,7 @@ package machines_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -29,6 +30,22 @@ func (ready) WaitReady(context.Context, time.Duration) error { return nil }
 
 func (ready) Run(context.Context, remote.Command) (remote.Output, error) {
 	return remote.Output{}, nil
+}
+
+// TestNeverReached: what runs on a machine that has no host key yet is not asked for, since nothing does.
+func TestNeverReached(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewCloud(t)
+	network, worker := c.Instance("k8s_network"), c.Instance("k8s_machine")
+	network.Must(providertest.NetworkConfig())
+	worker.Must(providertest.WorkerConfig(network))
+	c.Pin(t, worker, "")
+	*c.Duty = func(context.Context, fleet.Target) (*maintenance.Duty, error) {
+		return nil, errors.New("it was asked")
+	}
+	if said := worker.Dismiss(); len(said.Errors)+len(said.Warnings) > 0 {
+		t.Errorf("%v %v", said.Errors, said.Warnings)
+	}
 }
 
 // TestNotTerminated: if a machine has left its cluster and is not terminated then, it joins again,
