@@ -74,8 +74,8 @@ func planStart(f clusterFacts) (rollout.Plan, error) {
 	if len(starting) < etcd.Quorum(n) {
 		if f.formed {
 			return nil, &fleet.GuardError{Refused: "start etcd",
-				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
-					n, fleet.List(withData), fleet.List(without), fleet.List(unreachable)),
+				Reason: fmt.Sprintf("the cluster has lost its quorum (members with data: %s; without: %s; unreachable: %s)",
+					fleet.List(withData), fleet.List(without), fleet.List(unreachable)),
 				Advice: "bring the unreachable machines back, or restore the cluster " + f.restoreWith() + "; starting empty members in their place would lose data"}
 		}
 		return nil, &fleet.GuardError{Refused: "start etcd",

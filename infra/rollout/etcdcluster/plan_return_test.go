@@ -168,7 +168,7 @@ refusing to start a new cluster of etcd: a, b have been members of an existing c
 1. b: install (start the members that have data), then wait: serves reads
 `},
 		{"it is recorded", []string{"a: stopped, started", "b: empty", "c: empty"}, true, `
-refusing to start etcd: the cluster has lost its quorum: of 3 members only a still have their data (without: b, c; unreachable: none); bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data
+refusing to start etcd: the cluster has lost its quorum (members with data: a; without: b, c; unreachable: none); bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

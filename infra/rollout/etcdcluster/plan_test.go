@@ -129,7 +129,7 @@ refusing to start etcd: 1 of 3 machines can be reached, a quorum is 2 (unreachab
 1. c: install (start the members that have data), then wait: serves reads
 `},
 		{"two replaced at once", []string{"a: up", "b: empty", "c: empty"}, nil, true, `
-refusing to start etcd: the cluster has lost its quorum: of 3 members only a still have their data (without: b, c; unreachable: none); bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data
+refusing to start etcd: the cluster has lost its quorum (members with data: a; without: b, c; unreachable: none); bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data
 `},
 		{"nothing to do", []string{"a: up", "b: up", "c: up"}, three, true, "\n"},
 		{"a member stopped", []string{"a: up", "b: stopped", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `

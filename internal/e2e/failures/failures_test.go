@@ -141,7 +141,7 @@ var failures = []failure{
 			}
 		},
 		summary: etcdFailed,
-		says:    []string{"lost its quorum", "only controller-0 still have their data", "without: controller-1, controller-2", "restore the cluster with restore_from of k8s_etcd_cluster"},
+		says:    []string{"lost its quorum", "members with data: controller-0", "without: controller-1, controller-2", "restore the cluster with restore_from of k8s_etcd_cluster"},
 		waits:   time.Minute, // for members that may return, and in each refresh for etcd's answer
 	},
 	{
