@@ -23,7 +23,7 @@ func (c *cluster) testBastion(t *testing.T) {
 	}
 	write("bastion_override.tf", fmt.Sprintf(`provider "k8s" {
   ssh = {
-    connect_timeout = "3s"
+    connect_timeout = "8s"
     bastion         = { address = %q, host_keys = [%q] }
   }
 }
