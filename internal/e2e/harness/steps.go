@@ -17,7 +17,7 @@ func Steps(t *testing.T) func(name string, run func(*testing.T)) {
 }
 
 // Long skips a test, or a step on which no other one depends, for which make test has no room. make soak
-// runs it, in PART=load-1 and load-2: it sets K8S_E2E_LONG=1.
+// runs it, in the parts that set K8S_E2E_LONG=1.
 func Long(t *testing.T) {
 	t.Helper()
 	if !WithLong() {
