@@ -1,8 +1,8 @@
 # A whole cluster. Its machines are spread over the availability zones of its network in turn:
 # controller-0 and worker-0 are in the first zone, controller-1 and worker-1 in the second.
 #
-# Where the module is used with for_each, a failure in one cluster must not stop the others. So no local value here depends on
-# a resource: Terraform makes a local value of all clusters at once, and each resource of one cluster by itself.
+# Where the module is used with for_each, a failure in one cluster holds up all others: Terraform orders resources by their
+# addresses in the module. examples/classroom/each.sh applies each cluster by itself.
 #
 # The provider configuration k8s.direct makes what the bastion of a private cluster needs. The other
 # one reaches all machines, of a private cluster through the bastion or through EC2 Instance Connect.
@@ -181,20 +181,20 @@ locals {
   endpoints = compact([var.endpoint, var.endpoint_before])
 }
 
+# Another generation is another, empty etcd. replace_triggered_by would not say so to the provider, which refuses to
+# delete the machines of all members under a cluster that stays.
 resource "k8s_etcd_cluster" "this" {
+  for_each = toset([tostring(var.generation)])
+
   version = var.etcd_version
   hosts   = [for name in local.etcd_members : one([for m in concat(k8s_machine.controller, k8s_machine.etcd) : m.host if m.name == name])]
   pki     = k8s_pki.this.ref
-
-  lifecycle {
-    replace_triggered_by = [terraform_data.generation]
-  }
 }
 
 resource "k8s_control_plane" "this" {
   version    = var.kubernetes_version
   hosts      = k8s_machine.controller[*].host
-  etcd       = k8s_etcd_cluster.this.ref
+  etcd       = k8s_etcd_cluster.this[tostring(var.generation)].ref
   lb         = { lb = one(k8s_lb.this[*].ref), nlb = one(k8s_nlb.this[*].ref), none = null }[var.endpoint]
   extra_sans = var.endpoint_before == null ? null : { lb = one(k8s_lb.this[*].ref), nlb = one(k8s_nlb.this[*].ref) }[var.endpoint_before].names
   pod_cidr   = var.pod_cidr

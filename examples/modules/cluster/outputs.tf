@@ -43,7 +43,7 @@ output "pod_cidrs" {
 
 output "etcd_endpoints" {
   description = "URLs of the members of etcd, which the security groups open to controllers only."
-  value       = k8s_etcd_cluster.this.ref.endpoints
+  value       = k8s_etcd_cluster.this[tostring(var.generation)].ref.endpoints
 }
 
 output "control_plane" {

@@ -109,6 +109,7 @@ variable "workers" {
 
 variable "generation" {
   type        = number
+  nullable    = false
   default     = 1
   description = "Generation of the cluster. Another number makes all machines anew, with empty disks. Network, endpoint, keys and access stay. After an apply that failed in the middle, take another number again."
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +56,7 @@ func TestClassroom(t *testing.T) {
 	step("a small cluster shows leader election", l.testElection)
 	step("a cluster is made anew", l.testRebuild)
 	step("a broken cluster is mended", l.testBroken)
-	step("a student whose cluster fails holds up nobody", func(t *testing.T) { l.testFailing(t, students) })
+	step("a student whose cluster fails holds up nobody", l.testFailing)
 	step("a student is locked out", l.testLockedOut)
 	step("a lesson is over, and the next one begins", l.testPaused)
 	step("a student's own workspace, with the policy of a member", l.testMember)
@@ -203,16 +204,25 @@ func (l *class) testSSH(t *testing.T) {
 	// The key of the student is authorised nowhere else.
 	text := l.read(t, "class/ada/ssh_config")
 	harness.Says(t, text, "Host worker-0")
+	others := []string{l.address(t, "ada"), l.address(t, "bob")} // load balancers
 	for _, m := range l.Machines(t) {
-		if m.Role == "worker" {
-			continue
-		}
-		out, err := exec.CommandContext(t.Context(), "ssh", "-F", "/dev/null", "-i", filepath.Join(l.dir, "ada"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
-			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "student@"+m.Host.Address, "true").CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "Permission denied") {
-			t.Errorf("%s: %v\n%s", m.Host.Name, err, out)
+		if m.Role != "worker" && m.Role != "lb" {
+			others = append(others, m.Host.Address)
 		}
 	}
+	for _, address := range others {
+		out, err := exec.CommandContext(t.Context(), "ssh", "-F", "/dev/null", "-i", filepath.Join(l.dir, "ada"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
+			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "student@"+address, "true").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "Permission denied") {
+			t.Errorf("%s: %v\n%s", address, err, out)
+		}
+	}
+}
+
+// address returns the address of a student's endpoint.
+func (l *class) address(t *testing.T, student string) string {
+	t.Helper()
+	return harness.Must[*url.URL](t)(url.Parse(l.endpoints[student])).Hostname()
 }
 
 // leader returns the machine whose controller manager leads in Bob's cluster.
@@ -275,7 +285,7 @@ func (l *class) instances(t *testing.T, student, state string) (ids []string) {
 
 func (l *class) testRebuild(t *testing.T) {
 	before, endpoint := l.instances(t, "bob", "running"), l.endpoints["bob"]
-	l.root(t, "bob", "controller-0", "systemctl stop etcd; rm -rf /var/lib/etcd /etc/kubernetes/pki") // Bob has tried something
+	l.root(t, "bob", "controller-0", "systemctl stop etcd; rm -rf /var/lib/etcd/member /etc/kubernetes/pki") // Bob has tried something
 	cy := l.working(t, "cy")
 	l.set(t, "rebuild", map[string]int{"bob": 2})
 	l.only(t, "bob")
@@ -325,26 +335,42 @@ func (l *class) testBroken(t *testing.T) {
 	}
 }
 
-// testFailing adds two students. The name of one is taken: somebody else has a cluster of that name in the account.
-func (l *class) testFailing(t *testing.T, students map[string]any) {
+// testFailing makes clusters for two students in workspaces of their own. The name of one is taken: somebody else has a cluster of
+// that name in the account.
+func (l *class) testFailing(t *testing.T) {
 	taken := harness.Must[*ec2.CreateVpcOutput](t)(l.api.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.99.0.0/16"), TagSpecifications: []types.TagSpecification{{
 		ResourceType: types.ResourceTypeVpc, Tags: []types.Tag{{Key: aws.String("k8s-from-scratch/cluster"), Value: aws.String("eve")}, {Key: aws.String("k8s-from-scratch/kind"), Value: aws.String("network")},
-			{Key: aws.String("k8s-from-scratch/name"), Value: aws.String("vpc")}, {Key: aws.String("k8s-from-scratch/claim"), Value: aws.String("0123456789abcdef")}}}}}))
-	more := maps.Clone(students)
-	more["eve"], more["fay"] = map[string]any{"size": "one"}, map[string]any{"size": "one"}
-	l.set(t, "students", more)
-	_, err := l.WS.Apply(t.Context(), "-parallelism=30")
-	harness.Refused(t, err, `module.student["eve"].k8s_network.this`)
-	t.Log(err)
+			{Key: aws.String("k8s-from-scratch/name"), Value: aws.String("vpc")}, {Key: aws.String("k8s-from-scratch/claim"), Value: aws.String("0123456789abcdef-1")},
+			{Key: aws.String("k8s-from-scratch/settled"), Value: aws.String("0123456789abcdef 2026-12-01T08:00:00Z")}}}}}))
+	each := class{Cluster: suite.Cluster(suite.Workspace(t, "classroom-each", suite.CLI, filepath.Join(suite.Root, "examples", "classroom"))),
+		api: l.api, dir: l.dir, settings: map[string]any{}}
+	each.set(t, "students", map[string]any{"eve": map[string]any{"size": "one"}, "fay": map[string]any{"size": "one"}})
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(suite.Root, "examples", "classroom", "each.sh")}, args...)...)
+		cmd.Dir, cmd.Env = each.WS.Dir, append(slices.Clone(each.WS.Env), "TERRAFORM="+each.WS.CLI, "PATH="+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	defer func() {
+		if out, err := run("destroy", "-auto-approve"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		harness.Must[*ec2.DeleteVpcOutput](t)(l.api.DeleteVpc(context.WithoutCancel(t.Context()), &ec2.DeleteVpcInput{VpcId: taken.Vpc.VpcId}))
+	}()
+	out, err := run("apply", "-auto-approve", "-no-color")
+	if err == nil || out != "failed for eve: see each/eve.log\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	why := string(harness.Must[[]byte](t)(os.ReadFile(filepath.Join(each.WS.Dir, "each", "eve.log"))))
+	harness.Says(t, why, `module.student["eve"].k8s_network.this`)
+	_, why, _ = strings.Cut(why, "Error: ")
+	t.Logf("%s\n%s", out, why)
 	if got := l.instances(t, "fay", "running"); len(got) != 1 {
 		t.Errorf("Fay's cluster has %d instances", len(got))
 	}
-	l.apply(t, "students", students)
-	l.NoChanges(t)
-	if got := l.instances(t, "fay", "running"); len(got) != 0 {
-		t.Errorf("Fay's cluster has %d instances after her end", len(got))
+	if out, err := run("plan", "-detailed-exitcode"); err == nil || out != "failed for eve: see each/eve.log\n" {
+		t.Errorf("the second plan: %v\n%s", err, out)
 	}
-	harness.Must[*ec2.DeleteVpcOutput](t)(l.api.DeleteVpc(t.Context(), &ec2.DeleteVpcInput{VpcId: taken.Vpc.VpcId}))
 }
 
 func (l *class) testLockedOut(t *testing.T) {
