@@ -111,15 +111,11 @@ func (w *world) testHandOvers(t *testing.T) {
 	}
 	f, targets := w.fleet(t)
 	var unheld []time.Time // times at which the engine announced that a write may be lost
-	late := 0              // how many of them had the reason that the command took too long
 	say := f.Progress
 	f.Progress = func(machine, message string) {
 		say(machine, message)
 		if strings.Contains(message, "a write in progress may be lost") {
 			unheld = append(unheld, time.Now())
-			if strings.Contains(message, context.DeadlineExceeded.Error()) {
-				late++
-			}
 		}
 	}
 	var figures []string
@@ -131,10 +127,8 @@ func (w *world) testHandOvers(t *testing.T) {
 		x.Unbroken(t, unheld...)
 		figures = append(figures, x.Figures())
 	}
-	t.Logf("of %d hand-overs %d held nobody, %d because the command took too long", times, len(unheld), late)
-	// A busy computer can be too slow for every hold. The orphaned hold shows that holds work.
-	if len(unheld) == times && late < times || asked != "" && len(unheld) > times/2 {
-		t.Errorf("%d of %d hand-overs held nobody, %d because the command took too long", len(unheld), times, late)
+	if len(unheld) == times || asked != "" && len(unheld) > times/2 {
+		t.Errorf("%d of %d hand-overs held nobody", len(unheld), times)
 	}
 	if asked == "" {
 		return
