@@ -28,9 +28,9 @@ type Block struct {
 const (
 	// Silent is the line below a script that prints nothing.
 	Silent = "It prints nothing."
-	// LongMark is the line before the rest of a section that make test does not run.
+	// LongMark is the line before the rest of a section that only K8S_E2E_LONG=1 runs.
 	LongMark = "<!-- takes minutes: only make soak runs the rest of this section -->"
-	// LongPage is the line of a page that make test does not run.
+	// LongPage is the line of a page that only K8S_E2E_LONG=1 runs.
 	LongPage = "<!-- takes minutes: only make soak runs this page -->"
 	// Reset is the last section of a page.
 	Reset = "Reset"

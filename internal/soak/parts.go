@@ -69,7 +69,7 @@ var parts = []part{
 	{name: "clusters", shows: "snapshots and restores; every authority and key rotated together under traffic; interrupted applies and installations; certificates that have expired, and a pause: what has a cluster of its own and no room in `make test`",
 		steps: []step{{packages: []string{"rotation", "backup", "interrupt", "expired"}}}},
 	{name: "changes", shows: "a cluster that changes while clients use it: etcd's release, rolls that fail and go on, settings, files, registries and encryption keys behind their gates, a reboot of every machine; sixteen common failures, and an apply that repairs each",
-		steps: []step{{packages: []string{"rolls"}, env: []string{"K8S_E2E_LONG=1"}}, {packages: []string{"failures"}, env: []string{"K8S_E2E_LONG=1"}}}},
+		steps: []step{{packages: []string{"rolls", "failures"}, env: []string{"K8S_E2E_LONG=1"}}}},
 	{name: "replacements", shows: "an upgrade of Kubernetes under traffic, two subnets, a lost controller, workers that come, go and move; machines changed, replaced and imported under traffic, and etcd on data volumes",
 		steps: []step{{packages: []string{"lifecycle", "instances"}}}},
 	{name: "rollouts", shows: "all of the library's roll-outs without Terraform",

@@ -90,7 +90,7 @@ type failure struct {
 	// waits is how long the command has to wait by design before it can fail, such as ten seconds
 	// for a machine that does not answer; see world.within.
 	waits time.Duration
-	// long says that make test has no room for it.
+	// long says that only parts of soak with K8S_E2E_LONG=1 run it.
 	long bool
 	// backsOff says that the kubelet backs off from a pod before the command ends.
 	backsOff bool
