@@ -371,6 +371,7 @@ func (l *class) testFailing(t *testing.T) {
 	if out, err := run("plan", "-detailed-exitcode"); err == nil || out != "failed for eve: see each/eve.log\n" {
 		t.Errorf("the second plan: %v\n%s", err, out)
 	}
+	l.NoChanges(t)
 }
 
 func (l *class) testLockedOut(t *testing.T) {
