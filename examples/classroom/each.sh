@@ -13,7 +13,9 @@ unset TF_WORKSPACE
 listed=$(echo 'join(" ", keys(var.students))' | "$TERRAFORM" console) || exit 1
 listed=$(printf '%s' "$listed" | tr -d '"')
 students=${STUDENTS:-$listed}
-[ -n "$students" ] || { echo "there are no students" >&2; exit 1; }
+case $students in
+'' | '('*) echo "there are no students: set the variable students in a file such as class.auto.tfvars" >&2; exit 1 ;;
+esac
 for s in $students; do
   case " $listed " in *" $s "*) ;; *) echo "$s is not among the students" >&2; exit 1 ;; esac
 done
