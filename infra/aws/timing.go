@@ -15,7 +15,7 @@ func countCalls(r *timing.Recorder) func(*middleware.Stack) error {
 	return func(s *middleware.Stack) error {
 		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("CountCalls",
 			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
-				defer r.Start(awsmiddleware.GetServiceID(ctx) + " " + awsmiddleware.GetOperationName(ctx))()
+				defer r.Start(ctx, awsmiddleware.GetServiceID(ctx)+" "+awsmiddleware.GetOperationName(ctx))()
 				return next.HandleDeserialize(ctx, in)
 			}), middleware.Before)
 	}

@@ -81,7 +81,7 @@ func New(a Access) (*Client, error) {
 	if a.Timing != nil {
 		options = append(options, grpc.WithChainUnaryInterceptor(
 			func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				defer a.Timing.Start("etcd " + path.Base(method))()
+				defer a.Timing.Start(ctx, "etcd "+path.Base(method))()
 				return invoke(ctx, method, req, reply, conn, opts...)
 			}))
 	}

@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/parallel"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // Target is a machine's place in the cluster and how to reach it.
@@ -63,7 +65,11 @@ func Each[M any](ctx context.Context, machines []M, f func(context.Context, M) e
 		if named, ok := any(m).(interface{ Name() string }); ok {
 			what = "machine " + named.Name()
 		}
-		group.GoFor(what, func() error { return f(ctx, m) })
+		group.GoFor(what, func() error {
+			ctx, end := timing.Begin(ctx, cmp.Or(what, "part"))
+			defer end()
+			return f(ctx, m)
+		})
 	}
 	return group.Wait()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/patience"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // The units of each kind of machine, as far as all machines of the kind have them.
@@ -155,7 +156,9 @@ func Within(ctx context.Context, budget time.Duration, what string, f func(conte
 	expired := fmt.Errorf("%s: not within %s", what, budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, expired)
 	defer cancel()
-	err := f(ctx)
+	waiting, end := timing.Begin(ctx, "wait: "+what)
+	defer end()
+	err := f(waiting)
 	if err != nil && errors.Is(context.Cause(ctx), expired) && !errors.Is(err, expired) {
 		return fmt.Errorf("%w: %w", expired, err)
 	}

@@ -127,7 +127,7 @@ const (
 )
 
 func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer b.timing.Start("API " + r.Method)()
+	defer b.timing.Start(r.Context(), "API "+r.Method)()
 	answer, err := b.RoundTripper.RoundTrip(r)
 	for range writeRepetitions {
 		if err == nil || r.Method != http.MethodPatch && r.Method != http.MethodPut || !utilnet.IsProbableEOF(err) && !utilnet.IsConnectionReset(err) || r.GetBody == nil {

@@ -53,7 +53,7 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 	if depth(h) > maxBastions {
 		return nil, fmt.Errorf("machine %s: more than %d bastions in a row", h.Name, maxBastions)
 	}
-	defer p.cfg.Timing.Start("SSH handshake")()
+	defer p.cfg.Timing.Start(ctx, "SSH handshake")()
 	ctx, cancel := withTimeout(ctx, p.cfg.ConnectTimeout)
 	defer cancel()
 	go func() {

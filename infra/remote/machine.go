@@ -85,7 +85,7 @@ func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 		m.pool.cfg.Watch(m.host.Name, cmd.Name, false)
 		defer m.pool.cfg.Watch(m.host.Name, cmd.Name, true)
 	}
-	defer m.pool.cfg.Timing.Start("SSH " + cmp.Or(cmd.Name, "look"))()
+	defer m.pool.cfg.Timing.Start(ctx, "SSH "+cmp.Or(cmd.Name, "look"))()
 	return m.run(ctx, conn, session, cmd)
 }
 
@@ -234,7 +234,7 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 		if err != nil {
 			return nil, err
 		}
-		end := m.pool.cfg.Timing.Start("SSH forward")
+		end := m.pool.cfg.Timing.Start(ctx, "SSH forward")
 		conn, err := c.dial(ctx, network, addr)
 		end()
 		if err == nil {

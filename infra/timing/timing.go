@@ -2,12 +2,13 @@
 // handshakes and round trips, requests to etcd and API servers.
 //
 // A nil Recorder records nothing, so whoever is measured need not know whether anybody asks. What
-// may not enter: anything but names of kinds of calls from the program's own text. Addresses, ids,
+// may not enter: anything but names of kinds of calls from the program's own text, and names of machines. Addresses, ids,
 // contents and arguments of calls are never given to a Recorder, and so cannot get out of it.
 package timing
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -23,6 +24,7 @@ type Recorder struct {
 	mu    sync.Mutex
 	spans map[string]*span    // by name, and by kind with a space after it
 	bytes map[string]*traffic // through the connections of Count, by kind with a space after it
+	steps []*step             // of Call, in no order
 }
 
 // New returns a Recorder.
@@ -40,11 +42,20 @@ type span struct {
 type traffic struct{ sent, received atomic.Int64 }
 
 // Start notes the begin of a call and returns a function that notes its end. The kind is the first
-// word of a name: "EC2 DescribeInstances".
-func (r *Recorder) Start(name string) func() {
+// word of a name: "EC2 DescribeInstances". The call is a part of the step that the context belongs to.
+func (r *Recorder) Start(ctx context.Context, name string) func() {
 	if r == nil {
 		return func() {}
 	}
+	_, over := Begin(ctx, name)
+	end := r.start(name)
+	return sync.OnceFunc(func() {
+		end()
+		over()
+	})
+}
+
+func (r *Recorder) start(name string) func() {
 	began := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +66,7 @@ func (r *Recorder) Start(name string) func() {
 			s.since = began
 		}
 	}
-	return sync.OnceFunc(func() { r.end(name, began) })
+	return func() { r.end(name, began) }
 }
 
 func (r *Recorder) end(name string, began time.Time) {

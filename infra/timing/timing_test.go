@@ -17,13 +17,13 @@ func TestBusy(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 3 {
 			calls.Go(func() {
-				defer r.Start("EC2 DescribeInstances")()
+				defer r.Start(t.Context(), "EC2 DescribeInstances")()
 				time.Sleep(20 * time.Millisecond)
 			})
 		}
 		calls.Wait()
 		time.Sleep(time.Second)
-		end := r.Start("EC2 DescribeVolumes")
+		end := r.Start(t.Context(), "EC2 DescribeVolumes")
 		time.Sleep(10 * time.Millisecond)
 		end()
 		end() // counts once
@@ -76,10 +76,14 @@ func TestBytes(t *testing.T) {
 func TestOff(t *testing.T) {
 	t.Parallel()
 	var r *Recorder
-	r.Start("EC2 x")()
+	r.Start(t.Context(), "EC2 x")()
+	ctx, end := r.Call(t.Context(), "Terraform x")
+	_, over := Begin(ctx, "machine x")
+	over()
+	end()
 	r.Add("EC2 x", time.Second)
 	conn, _ := net.Pipe()
-	if r.Count("SSH", conn) != conn || r.Table() != "" || r.Calls("EC2") != 0 {
+	if r.Count("SSH", conn) != conn || r.Table() != "" || r.Path() != "" || r.Calls("EC2") != 0 {
 		t.Error("something was recorded")
 	}
 }

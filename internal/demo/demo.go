@@ -25,6 +25,9 @@ type demo struct {
 	report *progress.Reporter
 }
 
+// criticalPath begins the path in what the provider writes with K8S_TIMINGS.
+const criticalPath = "critical path"
+
 type timing struct {
 	name string
 	took time.Duration
@@ -184,7 +187,8 @@ func (d *demo) workspace(ctx context.Context) (*workspace.Workspace, error) {
 		Env: append(env,
 			"K8S_SSH_PRIVATE_KEY_FILE="+key,
 			"TF_LOG_PROVIDER=INFO",
-			"TF_LOG_PATH="+d.path("logs", "provider.log")),
+			"TF_LOG_PATH="+d.path("logs", "provider.log"),
+			"K8S_TIMINGS="+d.path("logs", "timings.txt")),
 	})
 	if err != nil {
 		return nil, err
@@ -250,10 +254,12 @@ func (d *demo) summary(ctx context.Context, ws *workspace.Workspace, applied *ap
 		fmt.Println()
 	}
 	applied.print(os.Stdout)
-	if steps, err := readSteps(d.path("logs", "provider.log"), applied.began); err == nil && len(applied.spans) > 0 {
-		printSteps(os.Stdout, steps)
+	if timings, err := os.ReadFile(d.path("logs", "timings.txt")); err == nil && len(applied.spans) > 0 {
+		if at := bytes.LastIndex(timings, []byte(criticalPath)); at >= 0 {
+			fmt.Printf("\n%s", timings[at:])
+		}
 	}
-	fmt.Println("\nWhere the time of this run went")
+	fmt.Println("Where the time of this run went")
 	for _, t := range d.times {
 		fmt.Printf("  %-32s %6.1fs\n", t.name, t.took.Seconds())
 	}

@@ -45,9 +45,9 @@ const summaryLimit = 300
 
 // through makes one call. diagnostics are those of an answer.
 func through[Q, R any](ctx context.Context, b boundary, what string, q *Q, call func(context.Context, *Q) (*R, error), diagnostics func(*R) *[]*tfprotov6.Diagnostic) (*R, error) {
-	defer b.recorder.Start("Terraform " + what)()
+	ctx, end := b.recorder.Call(b.within(ctx), "Terraform "+what)
+	defer end()
 	var answer *R
-	ctx = b.within(ctx)
 	err := parallel.Safely(ctx, what, func() (err error) {
 		answer, err = call(ctx, q)
 		return err
@@ -79,7 +79,7 @@ func fit(diagnostics []*tfprotov6.Diagnostic) {
 }
 
 func (b boundary) GetProviderSchema(ctx context.Context, q *tfprotov6.GetProviderSchemaRequest) (*tfprotov6.GetProviderSchemaResponse, error) {
-	defer b.recorder.Start("Terraform GetProviderSchema")()
+	defer b.recorder.Start(ctx, "Terraform GetProviderSchema")()
 	return b.full.GetProviderSchema(ctx, q)
 }
 
@@ -199,7 +199,7 @@ func (b boundary) ListResource(ctx context.Context, q *tfprotov6.ListResourceReq
 	if answer != nil {
 		results, what := answer.Results, "ListResource "+q.TypeName
 		answer.Results = func(yield func(tfprotov6.ListResourceResult) bool) {
-			defer b.recorder.Start("Terraform " + what)()
+			defer b.recorder.Start(ctx, "Terraform "+what)()
 			safely(ctx, what, results, yield, func(r tfprotov6.ListResourceResult) tfprotov6.ListResourceResult {
 				fit(r.Diagnostics)
 				return r

@@ -51,7 +51,7 @@ func (t timings) write(version string) error {
 		return fmt.Errorf("%s: %w", timingsVariable, err)
 	}
 	cpu, memory := usage()
-	_, err = fmt.Fprintf(f, "%s provider %s, process %d: %.2f s, CPU %.2f s, memory %d MiB\n%s\n",
-		t.began.UTC().Format(time.RFC3339), version, os.Getpid(), time.Since(t.began).Seconds(), cpu.Seconds(), memory>>20, t.recorder.Table())
+	_, err = fmt.Fprintf(f, "%s provider %s, process %d: %.2f s, CPU %.2f s, memory %d MiB\n%s%s\n",
+		t.began.UTC().Format(time.RFC3339), version, os.Getpid(), time.Since(t.began).Seconds(), cpu.Seconds(), memory>>20, t.recorder.Table(), t.recorder.Path())
 	return errors.Join(err, f.Close())
 }
