@@ -3,6 +3,7 @@
 //
 //   - apply: a whole terraform apply of examples/ha-cluster from nothing, and one more worker
 //   - unstaged: the same without stage of k8s_machine
+//   - image: the same with machines of an image that has everything; roles: the same without the boots of these machines
 //   - kubeadm: kubeadm, with everything installed and pulled beforehand
 //
 // docs/design/kubeadm.md and docs/design/staging.md say what the clocks include.
@@ -27,7 +28,7 @@ import (
 func Run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("bench apply", flag.ContinueOnError)
 	rounds := f.Int("rounds", 3, "how often each side is measured")
-	sides := f.String("sides", sideKubeadm+","+sideApply, "what is measured, of "+strings.Join(sideNames, ", ")+"; ratios are to the first")
+	sides := f.String("sides", strings.Join([]string{sideKubeadm, sideRoles, sideApply, sideImage}, ","), "what is measured, of "+strings.Join(sideNames, ", ")+"; ratios are to the first")
 	mbit := f.Float64("mbit", 0, "megabits a second that each machine gets from the internet; 0 for no limit")
 	milliseconds := f.Int("milliseconds", 0, "how long each answer from the internet takes to begin")
 	if err := f.Parse(args); err != nil {

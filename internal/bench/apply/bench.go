@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/prepared"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
@@ -36,6 +37,7 @@ type bench struct {
 
 	cli   string // terraform or tofu
 	files release.Kubeadm
+	image string // the AMI that has everything that roles install; empty if no side needs it
 }
 
 // line is what each machine gets from the internet, see "k8s-lab fault line --help". The zero line has no
@@ -60,8 +62,10 @@ func (b *bench) run(ctx context.Context, rounds int) error {
 	if err := b.setUp(ctx); err != nil {
 		return err
 	}
+	image := []string{"-var", "ami=" + b.image}
 	measure := map[string]func(context.Context, *lab, clock) error{
-		sideKubeadm: b.kubeadm, sideApply: b.apply, sideUnstaged: b.unstaged,
+		sideKubeadm: b.kubeadm, sideApply: b.applies(way{}), sideUnstaged: b.applies(way{override: unstaged()}),
+		sideImage: b.applies(way{args: image}), sideRoles: b.applies(way{args: image, machines: true}),
 	}
 	var found figures
 	for n := range rounds {
@@ -121,6 +125,13 @@ func (b *bench) setUp(ctx context.Context) error {
 			return err
 		}
 	}
+	if slices.Contains(b.sides, sideImage) || slices.Contains(b.sides, sideRoles) {
+		img, err := prepared.Ensure(ctx, prepared.Options{Program: b.path("bin", "k8s-lab"), For: b.path("lab"), Progress: b.report})
+		if err != nil {
+			return err
+		}
+		b.image = img.ID
+	}
 	b.cli, err = workspace.FindCLI(func() (string, error) {
 		dir, err := release.EnsureTools(ctx, options)
 		return filepath.Join(dir, "tofu"), err
@@ -161,36 +172,46 @@ func (b *bench) inLab(ctx context.Context, name string, measure func(context.Con
 // clock measures a function that does something.
 type clock func(what string, measured func(context.Context) error) error
 
-// apply measures a whole apply of the example, from nothing to the end of its last resource, and
-// the apply of one more worker.
-func (b *bench) apply(ctx context.Context, l *lab, clock clock) error {
-	return b.applies(ctx, l, clock, "")
+// way is one way to apply the example.
+type way struct {
+	override string   // configuration that is added
+	args     []string // of each apply
+	machines bool     // that are made before the clock starts; then no other worker is measured
 }
 
-// unstaged is apply without staging.
-func (b *bench) unstaged(ctx context.Context, l *lab, clock clock) error {
-	var override strings.Builder
+// unstaged is configuration without staging.
+func unstaged() string {
+	var b strings.Builder
 	for _, name := range []string{"controller", "worker", "lb"} {
-		fmt.Fprintf(&override, "resource \"k8s_machine\" %q {\n  stage = null\n}\n", name)
+		fmt.Fprintf(&b, "resource \"k8s_machine\" %q {\n  stage = null\n}\n", name)
 	}
-	return b.applies(ctx, l, clock, override.String())
+	return b.String()
 }
 
-func (b *bench) applies(ctx context.Context, l *lab, clock clock, override string) error {
-	ws, err := l.workspace(ctx, filepath.Join(b.root, "examples", "ha-cluster"))
-	if err == nil {
-		err = ws.WriteFile("bench_override.tf", override)
-	}
-	if err != nil {
-		return err
-	}
-	for _, a := range []struct{ what, workers string }{{whatCluster, "2"}, {whatWorker, "3"}} {
-		if err := clock(a.what, func(ctx context.Context) error {
-			_, err := ws.Apply(ctx, "-var", "workers="+a.workers)
-			return err
-		}); err != nil {
+// applies measures a whole apply of the example, to the end of its last resource, and the apply of one more worker.
+func (b *bench) applies(w way) func(context.Context, *lab, clock) error {
+	return func(ctx context.Context, l *lab, clock clock) error {
+		ws, err := l.workspace(ctx, filepath.Join(b.root, "examples", "ha-cluster"))
+		if err == nil {
+			err = ws.WriteFile("bench_override.tf", w.override)
+		}
+		if err == nil && w.machines {
+			_, err = ws.Apply(ctx, append([]string{"-target", "k8s_machine.controller", "-target", "k8s_machine.worker", "-target", "k8s_machine.lb"}, w.args...)...)
+		}
+		if err != nil {
 			return err
 		}
+		for _, a := range []struct{ what, workers string }{{whatCluster, "2"}, {whatWorker, "3"}} {
+			if w.machines && a.what == whatWorker {
+				break
+			}
+			if err := clock(a.what, func(ctx context.Context) error {
+				_, err := ws.Apply(ctx, append([]string{"-var", "workers=" + a.workers}, w.args...)...)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil
 }

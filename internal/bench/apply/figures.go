@@ -15,9 +15,11 @@ const (
 	sideKubeadm  = "kubeadm"
 	sideApply    = "apply"
 	sideUnstaged = "unstaged"
+	sideImage    = "image"
+	sideRoles    = "roles"
 )
 
-var sideNames = []string{sideKubeadm, sideApply, sideUnstaged}
+var sideNames = []string{sideKubeadm, sideApply, sideUnstaged, sideImage, sideRoles}
 
 // What is measured.
 const (
@@ -54,6 +56,10 @@ var clocks = map[string]string{
           init. Downloads come from this computer. Then an apply with workers = 3.
 `,
 	sideUnstaged: `unstaged  as apply, with stage = null for all machines.
+`,
+	sideImage: `image     as apply, with machines of an image that has all packages, programs and container images.
+`,
+	sideRoles: `roles     as image, with network, machines and their boot before the clock starts. No other worker.
 `,
 }
 

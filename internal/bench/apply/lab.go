@@ -35,7 +35,11 @@ type labVars struct {
 // up starts a new lab. Everything that programs print goes to log.
 func (b *bench) up(ctx context.Context, log io.Writer) (*lab, error) {
 	l := &lab{b: b, log: &lockedWriter{w: log}}
-	if _, err := l.run(ctx, nil, "up", "--quota", "vcpus=32"); err != nil {
+	args := []string{"up", "--quota", "vcpus=32"}
+	if b.image != "" {
+		args = append(args, "--image", b.image)
+	}
+	if _, err := l.run(ctx, nil, args...); err != nil {
 		return nil, err
 	}
 	if b.line != (line{}) {
