@@ -15,19 +15,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
-// InUseError says that instances were launched from an image, which was not deleted for that reason.
+// InUseError says that an image is in use, and was not deleted for that reason.
 type InUseError struct {
-	ID        string
-	Instances []string // "i-0123 (demo-worker-0)"
+	ID    string
+	Users []string // "i-0123 (demo-worker-0)", "launch template web (lt-0123)"
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("image %s is in use by %s", e.ID, strings.Join(e.Instances, ", "))
+	return fmt.Sprintf("image %s is in use by %s", e.ID, strings.Join(e.Users, ", "))
 }
 
-// InUse returns the instances that were launched from any of the images, by image: those that run or can be started. An instance needs its image
-// no longer, but whoever replaces it by the same configuration does. Launch templates and Auto Scaling groups are not asked: the
-// account's own permissions for them would be needed.
+// InUse returns who uses any of the images, by image: instances that were launched from it and run or can be started, and launch templates that name it in
+// their latest or default version, as an Auto Scaling group has them. An instance needs its image no longer, but whoever replaces it by the same
+// configuration does.
 func InUse(ctx context.Context, c *aws.Client, ids ...string) (map[string][]string, error) {
 	out := map[string][]string{}
 	for some := range slices.Chunk(ids, aws.FilterValues) {
@@ -41,9 +41,22 @@ func InUse(ctx context.Context, c *aws.Client, ids ...string) (map[string][]stri
 		if err != nil {
 			return nil, fmt.Errorf("find out who uses images: %w", err)
 		}
+		versions, err := aws.All(ctx, ec2.NewDescribeLaunchTemplateVersionsPaginator(c.EC2, &ec2.DescribeLaunchTemplateVersionsInput{
+			Versions: []string{"$Latest", "$Default"}, Filters: []types.Filter{aws.Filter("image-id", some...)},
+		}), func(p *ec2.DescribeLaunchTemplateVersionsOutput) []types.LaunchTemplateVersion {
+			return p.LaunchTemplateVersions
+		})
+		if err != nil {
+			return nil, fmt.Errorf("find out which launch templates use images: %w", err)
+		}
+		for _, v := range versions {
+			id := sdk.ToString(v.LaunchTemplateData.ImageId)
+			out[id] = append(out[id], fmt.Sprintf("launch template %s (%s)", sdk.ToString(v.LaunchTemplateName), sdk.ToString(v.LaunchTemplateId)))
+		}
 	}
-	for _, users := range out {
+	for id, users := range out {
 		slices.Sort(users)
+		out[id] = slices.Compact(users)
 	}
 	return out, nil
 }
@@ -60,7 +73,7 @@ func Delete(ctx context.Context, c *aws.Client, id string, spec Spec) error {
 	}
 	users, err := InUse(ctx, c, id)
 	if err == nil && len(users[id]) > 0 {
-		err = &InUseError{ID: id, Instances: users[id]}
+		err = &InUseError{ID: id, Users: users[id]}
 	}
 	if err == nil {
 		err = remove(ctx, c, i)

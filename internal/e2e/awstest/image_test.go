@@ -138,7 +138,7 @@ func TestImage(t *testing.T) {
 	// An image that is used is not deleted. What replaces it deletes it once it is not used any more.
 	used := stopped(ctx, t, c, first.ID, 2)
 	var busy *image.InUseError
-	if err := image.Delete(ctx, c, first.ID, spec); !errors.As(err, &busy) || len(busy.Instances) != 2 {
+	if err := image.Delete(ctx, c, first.ID, spec); !errors.As(err, &busy) || len(busy.Users) != 2 {
 		t.Errorf("deleted an image in use: %v", err)
 	}
 	if next, err := image.Successor(ctx, c, first.ID, spec); err != nil || next {

@@ -111,7 +111,7 @@ func (r *bakedImage) Remove(ctx context.Context, op *owned.Operation, m *bakedIm
 			return err
 		}
 		op.Diags.AddWarning("An AMI in use stays", fmt.Sprintf("%s is used by %s. It is no longer in this state, and costs as much as its snapshot. Once no instance has it, it is drift of the new image %s, and an apply deletes it.",
-			id, strings.Join(used.Instances, ", "), m.Name.ValueString()))
+			id, strings.Join(used.Users, ", "), m.Name.ValueString()))
 		return nil
 	}
 	if err != nil {

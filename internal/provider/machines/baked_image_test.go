@@ -77,6 +77,12 @@ func TestImage(t *testing.T) {
 		t.Errorf("deleted an image in use: %s", failure)
 	}
 	c.Fatal(worker.Apply(worker.Plan(nil)))
+	name := sdk.String("autoscaled")
+	providertest.Answer[*ec2.CreateLaunchTemplateOutput](t)(c.Client.EC2.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: name, LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: sdk.String(id.(string))}}))
+	if failure := made.Attempt(nil); !strings.Contains(failure, "is in use by launch template autoscaled (lt-") || !strings.Contains(failure, "nothing was deleted") {
+		t.Errorf("deleted an image that a launch template names: %s", failure)
+	}
+	providertest.Answer[*ec2.DeleteLaunchTemplateOutput](t)(c.Client.EC2.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: name}))
 	for _, i := range []*providertest.Instance{made, network} {
 		c.Fatal(i.Apply(i.Plan(nil)))
 	}

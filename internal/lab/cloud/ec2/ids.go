@@ -46,13 +46,15 @@ var (
 
 	kindPlacementGroup = kind{"pg", "InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed", "The Placement Group '%s' is unknown.", "placement-group"}
 
+	kindLaunchTemplate = kind{"lt", "InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateId.Malformed", "The specified launch template, with template ID %s, does not exist.", "launch-template"}
+
 	kindImage    = kind{"ami", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "The image id '[%s]' does not exist", "image"}
 	kindSnapshot = kind{"snap", "InvalidSnapshot.NotFound", "InvalidSnapshotID.Malformed", "The snapshot '%s' does not exist.", "snapshot"}
 
 	kinds = []kind{
 		kindVPC, kindSubnet, kindGateway, kindRouteTable, kindGroup, kindRule,
 		kindInstance, kindInterface, kindVolume, kindAddress, kindKeyPair,
-		kindNATGateway, kindDHCPOptions, kindNetworkACL, kindPlacementGroup,
+		kindNATGateway, kindDHCPOptions, kindNetworkACL, kindPlacementGroup, kindLaunchTemplate,
 		kindConnectEndpoint, kindImage, kindSnapshot,
 	}
 )

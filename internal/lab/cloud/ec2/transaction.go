@@ -72,7 +72,7 @@ var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, some := range []map[string]action{
 		vpcActions, subnetActions, gatewayActions, natGatewayActions, connectEndpointActions, routeTableActions, routeActions, groupActions, ruleActions,
-		instanceActions, creditActions, placementGroupActions, instanceTypeActions, imageActions, imageCreateActions, snapshotActions, interfaceActions, volumeActions,
+		instanceActions, creditActions, placementGroupActions, launchTemplateActions, instanceTypeActions, imageActions, imageCreateActions, snapshotActions, interfaceActions, volumeActions,
 		addressActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
 		networkACLActions, profileActions, settingsActions, absentActions,
 	} {

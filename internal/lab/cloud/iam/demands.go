@@ -124,6 +124,8 @@ var ec2Actions = map[string]described{
 	"CreateInstanceConnectEndpoint":               {on: []string{"SubnetId", "SecurityGroupId"}, makes: []string{"instance-connect-endpoint"}},
 	"CreateInternetGateway":                       {makes: []string{"internet-gateway"}},
 	"CreateKeyPair":                               {makes: []string{"key-pair"}},
+	"CreateLaunchTemplate":                        {makes: []string{"launch-template"}},
+	"CreateLaunchTemplateVersion":                 {on: []string{"LaunchTemplateId", "LaunchTemplateName"}},
 	"CreateNatGateway":                            {on: []string{"SubnetId", "AllocationId"}, makes: []string{"natgateway"}},
 	"CreatePlacementGroup":                        {makes: []string{"placement-group"}},
 	"CreateRoute":                                 {on: []string{"RouteTableId"}},
@@ -137,6 +139,7 @@ var ec2Actions = map[string]described{
 	"DeleteInstanceConnectEndpoint":               {on: []string{"InstanceConnectEndpointId"}},
 	"DeleteInternetGateway":                       {on: []string{"InternetGatewayId"}},
 	"DeleteKeyPair":                               {on: []string{"KeyPairId", "KeyName"}},
+	"DeleteLaunchTemplate":                        {on: []string{"LaunchTemplateId", "LaunchTemplateName"}},
 	"DeleteNatGateway":                            {on: []string{"NatGatewayId"}},
 	"DeleteNetworkInterface":                      {on: []string{"NetworkInterfaceId"}},
 	"DeletePlacementGroup":                        {on: []string{"GroupName"}},
@@ -401,7 +404,7 @@ func resourceTags(tags map[string]string) map[string][]string {
 // https://docs.aws.amazon.com/service-authorization/latest/reference/list_awssystemsmanager.html
 var ssmActions = map[string]string{
 	"AddTagsToResource": "ResourceId", "DeleteParameter": "Name", "DeleteParameters": "Names", "DescribeParameters": "",
-	"GetParameter": "Name", "GetParameterHistory": "Name", "GetParameters": "Names", "GetParametersByPath": "Path",
+	"GetParameter": "Name", "GetParameters": "Names", "GetParametersByPath": "Path",
 	"ListTagsForResource": "ResourceId", "PutParameter": "Name", "RemoveTagsFromResource": "ResourceId",
 }
 
