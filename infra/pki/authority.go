@@ -141,16 +141,6 @@ func (a *Authority) Issue(r Request, now time.Time, rand io.Reader) (KeyPair, er
 	return out, nil
 }
 
-// NewServiceAccountKey makes the ECDSA P-256 key pair that signs service-account tokens (ES256).
-func NewServiceAccountKey(rand io.Reader) (publicPEM, privatePEM []byte, err error) {
-	key, privatePEM, err := newKey(rand)
-	if err != nil {
-		return nil, nil, fmt.Errorf("service-account key: %w", err)
-	}
-	publicPEM, err = publicKeyPEM(key)
-	return publicPEM, privatePEM, err
-}
-
 // NewEncryptionKey makes a 32-byte key for encryption at rest, in base64 as EncryptionConfiguration
 // requires.
 func NewEncryptionKey(rand io.Reader) ([]byte, error) {

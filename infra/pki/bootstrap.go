@@ -120,16 +120,6 @@ func Missing(ctx context.Context, s Store, g Generations) ([]string, error) {
 	return slices.DeleteFunc(Names(g), func(n string) bool { return slices.Contains(present, n) }), nil
 }
 
-// Purge deletes every key and certificate of all generations. Public parts go first, so that a
-// Bootstrap can follow an interrupted Purge. Missing entries are no error.
-func Purge(ctx context.Context, s Store) error {
-	present, err := s.List(ctx)
-	if err != nil {
-		return fmt.Errorf("list the key store: %w", err)
-	}
-	return remove(ctx, s, Owned(present))
-}
-
 // remove deletes entries in the order of their removal.
 func remove(ctx context.Context, s Store, names []string) error {
 	for _, batch := range InOrderOfRemoval(names) {

@@ -199,19 +199,3 @@ func TestStateStoreRoundTrip(t *testing.T) {
 type noRandom struct{}
 
 func (noRandom) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
-
-func TestPurge(t *testing.T) {
-	ctx := context.Background()
-	store := NewMemoryStore(map[string]string{"someone-elses": "value"})
-	if _, err := Bootstrap(ctx, store, "demo", now, rand.Reader, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := Purge(ctx, store); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if names, _ := store.List(ctx); !cmp.Equal(names, []string{"someone-elses"}) {
-		t.Errorf("left are %q", names)
-	}
-}

@@ -22,10 +22,6 @@ type Version struct {
 // kubeletSkew is how many minors older than its API server a kubelet or kube-proxy may be.
 const kubeletSkew = 3
 
-// managerSkew is how many minors older than the API server kube-controller-manager and
-// kube-scheduler may be.
-const managerSkew = 1
-
 var release = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
 
 // Parse reads "1.36.4" or "v1.36.4". Pre-releases, build metadata, missing parts and leading zeros
@@ -168,12 +164,6 @@ func checkStep(who string, from, to Version) error {
 // may be up to three minors older, and never newer.
 func CheckKubeletSkew(apiserver, kubelet Version) error {
 	return checkSkew("kubelet", kubelet, apiserver, kubeletSkew)
-}
-
-// CheckManagerSkew returns an error unless a kube-controller-manager or kube-scheduler may run with
-// an API server: it may be one minor older, and never newer.
-func CheckManagerSkew(apiserver, manager Version) error {
-	return checkSkew("kube-controller-manager and kube-scheduler", manager, apiserver, managerSkew)
 }
 
 func checkSkew(who string, v, apiserver Version, allowed int) error {

@@ -84,17 +84,6 @@ func (l *Lab) Overview(ctx context.Context) (cloud.Overview, error) {
 	return o, l.Control(ctx, http.MethodGet, "/_lab/state", nil, &o)
 }
 
-// Outside returns the requests that the servers in the lab's internet received since ForgetOutside.
-func (l *Lab) Outside(ctx context.Context) (Outside, error) {
-	var o Outside
-	return o, l.Control(ctx, http.MethodGet, "/_lab/outside", nil, &o)
-}
-
-// ForgetOutside clears the request logs of the servers in the lab's internet.
-func (l *Lab) ForgetOutside(ctx context.Context) error {
-	return l.Control(ctx, http.MethodDelete, "/_lab/outside", nil, nil)
-}
-
 // Fault adds a fault. The control endpoint defines its fields.
 func (l *Lab) Fault(ctx context.Context, fields map[string]any) error {
 	return l.Control(ctx, http.MethodPost, "/_lab/faults", fields, nil)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/elbv2"
@@ -49,17 +48,12 @@ func (a *Account) quotaItem(q quota, value int) quotaItem {
 	}
 }
 
-type quotaRequest struct {
-	ServiceCode, QuotaCode string
-	MaxResults             *int
-	NextToken              string
-}
+type quotaRequest struct{ ServiceCode, QuotaCode string }
 
 // quotaActions are the actions that are served.
 var quotaActions = map[string]func(*Account, quotaRequest) (any, error){
 	"GetServiceQuota":           (*Account).getServiceQuota,
 	"GetAWSDefaultServiceQuota": (*Account).getDefaultQuota,
-	"ListServiceQuotas":         (*Account).listServiceQuotas,
 }
 
 // QuotaActions returns the actions of Service Quotas that are served, sorted.
@@ -107,43 +101,4 @@ func (a *Account) getDefaultQuota(in quotaRequest) (any, error) {
 		return nil, err
 	}
 	return struct{ Quota quotaItem }{a.quotaItem(q, q.standard)}, nil
-}
-
-// maxQuotas is the largest page of a list.
-const maxQuotas = 100
-
-// listServiceQuotas lists the quotas of a service, with the default values of those that were never raised.
-// https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_ListServiceQuotas.html
-func (a *Account) listServiceQuotas(in quotaRequest) (any, error) {
-	items := []quotaItem{}
-	for _, q := range a.quotas() {
-		if q.service == in.ServiceCode && (in.QuotaCode == "" || q.code == in.QuotaCode) {
-			items = append(items, a.quotaItem(q, q.value))
-		}
-	}
-	if len(items) == 0 {
-		return nil, wire.Refuse("NoSuchResourceException", "The request failed because the specified service does not exist.")
-	}
-	most := maxQuotas
-	if in.MaxResults != nil {
-		most = *in.MaxResults
-	}
-	from := 0
-	if in.NextToken != "" {
-		var err error
-		if from, err = strconv.Atoi(in.NextToken); err != nil || from < 0 || from >= len(items) {
-			return nil, wire.Refuse("InvalidPaginationTokenException", "Invalid input was provided.")
-		}
-	}
-	if most < 1 || most > maxQuotas {
-		return nil, wire.Refuse("IllegalArgumentException", "MaxResults must be between 1 and %d.", maxQuotas)
-	}
-	out := struct {
-		Quotas    []quotaItem
-		NextToken string `json:",omitempty"`
-	}{Quotas: items[from:min(from+most, len(items))]}
-	if from+most < len(items) {
-		out.NextToken = strconv.Itoa(from + most)
-	}
-	return out, nil
 }

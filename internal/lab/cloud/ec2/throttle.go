@@ -35,8 +35,6 @@ var (
 		"DeleteNetworkInterface":          {Capacity: 100, Refill: 5},
 		"DeleteTags":                      {Capacity: 100, Refill: 10},
 		"DeleteVolume":                    {Capacity: 100, Refill: 5},
-		"DescribeSecurityGroupReferences": {Capacity: 20, Refill: 5},
-		"DescribeStaleSecurityGroups":     {Capacity: 20, Refill: 5},
 		"DisassociateIamInstanceProfile":  {Capacity: 100, Refill: 5},
 		"ModifyInstanceMetadataOptions":   {Capacity: 100, Refill: 5},
 		"ModifyNetworkInterfaceAttribute": {Capacity: 100, Refill: 5},

@@ -206,3 +206,8 @@ func (s *Store) listTags(in tagsInput) (any, error) {
 	}
 	return out, nil
 }
+
+// user returns who changed a parameter: nobody records it here.
+func (s *Store) user() string {
+	return "arn:" + wire.Partition(s.cfg.Region) + ":iam::" + s.cfg.AccountID + ":user/lab"
+}

@@ -25,7 +25,6 @@ var actions = map[string]handler{
 	"GetParameter":           read((*Store).getParameter),
 	"GetParameters":          read((*Store).getParameters),
 	"GetParametersByPath":    read((*Store).getParametersByPath),
-	"GetParameterHistory":    read((*Store).getParameterHistory),
 	"DescribeParameters":     read((*Store).describeParameters),
 	"DeleteParameter":        write((*Store).deleteParameter),
 	"DeleteParameters":       write((*Store).deleteParameters),
