@@ -17,11 +17,15 @@ type Resource struct {
 	Values  json.RawMessage
 }
 
-// Resources returns all resources in the state, those of modules too, without deposed ones. It reads the state's file, which
-// is much faster than a CLI that asks the provider for its schemas first.
+// Resources returns all resources in the state of the selected workspace, those of modules too, without deposed ones. It reads
+// the state's file, which is much faster than a CLI that asks the provider for its schemas first.
 func (c *Cluster) Resources(t *testing.T) []Resource {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(c.WS.Dir, "terraform.tfstate"))
+	file := "terraform.tfstate"
+	if selected, err := os.ReadFile(filepath.Join(c.WS.Dir, ".terraform", "environment")); err == nil && string(selected) != "default" {
+		file = filepath.Join("terraform.tfstate.d", string(selected), file)
+	}
+	raw, err := os.ReadFile(filepath.Join(c.WS.Dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was applied yet
 	}

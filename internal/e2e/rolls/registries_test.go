@@ -85,7 +85,7 @@ func (w *world) startRegistry(t *testing.T) *privateRegistry {
 		t.Fatal(err)
 	}
 	address := w.Kubectl(t, "get", "node", "worker-0", "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
-	certificate, key := selfSigned(t, address)
+	certificate, key := harness.SelfSigned(t, address)
 	program, err := os.ReadFile(filepath.Join(dir, "registry"))
 	if err != nil {
 		t.Fatal(err)
