@@ -18,7 +18,7 @@ resource "k8s_network" "this" {
   nat_gateways       = var.private ? var.nat_gateways : null
   bastion_role       = local.bastion ? "lb" : null
   controller_pods    = var.controller_nodes
-  instance_types     = [var.instance_type]
+  instance_types     = var.vpc_id == null ? [var.instance_type] : null
   paused             = var.paused
   expires_at         = var.expires_at
 
