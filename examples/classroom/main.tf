@@ -38,9 +38,11 @@ module "student" {
   paused           = contains(var.paused, each.key)
   expires_at       = var.expires_at
   generation       = lookup(var.rebuild, each.key, 1)
-  access           = contains(var.locked_out, each.key) ? [] : [for a in var.access : merge(a, { group = "students" })]
+  access           = contains(var.locked_out, each.key) ? [] : [for a in var.access : merge(a, local.subjects[each.key])]
+  authentication   = local.authentication
   extra_files      = { for role in var.ssh_roles : role => local.ssh_files[each.key] if role != "worker" || local.sizes[each.value.size].workers > 0 }
   manifests        = local.manifests
+  snapshots        = local.snapshots[each.key]
   cpu_credits      = startswith(var.instance_type, "t") ? "standard" : null # unlimited ones cost more
   elsewhere        = var.elsewhere
 
@@ -53,6 +55,36 @@ module "student" {
       kind       = "PodSecurityConfiguration"
       defaults   = { enforce = "baseline" }
       exemptions = { namespaces = ["kube-system"] }
+    }
+  }
+}
+
+# Who has access to a cluster. Each cluster has an authority of its own for certificates. One issuer knows all students, so a cluster
+# knows its student by name.
+locals {
+  subjects = {
+    for name, s in local.students : name => {
+      group = var.issuer == null ? "students" : null
+      user  = var.issuer == null ? null : "school:${coalesce(s.sign_in, name)}"
+    }
+  }
+
+  authentication = var.issuer == null ? null : {
+    jwt = [{
+      issuer        = merge({ url = var.issuer.url, audiences = [var.issuer.client_id] }, var.issuer.ca == null ? {} : { certificateAuthority = var.issuer.ca })
+      claimMappings = { username = { claim = var.issuer.username, prefix = "school:" } }
+    }]
+  }
+}
+
+# Each cluster has snapshots of its own: the secrets in one need the keys of its cluster.
+locals {
+  snapshots = {
+    for name in keys(local.students) : name => var.snapshot_bucket == null ? null : {
+      bucket  = var.snapshot_bucket
+      profile = "k8s-${name}"
+      trigger = var.lesson
+      restore = contains(keys(var.back_to_lesson), name) ? jsondecode(file("${path.module}/lessons/${var.back_to_lesson[name]}.json"))[name] : null
     }
   }
 }

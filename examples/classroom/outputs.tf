@@ -3,6 +3,11 @@ output "endpoints" {
   value       = { for name in keys(local.students) : name => module.student[name].endpoint }
 }
 
+output "snapshots" {
+  description = "The snapshot of each cluster at the beginning of the present lesson, for lessons/3.json. Null without snapshot_bucket."
+  value       = var.snapshot_bucket == null ? null : { for name in keys(local.students) : name => module.student[name].snapshot }
+}
+
 output "costs" {
   description = "What the class needs and costs: machines, public addresses and GB of volumes, and with prices the costs of the hours, and of a day on which everything is paused."
   value = merge(local.needs, {

@@ -29,6 +29,7 @@ locals {
         "",
         [for a in var.access : "- ${a.cluster_role} ${a.namespace == null ? "in the whole cluster" : "in the namespace ${a.namespace}"}"],
         "",
+        var.issuer == null ? local.certificate : local.sign_in,
         local.first_steps,
         [for x in [s.size] : "After a pause the API has another address. Then you get this page and the kubeconfig again.\n" if x == "one"],
         [for x in [local.ssh_steps] : x if length(local.ssh_hosts[name]) > 0 && length(s.ssh_keys) > 0],
@@ -38,9 +39,16 @@ locals {
     ]))
   }
 
+  certificate = "Your teacher gives you a file `kubeconfig`. It has a key in it, so keep it to yourself. It works for a day at most."
+
+  sign_in = <<-END
+    Your teacher gives you a file `kubeconfig`. There is no secret in it. It runs the program `k8s-kubeconfig`, which you get from your teacher
+    too: put it into your PATH, on macOS and Linux make it executable. At the first command a browser opens, in which you sign in at
+    ${try(var.issuer.url, "")}.
+  END
+
   first_steps = <<-END
-    Your teacher gives you a file `kubeconfig`. It has a key in it, so keep it to yourself. It works for a day at most. With the file
-    beside this page:
+    With the file beside this page:
 
     ```sh
     export KUBECONFIG=$PWD/kubeconfig
@@ -63,8 +71,28 @@ locals {
   END
 }
 
+# With an issuer the kubeconfig has no secret, and is made here. Otherwise k8s-kubeconfig makes one with a key that is in no state.
+resource "k8s_kubeconfig" "student" {
+  for_each      = { for name, s in local.students : name => s if var.issuer != null }
+  control_plane = module.student[each.key].control_plane
+
+  exec = {
+    args = concat(["sign-in", "-issuer", var.issuer.url, "-client-id", var.issuer.client_id], var.issuer.args)
+  }
+}
+
+locals {
+  kubeconfigs = {
+    for name in keys(local.students) : name => (
+      contains(var.locked_out, name) ? "rm -f class/${name}/kubeconfig" :
+      var.issuer == null ? "k8s-kubeconfig -cluster ${name} -endpoint ${module.student[name].endpoint} -user ${name} -groups students -ttl 24h -output class/${name}/kubeconfig" :
+      "cat >class/${name}/kubeconfig <<'END OF FILE'\n${trimspace(nonsensitive(k8s_kubeconfig.student[name].kubeconfig_raw))}\nEND OF FILE"
+    )
+  }
+}
+
 output "hand_out" {
-  description = "A shell script that makes a directory below class/ for each student: a page, files for OpenSSH, and a kubeconfig that is valid for a day, unless the student is locked out."
+  description = "A shell script that makes a directory below class/ for each student: a page, files for OpenSSH, and a kubeconfig, unless the student is locked out. Without an issuer the kubeconfig is valid for a day."
   value = join("", [
     for name in keys(local.students) : <<-END
       mkdir -p class/${name}
@@ -77,7 +105,7 @@ output "hand_out" {
       cat >class/${name}/known_hosts <<'END OF FILE'
       ${trimspace(local.known_hosts[name])}
       END OF FILE
-      ${contains(var.locked_out, name) ? "rm -f class/${name}/kubeconfig" : "k8s-kubeconfig -cluster ${name} -endpoint ${module.student[name].endpoint} -user ${name} -groups students -ttl 24h -output class/${name}/kubeconfig"}
+      ${local.kubeconfigs[name]}
     END
   ])
 }

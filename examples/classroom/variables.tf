@@ -3,8 +3,9 @@ variable "students" {
     size     = optional(string, "small")
     ssh_keys = optional(list(string), [])
     subnet   = optional(string)
+    sign_in  = optional(string)
   }))
-  description = "The students by name, which is the name of their cluster as well. size is standard, small or one. ssh_keys are public keys. subnet is a subnet of vpc_id, for this cluster alone."
+  description = "The students by name, which is the name of their cluster as well. size is standard, small or one. ssh_keys are public keys. subnet is a subnet of vpc_id, for this cluster alone. sign_in is who they are for the issuer, by default their name."
 
   validation {
     condition     = alltrue([for name in keys(var.students) : can(regex("^[a-z]([a-z0-9-]{0,16}[a-z0-9])?$", name))])
@@ -70,6 +71,34 @@ variable "rebuild" {
   }
 }
 
+variable "snapshot_bucket" {
+  type        = string
+  default     = null
+  description = "S3 bucket for snapshots of etcd, for going back to the beginning of a lesson. The cluster ada reaches it with the instance profile k8s-ada. Null means no snapshots."
+}
+
+variable "lesson" {
+  type        = string
+  default     = null
+  description = "The present lesson, such as 3. Another one takes a snapshot of each cluster. Write the output snapshots into lessons/3.json then."
+}
+
+variable "back_to_lesson" {
+  type        = map(string)
+  default     = {}
+  description = "Clusters that go back to the beginning of a lesson, such as { ada = \"3\" }, with the snapshot that lessons/3.json names. Leave the entry as it is afterwards. Take it out with an apply of its own before the same lesson begins once more."
+
+  validation {
+    condition     = length(setsubtract(keys(var.back_to_lesson), keys(var.students))) == 0
+    error_message = "back_to_lesson names somebody who is not among the students."
+  }
+
+  validation {
+    condition     = length(var.back_to_lesson) == 0 || var.snapshot_bucket != null
+    error_message = "back_to_lesson needs snapshot_bucket."
+  }
+}
+
 variable "locked_out" {
   type        = set(string)
   default     = []
@@ -91,6 +120,18 @@ variable "access" {
     { cluster_role = "edit", namespace = "default" },
   ]
   description = "What a student may do in their own cluster: ClusterRoles, in a namespace or in the whole cluster."
+}
+
+variable "issuer" {
+  type = object({
+    url       = string
+    client_id = string
+    username  = optional(string, "sub")
+    ca        = optional(string)
+    args      = optional(list(string), [])
+  })
+  default     = null
+  description = "Issuer of OpenID Connect at which students sign in: its URL, the client by which it knows kubectl, the claim that is sign_in of students, its authority in PEM if its certificate is not a public one, and further arguments of k8s-kubeconfig sign-in. Null means certificates of a day."
 }
 
 variable "ssh_roles" {

@@ -55,9 +55,12 @@ run "strangers" {
     paused     = ["dan"]
     rebuild    = { dan = 2 }
     locked_out = ["dan"]
+
+    snapshot_bucket = "example-snapshots"
+    back_to_lesson  = { dan = "3" }
   }
 
-  expect_failures = [var.paused, var.rebuild, var.locked_out]
+  expect_failures = [var.paused, var.rebuild, var.locked_out, var.back_to_lesson]
 }
 
 run "subnet_without_vpc" {

@@ -59,6 +59,7 @@ locals {
 
   # Members of etcd are on machines of their own if there are some, otherwise on the controllers.
   etcd_members = coalesce(var.etcd_members, [for i in range(max(var.etcd_machines, var.controllers)) : "${var.etcd_machines > 0 ? "etcd" : "controller"}-${i}" if i < (var.etcd_machines > 0 ? var.etcd_machines : var.controllers)])
+  etcd_hosts   = [for name in local.etcd_members : one([for m in concat(k8s_machine.controller, k8s_machine.etcd) : m.host if m.name == name])]
 }
 
 # What is to be made anew with another generation of the cluster.
@@ -78,7 +79,7 @@ resource "k8s_machine" "controller" {
   image_policy  = var.image_policy
   stage         = local.controller_stage
 
-  instance_profile            = var.controller_nodes ? var.node_profile : null
+  instance_profile            = var.controller_nodes && var.node_profile != null ? var.node_profile : try(var.snapshots.profile, null)
   cpu_credits                 = var.cpu_credits
   associate_public_ip_address = !var.private
 
@@ -98,6 +99,7 @@ resource "k8s_machine" "etcd" {
   image_policy  = var.image_policy
   stage         = local.stage
 
+  instance_profile            = try(var.snapshots.profile, null)
   cpu_credits                 = var.cpu_credits
   associate_public_ip_address = !var.private
 
@@ -187,8 +189,44 @@ resource "k8s_etcd_cluster" "this" {
   for_each = toset([tostring(var.generation)])
 
   version = var.etcd_version
-  hosts   = [for name in local.etcd_members : one([for m in concat(k8s_machine.controller, k8s_machine.etcd) : m.host if m.name == name])]
+  hosts   = local.etcd_hosts
   pki     = k8s_pki.this.ref
+
+  restore_from = try(var.snapshots.restore, null) == null ? null : {
+    bucket       = var.snapshots.bucket
+    snapshot     = var.snapshots.restore
+    endpoint     = var.elsewhere.aws_endpoint
+    replace_data = true # what is newer than the snapshot
+  }
+}
+
+# Snapshots are for going back to one, so few are taken by themselves, and they are kept.
+resource "k8s_etcd_backup" "this" {
+  count    = var.snapshots == null ? 0 : 1
+  etcd     = k8s_etcd_cluster.this[tostring(var.generation)].ref
+  hosts    = local.etcd_hosts
+  bucket   = var.snapshots.bucket
+  endpoint = var.elsewhere.aws_endpoint
+  interval = "24h"
+  max_age  = "8760h"
+  keep     = 1000
+  keep_for = "8760h"
+  trigger  = var.snapshots.trigger
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.generation]
+  }
+}
+
+# The snapshot that the present trigger has taken, also when there are newer ones.
+resource "terraform_data" "snapshot" {
+  count            = var.snapshots == null ? 0 : 1
+  input            = try(k8s_etcd_backup.this[0].newest.name, null)
+  triggers_replace = var.snapshots.trigger
+
+  lifecycle {
+    ignore_changes = [input]
+  }
 }
 
 resource "k8s_control_plane" "this" {

@@ -46,6 +46,11 @@ output "etcd_endpoints" {
   value       = k8s_etcd_cluster.this[tostring(var.generation)].ref.endpoints
 }
 
+output "snapshot" {
+  description = "Name of the snapshot that the present trigger has taken. Null without snapshots."
+  value       = one(terraform_data.snapshot[*].output)
+}
+
 output "control_plane" {
   description = "The control plane, for addons of its own."
   value       = k8s_control_plane.this.ref

@@ -114,6 +114,17 @@ variable "generation" {
   description = "Generation of the cluster. Another number makes all machines anew, with empty disks. Network, endpoint, keys and access stay. After an apply that failed in the middle, take another number again."
 }
 
+variable "snapshots" {
+  type = object({
+    bucket  = string
+    profile = string
+    trigger = optional(string)
+    restore = optional(string)
+  })
+  default     = null
+  description = "Snapshots of etcd in an S3 bucket, and the instance profile with which its members reach the bucket, whose role has examples/iam/etcd-snapshots.json. Another trigger takes one. restore is the name of one of them, to which the cluster goes back once. With node_profile the controllers that are nodes have that profile, and its role needs both policies. Null means none."
+}
+
 variable "spot" {
   type        = object({ max_price = optional(string), drain_on_rebalance = optional(bool) })
   default     = null
