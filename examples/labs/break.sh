@@ -18,7 +18,7 @@ kubelet) on worker-1 'sed -i s/6443/6444/ /etc/kubernetes/kubelet.kubeconfig; sy
 kube-proxy) on worker-1 'systemctl stop kube-proxy; ln -sf /dev/null /etc/systemd/system/kube-proxy.service; systemctl daemon-reload' ;;
 haproxy) on lb-0 'sed -i /controller-2/d /etc/haproxy/haproxy.cfg; systemctl reload haproxy' ;;
 certificate) on controller-1 'cd /etc/kubernetes/pki; openssl req -x509 -new -key kube-controller-manager.key -subj /CN=by-hand -days 30 -out kube-controller-manager.crt' ;;
-route) on worker-1 'sysctl -q net.ipv4.ip_forward=0' ;;
+route) on worker-0 'sed -i "/isDefaultGateway/s/true/false/" /etc/cni/net.d/10-bridge.conflist' ;;
 file) on worker-1 'chmod 0644 /etc/kubernetes/pki/kubelet.key' ;;
 *)
   echo "usage: break.sh list, or break.sh with one of: $(sh "$0" list | tr '\n' ' ')" >&2

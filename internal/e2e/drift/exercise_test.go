@@ -111,9 +111,9 @@ var faults = map[string]damage{
 			`certificate /etc/kubernetes/pki/kube-controller-manager.crt: common name is "by-hand", wanted .*`,
 		},
 	},
-	"route": {
-		resource: workerPool, thing: "worker-1", look: see("worker-1", "sysctl -n net.ipv4.ip_forward"),
-		says: []string{`sysctl net\.ipv4\.ip_forward: 0, wanted 1`},
+	"route": { // of pods that are made from now on
+		resource: workerPool, thing: "worker-0", look: file("worker-0", "/etc/cni/net.d/10-bridge.conflist"),
+		says: []string{`file /etc/cni/net.d/10-bridge.conflist: content differs\n  found:  "isDefaultGateway": false,\n  wanted: "isDefaultGateway": true,`},
 	},
 	"file": {
 		resource: workerPool, thing: "worker-1", look: file("worker-1", "/etc/kubernetes/pki/kubelet.key"),

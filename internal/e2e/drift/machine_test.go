@@ -90,6 +90,11 @@ func files() []damage {
 			says: []string{"directory /etc/kubernetes/pki: mode 0777, wanted 0755"},
 		},
 		{
+			name: "packets of pods are not forwarded", resource: workerPool, thing: "worker-1",
+			hurt: on("worker-1", "sysctl -q net.ipv4.ip_forward=0"), look: see("worker-1", "sysctl -n net.ipv4.ip_forward"),
+			says: []string{`sysctl net\.ipv4\.ip_forward: 0, wanted 1`},
+		},
+		{
 			name: "drop-in that overrides a unit", resource: etcdCluster, thing: "controller-2",
 			hurt: on("controller-2", `mkdir -p "$(dirname `+dropIn+`)" && printf '[Service]\nEnvironment=BY=HAND\n' > `+dropIn+` && systemctl daemon-reload`),
 			look: see("controller-2", "systemctl show -P DropInPaths etcd"),
