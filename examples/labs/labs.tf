@@ -27,6 +27,12 @@ variable "lab_coredns_version" {
   description = "Release of CoreDNS."
 }
 
+variable "lab_coredns_image" {
+  type        = string
+  default     = null
+  description = "Image of CoreDNS, in place of a release."
+}
+
 variable "lab_scheduler_config" {
   type        = any
   default     = null

@@ -2,6 +2,7 @@
 # They replace arguments of the same names in the configuration, also when the variable is null.
 resource "k8s_addon" "coredns" {
   version = var.lab_coredns_version
+  image   = var.lab_coredns_image
 }
 
 resource "k8s_control_plane" "this" {
