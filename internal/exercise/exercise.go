@@ -166,10 +166,16 @@ func (b Block) Check(printed string) error {
 // (k8s.io/client-go/tools/cache/reflector.go).
 var aside = regexp.MustCompile(`(?m)^[IW]\d{4} [\d:.]+ +\d+ reflector\.go:\d+\] .*\n?`)
 
+// failure begins a line in which a program reports an error.
+var failure = regexp.MustCompile(`(?mi)^error\b`)
+
 // Match compares what was printed with an expected output. Spaces are compared as one; empty lines and what kubectl says
-// about the end of a watch do not count.
+// about the end of a watch do not count. AnyLines does not stand for an error.
 func Match(want, printed string) bool {
 	want, printed = oneSpace(want), oneSpace(aside.ReplaceAllString(printed, ""))
+	if len(failure.FindAllString(want, -1)) != len(failure.FindAllString(printed, -1)) {
+		return false
+	}
 	if want == "" || printed == "" {
 		return want == printed
 	}

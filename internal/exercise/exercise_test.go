@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "NAME HOLDER AGE\nlast line\n", "NAME HOLDER AGE\nscheduler controller-1 5s\nlast line\n",
-		"NAME HOLDER AGE\nscheduler controller-1_ab 5s\nlast line\nmore\n", "x\nNAME HOLDER AGE\nscheduler controller-1_ab 5s\nlast line\n"} {
+		"NAME HOLDER AGE\nscheduler controller-1_ab 5s\nlast line\nmore\n", "NAME HOLDER AGE\nscheduler controller-1_ab 5s\nError from server (NotFound)\nlast line\n", "x\nNAME HOLDER AGE\nscheduler controller-1_ab 5s\nlast line\n"} {
 		if err := b.Check(bad); err == nil || !strings.HasPrefix(err.Error(), "leases.md:7: ") {
 			t.Errorf("%q: %v", bad, err)
 		}
