@@ -98,6 +98,7 @@ func (o *operation) converge(ctx context.Context) error {
 	if err := o.Survey(ctx); err != nil {
 		return err
 	}
+	o.restartChanged()
 	plan, held := planControlPlane(o.facts())
 	// A first installation waits for etcd. Whether its programs accept their settings is found out before.
 	first := !plan.Disturbs()

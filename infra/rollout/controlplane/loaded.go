@@ -37,13 +37,7 @@ func (o *operation) toLoad() loaded {
 		if m.Gone != nil {
 			return nil
 		}
-		one := loaded{}
-		for _, f := range m.Want.State.Files {
-			if f.Path == component.AuthenticationPath {
-				sum := sha256.Sum256(f.Content)
-				one[f.Path] = hex.EncodeToString(sum[:])
-			}
-		}
+		one := authenticationOf(m)
 		// After an import, nobody knows what the keys on the machines are.
 		if digest := m.Record.Secrets[component.EncryptionConfigPath].SHA256; digest != "" && o.want.Spec.EncryptedUnder() != "" {
 			one[component.EncryptionConfigPath] = digest
@@ -54,6 +48,32 @@ func (o *operation) toLoad() loaded {
 		out = one
 	}
 	return out
+}
+
+// authenticationOf returns the AuthenticationConfiguration that a machine's API server is to load.
+func authenticationOf(m *rollout.Machine) loaded {
+	for _, f := range m.Want.State.Files {
+		if f.Path == component.AuthenticationPath {
+			sum := sha256.Sum256(f.Content)
+			return loaded{f.Path: hex.EncodeToString(sum[:])}
+		}
+	}
+	return loaded{}
+}
+
+// restartChanged lets the repair of an AuthenticationConfiguration restart the API server if somebody has changed the file after all servers had loaded
+// it as it is wanted. A server that was started with the other content may not take the wanted one back: it refuses to
+// load other rules for anonymous requests.
+func (o *operation) restartChanged() {
+	had := o.Record().Loaded
+	for _, m := range o.Reachable() {
+		for i, c := range m.Changes {
+			attributes := slices.Contains([]finding.Problem{finding.Mode, finding.Owner, finding.Group}, c.Problem)
+			if c.Kind == finding.File && c.Target == component.AuthenticationPath && !attributes && had[c.Target] != "" && had[c.Target] == authenticationOf(m)[c.Target] {
+				m.Changes[i].Restarts = append(slices.Clone(c.Restarts), component.APIServerUnit)
+			}
+		}
+	}
 }
 
 // ask asks an API server what it has loaded.

@@ -85,6 +85,14 @@ func files() []damage {
 		ofFile("kubeconfig edited", controlPlane, "controller-0", "/etc/kubernetes/kube-scheduler.kubeconfig",
 			"sed -i s/6443/6444/ $f", content, "kube-scheduler"),
 		{
+			// The running server refuses to load the repaired file.
+			name: "anonymous access", resource: controlPlane, thing: "controller-1",
+			hurt: on("controller-1", `sed -i '/conditions:/a\  - path: /version' /etc/kubernetes/authentication.yaml && systemctl restart kube-apiserver
+for i in $(seq 60); do curl -skf https://127.0.0.1:6443/readyz >/dev/null && exit 0; sleep 1; done; exit 1`),
+			look: see("controller-1", "sha256sum /etc/kubernetes/authentication.yaml; curl -sk -o /dev/null -w '%{http_code}' https://127.0.0.1:6443/version"),
+			says: []string{`file /etc/kubernetes/authentication\.yaml: content differs(?s:.*)`}, restarts: []string{"controller-1/kube-apiserver"},
+		},
+		{
 			name: "directory open to all", resource: controlPlane, thing: "controller-2",
 			hurt: on("controller-2", "chmod 0777 /etc/kubernetes/pki"), look: see("controller-2", "stat -c %a /etc/kubernetes/pki"),
 			says: []string{"directory /etc/kubernetes/pki: mode 0777, wanted 0755"},
