@@ -22,7 +22,7 @@ check() {
   case $dir in */examples/provider) ;; *) cp "$root/examples/ha-cluster/versions.tf" "$work/" ;; esac
   # The examples of single resources, and labs.tf, refer to the cluster of examples/ha-cluster.
   case $dir in */labs | */resources/* | */data-sources/* | */ephemeral-resources/*) cp "$root"/examples/ha-cluster/*.tf "$work/" ;; esac
-  find "$dir" -maxdepth 1 -name '*.tf' ! -name import-by-identity.tf -exec cp {} "$work/" \;
+  find "$dir" -maxdepth 1 \( -name '*.tf' -o -name '*.yaml' \) ! -name import-by-identity.tf -exec cp {} "$work/" \;
   [ ! -d "$dir/tests" ] || cp -r "$dir/tests" "$work/"
   (
     cd "$work"

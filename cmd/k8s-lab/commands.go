@@ -34,9 +34,9 @@ the first time on a machine with two cores.`,
 	cmd.Flags().StringToIntVar(&opts.Quotas, "quota", nil, "raise a quota, as AWS's support does: "+strings.Join(ec2.QuotaNames(), ", ")+" (in a new lab those of a new account of AWS, such as five vCPUs)")
 	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
-	cmd.Flags().BoolVar(&opts.Cilium, "cilium", false, "also build and serve the images of Cilium "+release.CiliumVersion+", which takes some minutes and 1 GB the first time")
+	cmd.Flags().StringSliceVar(&opts.With, "with", nil, "also build and serve the images of cilium ("+release.CiliumVersion+") or traefik ("+release.TraefikVersion+"), which takes some minutes and 1 GB the first time")
 	cmd.Flags().StringSliceVar(&opts.Images, "image", nil, "ids of images in the cache that the lab offers in addition to Debian's; make artifacts makes one for tests")
-	cmd.MarkFlagsMutuallyExclusive("bare", "cilium")
+	cmd.MarkFlagsMutuallyExclusive("bare", "with")
 	var machines string
 	cmd.Flags().StringVar(&machines, "machines", "", "what the machines of a new lab are: container, or vm for virtual machines of QEMU (container in a new lab)")
 	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {

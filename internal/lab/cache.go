@@ -14,7 +14,10 @@ import (
 // cacheDirs returns the directories of the cache that this version uses: the machine images and the
 // container images, even if they do not exist yet.
 func (l *Lab) cacheDirs() ([]string, error) {
-	dirs := []string{release.LocateImages(l.cache), release.LocateCilium(l.cache)}
+	dirs := []string{release.LocateImages(l.cache)}
+	for _, extra := range release.Extras {
+		dirs = append(dirs, extra.Locate(l.cache))
+	}
 	for _, r := range machine.Releases {
 		for _, kind := range []machine.Kind{machine.Container, machine.VirtualMachine} {
 			img, _, err := machine.LocateImage(l.cache, r, kind)

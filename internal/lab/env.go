@@ -11,6 +11,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
 // Env returns the environment variables that point AWS clients and the provider to the lab, as
@@ -86,8 +87,8 @@ func (l *Lab) Vars() (Vars, error) {
 			AWSEndpoint: "http://" + outside.APIName,
 		},
 	}
-	if s.Cilium {
-		v.Elsewhere.Registries["quay.io"] = mirrored
+	for _, name := range s.With {
+		v.Elsewhere.Registries[release.Extras[name].Registry] = mirrored
 	}
 	if s.Machines == machine.VirtualMachine {
 		return v, nil

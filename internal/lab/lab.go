@@ -87,8 +87,8 @@ type settings struct {
 	CacheDir        string          `json:"cache_dir"`
 	MirrorDir       string          `json:"mirror_dir"`
 	ImagesDir       string          `json:"images_dir"`
-	MoreImages      []string        `json:"more_images,omitempty"` // further image layouts
-	Cilium          bool            `json:"cilium,omitempty"`      // MoreImages has the layout of its images
+	With            []string        `json:"with,omitempty"`        // names of release.Extras
+	MoreImages      []string        `json:"more_images,omitempty"` // their image layouts
 	MachineImages   []machine.Image `json:"machine_images"`
 	AccessKeyID     string          `json:"access_key_id"`
 	SecretAccessKey string          `json:"secret_access_key"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,19 +163,28 @@ func TestRegion(t *testing.T) {
 	}
 }
 
-// TestMirrorsOfCilium checks that machines get the images of Cilium from a lab that serves them.
-func TestMirrorsOfCilium(t *testing.T) {
-	for _, cilium := range []bool{false, true} {
+// TestMirrorsOfExtras checks that machines get the images of Cilium from a lab that serves them, and that nothing unknown is served.
+func TestMirrorsOfExtras(t *testing.T) {
+	for _, with := range [][]string{nil, {"cilium"}, {"traefik"}, {"traefik", "cilium"}} {
+		var s settings
+		for _, first := range []bool{len(with) > 0, false} {
+			if added, err := s.include(with); added != first || err != nil {
+				t.Errorf("%v: %t, %v", with, added, err)
+			}
+		}
 		l := &Lab{dir: t.TempDir()}
-		if err := l.writeSettings(settings{APIPort: 1, Artifacts: netip.MustParseAddr("198.51.100.62"), Cilium: cilium}); err != nil {
+		if err := l.writeSettings(settings{APIPort: 1, Artifacts: netip.MustParseAddr("198.51.100.62"), With: s.With}); err != nil {
 			t.Fatal(err)
 		}
 		v, err := l.Vars()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, there := v.Elsewhere.Registries["quay.io"]; there != cilium || there && !reflect.DeepEqual(v.Elsewhere.Registries["quay.io"], v.Elsewhere.Registries["docker.io"]) {
-			t.Errorf("with Cilium %t: %v", cilium, v.Elsewhere.Registries)
+		if _, there := v.Elsewhere.Registries["quay.io"]; there != slices.Contains(with, "cilium") || there && !reflect.DeepEqual(v.Elsewhere.Registries["quay.io"], v.Elsewhere.Registries["docker.io"]) {
+			t.Errorf("with %v: %v", with, v.Elsewhere.Registries)
 		}
+	}
+	if _, err := new(settings).include([]string{"calico"}); err == nil || !strings.Contains(err.Error(), "cilium and traefik") {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -36,7 +37,7 @@ type UpOptions struct {
 	Region   string           // of a new lab; empty means DefaultRegion
 	Quotas   map[string]int   // by name, see ec2.NamedQuotas; they are only raised. Other quotas stay as they are: in a new lab, the quotas of a new AWS account
 	Bare     bool             // a new lab has no artifacts and container images
-	Cilium   bool             // the lab also serves the images of Cilium, from now on
+	With     []string         // names of release.Extras, which the lab also serves from now on
 	Machines machine.Kind     // of a new lab; empty means containers
 	Images   []string         // ids of captured images that the lab also offers, see machine.Capture
 	Daemon   []string         // the command line that runs Keep for this lab
@@ -81,9 +82,12 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err != nil {
 		return err
 	}
+	more, err := s.include(opts.With)
+	if err != nil {
+		return err
+	}
 	raised := s.raise(opts.Quotas)
-	completed := offered || raised || s.Bare && !opts.Bare || opts.Cilium && !s.Cilium
-	s.Cilium = s.Cilium || opts.Cilium
+	completed := offered || more || raised || s.Bare && !opts.Bare
 	s.Bare = opts.Bare && (s.Bare || s.AccessKeyID == "")
 	if err := l.provide(ctx, opts.Versions, &s); err != nil {
 		return err
@@ -128,6 +132,19 @@ func (s *settings) raise(quotas map[string]int) (raised bool) {
 		s.Quotas[name], raised = n, true
 	}
 	return raised
+}
+
+// include adds images that are served on request, and reports whether any of them was new to the lab.
+func (s *settings) include(extras []string) (added bool, err error) {
+	for _, name := range extras {
+		if _, there := release.Extras[name]; !there {
+			return false, fmt.Errorf("there are no images %q to serve; there are %s", name, strings.Join(slices.Sorted(maps.Keys(release.Extras)), " and "))
+		}
+		if !slices.Contains(s.With, name) {
+			s.With, added = append(s.With, name), true
+		}
+	}
+	return added, nil
 }
 
 // inRegion sets the region of a new lab. An existing lab keeps its region.
@@ -212,10 +229,13 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 		if s.ImagesDir, err = release.EnsureImages(building, opts); err != nil {
 			return fmt.Errorf("container images: %w", err)
 		}
-		if s.Cilium {
-			if s.MoreImages, err = ciliumImages(building, opts); err != nil {
-				return fmt.Errorf("images of Cilium: %w", err)
+		s.MoreImages = nil
+		for _, name := range s.With {
+			layout, err := release.Extras[name].Ensure(building, opts)
+			if err != nil {
+				return fmt.Errorf("images of %s: %w", name, err)
 			}
+			s.MoreImages = append(s.MoreImages, layout)
 		}
 		return nil
 	})
@@ -228,12 +248,6 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 	}
 	l.prune(ctx)
 	return nil
-}
-
-// ciliumImages returns the layouts of the images of Cilium.
-func ciliumImages(ctx context.Context, opts release.Options) ([]string, error) {
-	c, err := release.EnsureCilium(ctx, opts)
-	return []string{c.Images}, err
 }
 
 // Provide builds or downloads everything that Up and CreateBucket need, and starts nothing.

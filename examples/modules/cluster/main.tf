@@ -11,6 +11,7 @@ resource "k8s_network" "this" {
   provider           = k8s.direct
   cluster            = var.cluster
   admin_cidrs        = var.admin_cidrs
+  nodeport_cidrs     = var.nodeport_cidrs
   vpc_id             = var.vpc_id
   subnet_ids         = var.subnet_ids
   zone_count         = var.availability_zones == null && var.subnet_ids == null ? var.zone_count : null

@@ -8,6 +8,12 @@ variable "admin_cidrs" {
   description = "Networks that may reach SSH and the API server, for example [\"198.51.100.7/32\"]."
 }
 
+variable "nodeport_cidrs" {
+  type        = list(string)
+  default     = null
+  description = "Networks that may reach the NodePorts of workers. Null means none."
+}
+
 variable "zone_count" {
   type        = number
   default     = 1

@@ -67,16 +67,20 @@ func Fetch(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// ForServices checks how many load balancers the account has, each with one target group, and that it has rules of Services
-// only with a load balancer.
+// ForServices checks how many load balancers the account has, that each of their listeners has a target group, and that the account has
+// rules of Services only with a load balancer.
 func (c *Cluster) ForServices(t *testing.T, want int) {
 	t.Helper()
 	cfg := c.suite.AWS()
 	balancers := elb.NewFromConfig(cfg)
 	all := Must[*elb.DescribeLoadBalancersOutput](t)(balancers.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{})).LoadBalancers
 	groups := Must[*elb.DescribeTargetGroupsOutput](t)(balancers.DescribeTargetGroups(t.Context(), &elb.DescribeTargetGroupsInput{})).TargetGroups
-	if len(all) != want || len(groups) != want {
-		t.Errorf("%d load balancers and %d target groups, wanted %d", len(all), len(groups), want)
+	listeners := 0
+	for _, b := range all {
+		listeners += len(Must[*elb.DescribeListenersOutput](t)(balancers.DescribeListeners(t.Context(), &elb.DescribeListenersInput{LoadBalancerArn: b.LoadBalancerArn})).Listeners)
+	}
+	if len(all) != want || len(groups) != listeners || listeners < want {
+		t.Errorf("%d load balancers with %d listeners and %d target groups, wanted %d load balancers", len(all), listeners, len(groups), want)
 	}
 	for _, r := range Must[*ec2.DescribeSecurityGroupRulesOutput](t)(ec2.NewFromConfig(cfg).DescribeSecurityGroupRules(t.Context(), &ec2.DescribeSecurityGroupRulesInput{})).SecurityGroupRules {
 		if r.Description == nil || !strings.HasPrefix(*r.Description, nodeRules) {

@@ -33,11 +33,11 @@ spec:
       - {name: web, image: "k8s-lab/toolbox:1", command: [sh, -c, "mkdir -p /www && echo one > /www/index.html && exec httpd -f -vv -p 8080 -h /www"]}
 `
 
-// TestServices has Services of type LoadBalancer. They are reached from outside, a manager that starts makes no calls that
-// write, and a destroy with Services leaves nothing.
+// TestServices has an Ingress controller behind a load balancer, and Services of type LoadBalancer. They are reached from outside, also
+// after a pause, a manager that starts makes no calls that write, and a destroy with Services leaves nothing.
 func TestServices(t *testing.T) {
 	inSoak(t)
-	c := openAs(t, "services", "spot")
+	c := &ingress{Cluster: openAs(t, "services", "ingress")}
 	step := harness.Steps(t)
 	managers := []string{"delete", "pods", "-n", "kube-system", "-l", "k8s-app=cloud-controller-manager", "--force"}
 	step("apply", func(t *testing.T) {
@@ -45,10 +45,25 @@ func TestServices(t *testing.T) {
 		if err := c.WS.WriteFile("node.auto.tfvars", "node_profile = \"k8s-worker\"\n"); err != nil {
 			t.Fatal(err)
 		}
+		c.write(t, "traefik.yaml")
+		c.write(t, "websites.yaml")
 		c.Apply(t)
 		c.Learn(t)
 	})
 	step("second plan is empty", c.NoChanges)
+	var vars struct {
+		AdminCIDRs []string `json:"admin_cidrs"`
+	}
+	if err := json.Unmarshal(harness.Must[[]byte](t)(os.ReadFile(filepath.Join(c.WS.Dir, "lab.auto.tfvars.json"))), &vars); err != nil || len(vars.AdminCIDRs) == 0 {
+		t.Fatalf("the operator's address: %v", err)
+	}
+	client := strings.TrimSuffix(vars.AdminCIDRs[0], "/32")
+	step("an Ingress leads hosts to their applications", c.testHosts)
+	step("a NodePort answers whom nodeport_cidrs has", func(t *testing.T) { c.testNodePort(t, client) })
+	step("the Ingress controller follows a change", c.testChange)
+	step("pods of the Ingress controller end", c.testKill)
+	step("a pause keeps Nodes and load balancers", c.testPause)
+	step("an Ingress ends", c.testEnd)
 	answers := func(t *testing.T, service, what string) {
 		t.Helper()
 		host := c.BalancerOf(t, service)
@@ -62,13 +77,6 @@ func TestServices(t *testing.T) {
 		c.Kubectl(t, "patch", "service", service, "-p", `{"spec": `+spec+`}`)
 	}
 	step("three Services at once", func(t *testing.T) {
-		var vars struct {
-			AdminCIDRs []string `json:"admin_cidrs"`
-		}
-		if err := json.Unmarshal(harness.Must[[]byte](t)(os.ReadFile(filepath.Join(c.WS.Dir, "lab.auto.tfvars.json"))), &vars); err != nil || len(vars.AdminCIDRs) == 0 {
-			t.Fatalf("the operator's address: %v", err)
-		}
-		client := strings.TrimSuffix(vars.AdminCIDRs[0], "/32")
 		c.Create(t, harness.Web+"---"+one+harness.BalancedService("web", "web", "")+harness.BalancedService("local", "one", ", externalTrafficPolicy: Local")+
 			harness.BalancedService("narrow", "web", `, loadBalancerSourceRanges: ["`+client+`/32"]`))
 		for _, service := range []string{"web", "local", "narrow"} {
@@ -86,7 +94,7 @@ func TestServices(t *testing.T) {
 			return nil
 		})
 		answers(t, "web", "still")
-		c.ForServices(t, 3)
+		c.ForServices(t, 4)
 	})
 	step("the load balancer follows the only pod to another node", func(t *testing.T) {
 		node := c.Kubectl(t, "get", "pods", "-l", "app=one", "-o", "jsonpath={.items[0].spec.nodeName}")
@@ -111,7 +119,7 @@ func TestServices(t *testing.T) {
 			_, err := harness.FromOutside(t.Context(), host+":81")
 			return err
 		})
-		c.ForServices(t, 3)
+		c.ForServices(t, 4)
 	})
 	step("rules are no drift", c.NoChanges)
 	step("managers that start write nothing", func(t *testing.T) {
@@ -124,7 +132,7 @@ func TestServices(t *testing.T) {
 			return suite.Control(t.Context(), "GET", "/_lab/calls", nil, &calls)
 		}
 		harness.Eventually(t, time.Minute, "a manager has looked at all Services", func() error {
-			if err := look(); err != nil || calls["DescribeTargetHealth"] < 3 {
+			if err := look(); err != nil || calls["DescribeTargetHealth"] < 5 {
 				return errors.Join(fmt.Errorf("calls: %v", calls), err)
 			}
 			return nil
@@ -140,13 +148,13 @@ func TestServices(t *testing.T) {
 				t.Errorf("%d calls of %s", calls[action], action)
 			}
 		}
-		t.Logf("figures: calls of managers that start with three Services: %s", strings.Join(said, ", "))
+		t.Logf("figures: calls of managers that start with four Services: %s", strings.Join(said, ", "))
 	})
 	step("a Service that ends leaves nothing", func(t *testing.T) {
 		c.Kubectl(t, "delete", "service", "narrow", "--timeout=60s")
-		c.ForServices(t, 2)
+		c.ForServices(t, 3)
 	})
-	step("destroy with two Services leaves nothing", func(t *testing.T) {
+	step("destroy with three Services leaves nothing", func(t *testing.T) {
 		c.Destroy(t)
 		c.ForServices(t, 0)
 	})

@@ -35,7 +35,7 @@ var everything = os.Getenv("K8S_TOPOLOGIES") != ""
 func TestMain(m *testing.M) {
 	var up []string
 	if everything {
-		up = append(up, "--cilium", "--kubernetes", "v"+ownKubernetesVersion+",v"+harness.KubernetesVersion+",v"+harness.NextKubernetesVersion)
+		up = append(up, "--with", "cilium,traefik", "--kubernetes", "v"+ownKubernetesVersion+",v"+harness.KubernetesVersion+",v"+harness.NextKubernetesVersion)
 	}
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, up...))
 }

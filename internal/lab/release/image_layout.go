@@ -97,6 +97,39 @@ func catalogueImages() []image {
 	}
 }
 
+func traefikImages() []image {
+	return []image{{
+		ref: TraefikImage, product: traefikProduct(), path: "usr/local/bin/traefik", published: true,
+		config: v1.Config{Entrypoint: []string{"/usr/local/bin/traefik"}, WorkingDir: "/"},
+	}}
+}
+
+// Extra is a set of images that a lab serves on request, since they take minutes to build.
+type Extra struct {
+	Registry string // its host
+	Locate   func(cacheDir string) string
+	Ensure   func(context.Context, Options) (layout string, err error) // below what Locate returns
+}
+
+// Extras are these sets by name.
+var Extras = map[string]Extra{
+	"cilium": {Registry: "quay.io", Locate: LocateCilium, Ensure: func(ctx context.Context, opts Options) (string, error) {
+		c, err := EnsureCilium(ctx, opts)
+		return c.Images, err
+	}},
+	"traefik": {
+		Registry: "docker.io",
+		Locate:   func(cacheDir string) string { return layoutDir(cacheDir, traefikImages()) },
+		Ensure: func(ctx context.Context, opts Options) (string, error) {
+			opts, err := opts.withDefaults()
+			if err != nil {
+				return "", err
+			}
+			return ensureImages(ctx, opts, traefikImages())
+		},
+	},
+}
+
 // EnsureImages returns the directory of an OCI image layout with the images of the catalogue for linux/amd64, and
 // makes it if necessary. Each image is pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once
 // if everything is there, and lets one process at a time work.
@@ -115,7 +148,7 @@ func layoutDir(cacheDir string, images []image) string {
 	return filepath.Join(cacheDir, layouts, imagesRecipe(images))
 }
 
-// PruneImages removes the layouts in cacheDir, those of Cilium too, except the ones in keep, and returns
+// PruneImages removes the layouts in cacheDir, also those of Extras, except the ones in keep, and returns
 // the removed ones. It removes nothing while another process adds to the cache.
 func PruneImages(cacheDir string, keep []string) ([]string, error) {
 	unlock, err := cache.TryLock(lockFile(cacheDir))

@@ -283,6 +283,16 @@ func localPathProduct() product {
 	}}}
 }
 
+// traefikProduct has no files for its dashboard, since they are not in the module.
+func traefikProduct() product {
+	const path = "github.com/traefik/traefik/v3"
+	return product{name: "Traefik", version: TraefikVersion, modules: []module{{
+		path: path, version: TraefikVersion,
+		programs: []program{{"traefik", path + "/cmd/traefik"}},
+		vars:     []string{path + "/pkg/version.Version=" + TraefikVersion[1:]},
+	}}}
+}
+
 func agnhostProduct() product {
 	m := kubernetesModule(KubernetesVersion)
 	m.programs = []program{{"agnhost", m.path + "/test/images/agnhost"}}

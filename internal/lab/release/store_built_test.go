@@ -214,3 +214,15 @@ func unpack(t *testing.T, file, inside string) string {
 	})
 	return filepath.Join(root, inside)
 }
+
+func TestTraefikIsItsVersion(t *testing.T) {
+	dir := Extras["traefik"].Locate(cache.DefaultDir())
+	if !complete(dir) {
+		t.Skip("its image is not built yet: run `k8s-lab up --with traefik`")
+	}
+	root, _ := extract(t, pull(t, serve(t, dir)+strings.TrimPrefix(TraefikImage, "docker.io")))
+	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "usr/local/bin/traefik"), "version").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), " "+TraefikVersion[1:]+"\n") {
+		t.Errorf("traefik prints %q, %v", out, err)
+	}
+}

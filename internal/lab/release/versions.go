@@ -21,8 +21,9 @@ const (
 	AgnhostVersion          = "2.63.0"  // test/images/agnhost/VERSION of KubernetesVersion
 	ToolboxVersion          = "1"
 
-	CiliumVersion = "v1.19.6"
-	HelmVersion   = "v4.3.1"
+	CiliumVersion  = "v1.19.6"
+	HelmVersion    = "v4.3.1"
+	TraefikVersion = "v3.6.12" // as new as the tests can build it
 )
 
 // Image references as manifests and the container runtime name them.
@@ -35,6 +36,7 @@ const (
 	LocalPathImage        = "docker.io/rancher/local-path-provisioner:" + LocalPathVersion
 	CiliumImage           = "quay.io/cilium/cilium:" + CiliumVersion
 	CiliumOperatorImage   = "quay.io/cilium/operator-generic:" + CiliumVersion
+	TraefikImage          = "docker.io/library/traefik:" + TraefikVersion
 	// AgnhostImage is what Kubernetes' own tests run in pods. The exercises use its webhook server.
 	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:" + AgnhostVersion
 	// ToolboxImage is the lab's own test image: a busybox with a shell, nslookup, wget, nc and
