@@ -104,13 +104,24 @@ func (c *ingress) testHosts(t *testing.T) {
 // load balancer are open to whoever may use that.
 func (c *ingress) testNodePort(t *testing.T, client string) {
 	c.Kubectl(t, "expose", "deployment", "-n", "websites", "shop", "--name=port", "--type=NodePort", "--port=80", "--target-port=8080")
+	port := func(namespace, service string) string {
+		return c.Kubectl(t, "get", "service", "-n", namespace, service, "-o", "jsonpath={.spec.ports[0].nodePort}")
+	}
 	at := func(namespace, service string) error {
-		port := c.Kubectl(t, "get", "service", "-n", namespace, service, "-o", "jsonpath={.spec.ports[0].nodePort}")
-		return served(t.Context(), c.Addresses["worker-0"], "http://shop.example.org:"+port+"/", "shop", nil)
+		return served(t.Context(), c.Addresses["worker-0"], "http://shop.example.org:"+port(namespace, service)+"/", "shop", nil)
+	}
+	private := c.Kubectl(t, "get", "node", "worker-0", "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+	inside := func() error {
+		out, err := c.TrySh(t.Context(), "worker-0", "curl -sS -m 5 http://"+private+":"+port("websites", "port")+"/")
+		if err == nil && !strings.HasPrefix(out, "shop-") {
+			err = errors.New(out)
+		}
+		return err
 	}
 	harness.Eventually(t, 30*time.Second, "the NodePort of the controller answers", func() error { return at("traefik", "traefik") })
+	harness.Eventually(t, 30*time.Second, "the NodePort answers on the worker itself", inside)
 	if at("websites", "port") == nil {
-		t.Error("the NodePort is open to everybody")
+		t.Fatal("the NodePort is open to everybody")
 	}
 	c.Apply(t, fmt.Sprintf(`-var=nodeport_cidrs=["%s/32"]`, client))
 	harness.Eventually(t, 30*time.Second, "the NodePort answers", func() error { return at("websites", "port") })
@@ -121,6 +132,9 @@ func (c *ingress) testNodePort(t *testing.T, client string) {
 		}
 		return nil
 	})
+	if err := inside(); err != nil {
+		t.Errorf("the NodePort on the worker itself: %v", err)
+	}
 	c.Kubectl(t, "delete", "service", "-n", "websites", "port")
 	c.NoChanges(t)
 }
@@ -150,6 +164,18 @@ func (c *ingress) traefik(t *testing.T) string {
 	return c.Kubectl(t, "get", "pods", "-n", "traefik", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.containerStatuses[0].restartCount}{"\n"}{end}`)
 }
 
+// twoNodes waits until the controller has two pods, which are ready and on two nodes.
+func (c *ingress) twoNodes(t *testing.T) {
+	t.Helper()
+	harness.Eventually(t, 30*time.Second, "two pods of the controller are ready on two nodes", func() error {
+		pods := c.Kubectl(t, "get", "pods", "-n", "traefik", "-o", `jsonpath={range .items[*]}{.spec.nodeName} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+		if f := strings.Fields(pods); len(f) != 4 || f[0] == f[2] || f[1] != "True" || f[3] != "True" {
+			return errors.New(pods)
+		}
+		return nil
+	})
+}
+
 // testKill takes one of two pods of the controller away under requests: by deletion, by a new roll-out, and by kill -9.
 func (c *ingress) testKill(t *testing.T) {
 	pod, _, _ := strings.Cut(c.traefik(t), " ")
@@ -164,6 +190,7 @@ func (c *ingress) testKill(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}},
 	} {
+		c.twoNodes(t)
 		var asked, failed int
 		traffic := c.Requests(t, 20*time.Millisecond, func(ctx context.Context, _ int) error {
 			err := served(ctx, c.balancer, shop, "shop", nil)
