@@ -70,10 +70,13 @@ locals {
   }
 
   authentication = var.issuer == null ? null : {
-    jwt = [{
+    jwt = [merge({
       issuer        = merge({ url = var.issuer.url, audiences = [var.issuer.client_id] }, var.issuer.ca == null ? {} : { certificateAuthority = var.issuer.ca })
       claimMappings = { username = { claim = var.issuer.username, prefix = "school:" } }
-    }]
+      }, var.issuer.username != "email" ? {} : {
+      # Otherwise somebody could enter the address of another student at the issuer, and have this student's access.
+      claimValidationRules = [{ expression = "claims.?email_verified.orValue(false) == true", message = "the address is not verified" }]
+    })]
   }
 }
 

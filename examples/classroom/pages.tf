@@ -30,6 +30,7 @@ locals {
         [for a in var.access : "- ${a.cluster_role} ${a.namespace == null ? "in the whole cluster" : "in the namespace ${a.namespace}"}"],
         "",
         var.issuer == null ? local.certificate : local.sign_in,
+        [for x in [local.authority] : x if try(var.issuer.ca, null) != null],
         local.first_steps,
         [for x in [s.size] : "After a pause the API has another address. Then you get this page and the kubeconfig again.\n" if x == "one"],
         [for x in [local.ssh_steps] : x if length(local.ssh_hosts[name]) > 0 && length(s.ssh_keys) > 0],
@@ -45,6 +46,10 @@ locals {
     Your teacher gives you a file `kubeconfig`. There is no secret in it. It runs the program `k8s-kubeconfig`, which you get from your teacher
     too: put it into your PATH, on macOS and Linux make it executable. At the first command a browser opens, in which you sign in at
     ${try(var.issuer.url, "")}.
+  END
+
+  authority = <<-END
+    Keep the file `issuer.crt` beside the kubeconfig, and run kubectl in this directory: the certificate of the issuer is checked with it.
   END
 
   first_steps = <<-END
@@ -77,7 +82,7 @@ resource "k8s_kubeconfig" "student" {
   control_plane = module.student[each.key].control_plane
 
   exec = {
-    args = concat(["sign-in", "-issuer", var.issuer.url, "-client-id", var.issuer.client_id], var.issuer.args)
+    args = concat(["sign-in", "-issuer", var.issuer.url, "-client-id", var.issuer.client_id], var.issuer.ca == null ? [] : ["-ca-file", "issuer.crt"], var.issuer.args)
   }
 }
 
@@ -87,6 +92,16 @@ locals {
       contains(var.locked_out, name) ? "rm -f class/${name}/kubeconfig" :
       var.issuer == null ? "k8s-kubeconfig -cluster ${name} -endpoint ${module.student[name].endpoint} -user ${name} -groups students -ttl 24h -output class/${name}/kubeconfig" :
       "cat >class/${name}/kubeconfig <<'END OF FILE'\n${trimspace(nonsensitive(k8s_kubeconfig.student[name].kubeconfig_raw))}\nEND OF FILE"
+    )
+  }
+}
+
+# The authority of the issuer, for those computers that do not know it.
+locals {
+  authorities = {
+    for name in keys(local.students) : name => (
+      try(var.issuer.ca, null) == null ? "rm -f class/${name}/issuer.crt" :
+      "cat >class/${name}/issuer.crt <<'END OF FILE'\n${trimspace(var.issuer.ca)}\nEND OF FILE"
     )
   }
 }
@@ -105,6 +120,7 @@ output "hand_out" {
       cat >class/${name}/known_hosts <<'END OF FILE'
       ${trimspace(local.known_hosts[name])}
       END OF FILE
+      ${local.authorities[name]}
       ${local.kubeconfigs[name]}
     END
   ])

@@ -33,6 +33,11 @@ variable "students" {
   }
 
   validation {
+    condition     = length(distinct([for name, s in var.students : coalesce(s.sign_in, name)])) == length(var.students)
+    error_message = "Two students have the same sign_in, which is the name where it is not set: at the issuer they would be one person, with access to both clusters."
+  }
+
+  validation {
     condition     = terraform.workspace == "default" || contains(keys(var.students), terraform.workspace)
     error_message = "A workspace is default, or has the name of a student."
   }
@@ -63,7 +68,7 @@ variable "expires_at" {
 variable "rebuild" {
   type        = map(number)
   default     = {}
-  description = "Clusters that are made anew: a number for a student, such as { ada = 2 }. Another number makes the machines of this cluster anew, under the same name and endpoint, and with the same access. Leave the entry as it is afterwards."
+  description = "Clusters that are made anew: a number for a student, such as { ada = 2 }. Another number makes the machines of this cluster anew, under the same name and endpoint, and with the same access. Leave the entry as it is afterwards. Whoever is in back_to_lesson comes out of it first."
 
   validation {
     condition     = length(setsubtract(keys(var.rebuild), keys(var.students))) == 0
@@ -80,13 +85,18 @@ variable "snapshot_bucket" {
 variable "lesson" {
   type        = string
   default     = null
-  description = "The present lesson, such as 3. Another one takes a snapshot of each cluster. Write the output snapshots into lessons/3.json then."
+  description = "The present lesson, such as 3. Another one takes a snapshot of each cluster. Write the output snapshots into lessons/3.json after an apply that did not fail. It needs snapshot_bucket."
+
+  validation {
+    condition     = var.lesson == null || var.snapshot_bucket != null
+    error_message = "lesson needs snapshot_bucket: without it no snapshot is taken."
+  }
 }
 
 variable "back_to_lesson" {
   type        = map(string)
   default     = {}
-  description = "Clusters that go back to the beginning of a lesson, such as { ada = \"3\" }, with the snapshot that lessons/3.json names. Leave the entry as it is afterwards. Take it out with an apply of its own before the same lesson begins once more."
+  description = "Clusters that go back to the beginning of a lesson, such as { ada = \"3\" }, with the snapshot that lessons/3.json names. Leave the entry as it is afterwards. Take it out with an apply of its own before the same lesson begins once more, and also before rebuild."
 
   validation {
     condition     = length(setsubtract(keys(var.back_to_lesson), keys(var.students))) == 0
@@ -96,6 +106,24 @@ variable "back_to_lesson" {
   validation {
     condition     = length(var.back_to_lesson) == 0 || var.snapshot_bucket != null
     error_message = "back_to_lesson needs snapshot_bucket."
+  }
+
+  validation {
+    condition     = length(setintersection(keys(var.back_to_lesson), var.locked_out)) == 0
+    error_message = "Somebody is in back_to_lesson and in locked_out: the snapshot has the rights that were taken away. Take the name out of back_to_lesson."
+  }
+
+  validation {
+    condition     = alltrue([for lesson in values(var.back_to_lesson) : fileexists("${path.module}/lessons/${lesson}.json")])
+    error_message = "There is no file lessons/N.json for a lesson N of back_to_lesson. It is made from the output snapshots at the beginning of the lesson."
+  }
+
+  validation {
+    condition = alltrue([
+      for name, lesson in var.back_to_lesson :
+      !fileexists("${path.module}/lessons/${lesson}.json") || can(regex("^[0-9]{8}T[0-9]{6}Z-", jsondecode(file("${path.module}/lessons/${lesson}.json"))[name]))
+    ])
+    error_message = "A file lessons/N.json names no snapshot for a student of back_to_lesson, so there is nothing to go back to. Perhaps the apply of this lesson failed, or the student came later."
   }
 }
 
@@ -131,7 +159,7 @@ variable "issuer" {
     args      = optional(list(string), [])
   })
   default     = null
-  description = "Issuer of OpenID Connect at which students sign in: its URL, the client by which it knows kubectl, the claim that is sign_in of students, its authority in PEM if its certificate is not a public one, and further arguments of k8s-kubeconfig sign-in. Null means certificates of a day."
+  description = "Issuer of OpenID Connect at which students sign in: its URL, the client by which it knows kubectl, the claim that is sign_in of students, its authority in PEM if its certificate is not a public one, and further arguments of k8s-kubeconfig sign-in. Students must not be able to change the claim. An email must be a verified one. Null means certificates of a day."
 }
 
 variable "ssh_roles" {

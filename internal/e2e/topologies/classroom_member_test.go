@@ -34,13 +34,13 @@ func (l *class) testMember(t *testing.T) {
 	l.NoChanges(t)
 }
 
-// testIssuer has Dee sign in at the school's issuer, which knows her as ada. What she has is refused once she is locked out.
+// testIssuer has Dee sign in at the school's issuer, which knows her as bob. What she has is refused once she is locked out.
 func (l *class) testIssuer(t *testing.T) {
 	address := l.may(t, "dee", "get", "nodes", `--output=jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
 	l.root(t, "dee", "controller-0", "true") // learns its address
 	school := l.StartIssuer(t, "controller-0", address)
 	certificate := l.stolen(t, l.kubeconfig("dee"), "dee")
-	l.set(t, "students", map[string]any{"ada": map[string]any{}, "dee": map[string]any{"size": "one", "sign_in": "ada"}})
+	l.set(t, "students", map[string]any{"ada": map[string]any{}, "dee": map[string]any{"size": "one", "sign_in": "bob"}})
 	l.apply(t, "issuer", map[string]any{"url": school.URL, "client_id": issuer.ClientID, "ca": school.CA,
 		"args": []string{"-device", "-scopes", "openid,offline_access", "-ca-file", school.CAFile(t), "-cache", t.TempDir()}})
 	l.NoChanges(t)
@@ -55,24 +55,24 @@ func (l *class) testIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl := func(args ...string) (string, error) {
-		return school.SignIn(t, "ada", issuer.Password, had, env, args...)
+		return school.SignIn(t, "bob", issuer.Password, had, env, args...)
 	}
-	if who, err := kubectl("auth", "whoami"); err != nil || !strings.Contains(who, "school:ada") {
+	if who, err := kubectl("auth", "whoami"); err != nil || !strings.Contains(who, "school:bob") {
 		t.Fatalf("signed in: %v\n%s", err, who)
 	}
 	if _, err := kubectl("create", "configmap", "mine"); err != nil {
 		t.Error(err)
 	}
 	_, err := kubectl("get", "secrets", "--namespace=kube-system")
-	harness.Refused(t, err, "Forbidden", `User "school:ada"`)
+	harness.Refused(t, err, "Forbidden", `User "school:bob"`)
 	as := func(token string) error {
 		_, err := suite.Kubectl(t.Context(), "/dev/null", nil, "--server="+l.endpoints["dee"], "--insecure-skip-tls-verify", "--token="+token, "get", "pods")
 		return err
 	}
-	if err := as(school.Sign(t, `{"sub": "ada"}`)); err != nil {
+	if err := as(school.Sign(t, `{"sub": "bob"}`)); err != nil {
 		t.Error(err)
 	}
-	harness.Refused(t, as(school.Sign(t, `{"sub": "bob"}`)), "Forbidden", `User "school:bob"`) // another student of the school
+	harness.Refused(t, as(school.Sign(t, `{"sub": "ada"}`)), "Forbidden", `User "school:ada"`) // another student of the school
 	_, err = suite.Kubectl(t.Context(), certificate, nil, "get", "pods")
 	harness.Refused(t, err, "Forbidden", `User "dee"`) // no certificate has rights any more
 	l.apply(t, "locked_out", []string{"dee"})

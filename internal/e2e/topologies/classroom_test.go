@@ -294,6 +294,7 @@ func (l *class) testLockedOut(t *testing.T) {
 	if out, err := l.ssh(t, "ada", "worker-1", "mkdir -p -m 700 .ssh; ssh-keygen -q -t ed25519 -N '' -f own; cat own.pub >.ssh/authorized_keys; nohup sleep 3600 >/dev/null 2>&1 &"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	l.set(t, "back_to_lesson", nil) // her snapshot has the rights that she loses
 	l.apply(t, "locked_out", []string{"ada"})
 	began := time.Now()
 	harness.Eventually(t, time.Minute, "Ada's kubeconfig is refused", func() error {
