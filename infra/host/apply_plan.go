@@ -72,7 +72,7 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 		return func(target string) bool { return len(byTarget[k][target]) > 0 }
 	}
 	replaced := func(k finding.Kind, target string) bool {
-		return slices.ContainsFunc(byTarget[k][target], func(c Change) bool { return !c.attributesOnly() })
+		return slices.ContainsFunc(byTarget[k][target], func(c Change) bool { return !c.AttributesOnly() })
 	}
 	p.packages = filter(want.Packages, differs(finding.Package))
 	p.modules = filter(want.Modules, differs(finding.Module))

@@ -21,8 +21,8 @@ func Findings(changes []Change) []finding.Finding {
 // Words joins the changes into one line for people.
 func Words(changes []Change) string { return finding.Words(Findings(changes)) }
 
-// attributesOnly reports whether the content of the file is as wanted.
-func (c Change) attributesOnly() bool {
+// AttributesOnly reports whether the content of the file is as wanted.
+func (c Change) AttributesOnly() bool {
 	switch c.Problem {
 	case finding.Mode, finding.NotExecutable, finding.Owner, finding.Group:
 		return true

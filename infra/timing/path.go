@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -24,12 +23,8 @@ func (r *Recorder) Call(ctx context.Context, name string) (context.Context, func
 	if r == nil {
 		return ctx, func() {}
 	}
-	end := r.start(name)
 	ctx, over := r.begin(ctx, name, &r.steps)
-	return ctx, sync.OnceFunc(func() {
-		end()
-		over()
-	})
+	return ctx, r.start(name, over)
 }
 
 // Begin notes the begin of a part of the step that the context belongs to: a wait, or what is done with one machine. It returns the context of

@@ -48,14 +48,11 @@ func (r *Recorder) Start(ctx context.Context, name string) func() {
 		return func() {}
 	}
 	_, over := Begin(ctx, name)
-	end := r.start(name)
-	return sync.OnceFunc(func() {
-		end()
-		over()
-	})
+	return r.start(name, over)
 }
 
-func (r *Recorder) start(name string) func() {
+// start counts a call. The function that it returns also calls over.
+func (r *Recorder) start(name string, over func()) func() {
 	began := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +63,10 @@ func (r *Recorder) start(name string) func() {
 			s.since = began
 		}
 	}
-	return func() { r.end(name, began) }
+	return sync.OnceFunc(func() {
+		r.end(name, began)
+		over()
+	})
 }
 
 func (r *Recorder) end(name string, began time.Time) {

@@ -68,8 +68,7 @@ func (o *operation) restartChanged() {
 	had := o.Record().Loaded
 	for _, m := range o.Reachable() {
 		for i, c := range m.Changes {
-			attributes := slices.Contains([]finding.Problem{finding.Mode, finding.Owner, finding.Group}, c.Problem)
-			if c.Kind == finding.File && c.Target == component.AuthenticationPath && !attributes && had[c.Target] != "" && had[c.Target] == authenticationOf(m)[c.Target] {
+			if c.Kind == finding.File && c.Target == component.AuthenticationPath && !c.AttributesOnly() && had[c.Target] != "" && had[c.Target] == authenticationOf(m)[c.Target] {
 				m.Changes[i].Restarts = append(slices.Clone(c.Restarts), component.APIServerUnit)
 			}
 		}
