@@ -15,7 +15,7 @@ type Resource struct {
 }
 
 // Resources returns the resources that a request's parameter names: those that an association or an instance
-// profile's association connects, otherwise one. A resource that does not exist or is not visible yet has no tags and
+// profile's association connects, otherwise one. An empty VpcId or SubnetId stands for the default VPC's. A resource that does not exist or is not visible yet has no tags and
 // no condition keys.
 // https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
 func (c *Compute) Resources(parameter, value string) []Resource {
@@ -44,7 +44,22 @@ func (c *Compute) Resources(parameter, value string) []Resource {
 	case "AssociationId":
 		return c.associated(value)
 	}
+	if value == "" {
+		return c.inDefaultVPC(parameter)
+	}
 	return []Resource{c.resource(value)}
+}
+
+// inDefaultVPC returns what a call uses whose parameter VpcId or SubnetId is empty, as far as authorization can know it.
+func (c *Compute) inDefaultVPC(parameter string) []Resource {
+	v := c.looking().defaultVPC()
+	switch {
+	case v == nil:
+		return nil
+	case parameter == "VpcId":
+		return []Resource{c.resource(v.ID)}
+	}
+	return []Resource{{Type: kindSubnet.typ, Name: "*", Keys: map[string]string{"ec2:Vpc": c.arn("vpc/" + v.ID)}}}
 }
 
 // allows says whether the caller may do an action as well, such as "DeleteSnapshot", on the resource that its parameter

@@ -25,17 +25,25 @@ func createGateway(t *tx, in *createGatewayRequest) (any, error) {
 	if err := checkSpecs(in.TagSpecifications, kindGateway); err != nil {
 		return nil, err
 	}
-	if len(t.st.Gateways) >= t.c.cfg.Quotas.VPCs {
-		return nil, wire.Refuse("InternetGatewayLimitExceeded", "The maximum number of internet gateways has been reached.")
+	g, err := t.newGateway()
+	if err != nil {
+		return nil, err
 	}
-	g := &gateway{ID: t.newID(kindGateway.prefix)}
-	t.st.Gateways[g.ID] = g
 	if err := t.applySpecs(in.TagSpecifications, kindGateway, g.ID); err != nil {
 		return nil, err
 	}
 	return struct {
 		Gateway gatewayItem `xml:"internetGateway"`
 	}{t.gatewayItem(g)}, nil
+}
+
+func (t *tx) newGateway() (*gateway, error) {
+	if len(t.st.Gateways) >= t.c.cfg.Quotas.VPCs {
+		return nil, wire.Refuse("InternetGatewayLimitExceeded", "The maximum number of internet gateways has been reached.")
+	}
+	g := &gateway{ID: t.newID(kindGateway.prefix)}
+	t.st.Gateways[g.ID] = g
+	return g, nil
 }
 
 type gatewayRequest struct {

@@ -206,7 +206,7 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 func (t *tx) planNetwork(p *plan) error {
 	in := p.in
 	if len(in.SecurityGroups) > 0 {
-		return wire.Refuse("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC 'none'", in.SecurityGroups[0])
+		return wire.Refuse("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC", in.SecurityGroups[0])
 	}
 	combination := func(what string) error {
 		return wire.Refuse("InvalidParameterCombination", "Network interfaces and an instance-level %s may not be specified on the same request", what)
@@ -237,11 +237,13 @@ func (t *tx) planNetwork(p *plan) error {
 			p.nic.PrivateIpAddress = a.PrivateIpAddress
 		}
 	}
-	if p.nic.SubnetId == "" {
-		return wire.Refuse("MissingInput", "No subnets found for the default VPC 'none'. Please specify a subnet.")
-	}
 	var err error
-	if p.subnet, err = find(t, kindSubnet, t.st.Subnets, "subnetId", p.nic.SubnetId); err != nil {
+	if p.nic.SubnetId == "" {
+		p.subnet, err = t.defaultSubnet(in.InstanceType, in.Placement.AvailabilityZone)
+	} else {
+		p.subnet, err = find(t, kindSubnet, t.st.Subnets, "subnetId", p.nic.SubnetId)
+	}
+	if err != nil {
 		return err
 	}
 	if z := in.Placement.AvailabilityZone; z != "" && z != p.subnet.Zone {

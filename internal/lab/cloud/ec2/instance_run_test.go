@@ -37,7 +37,7 @@ func TestRunInstancesRefusals(t *testing.T) {
 		{"image unknown", "InvalidAMIID.NotFound", func(in *awsec2.RunInstancesInput) { in.ImageId = aws.String("ami-00000000000000000") }},
 		{"type unknown", "InvalidParameterValue", func(in *awsec2.RunInstancesInput) { in.InstanceType = "t3.gigantic" }},
 		{"type of another architecture", "InvalidParameterValue", func(in *awsec2.RunInstancesInput) { in.InstanceType = types.InstanceTypeT4gSmall }},
-		{"no subnet", "MissingInput", func(in *awsec2.RunInstancesInput) { in.SubnetId = nil }},
+		{"no subnet", "VPCIdNotSpecified", func(in *awsec2.RunInstancesInput) { in.SubnetId = nil }},
 		{"subnet unknown", "InvalidSubnetID.NotFound", func(in *awsec2.RunInstancesInput) { in.SubnetId = aws.String("subnet-00000000000000000") }},
 		{"group unknown", "InvalidGroup.NotFound", func(in *awsec2.RunInstancesInput) { in.SecurityGroupIds = []string{"sg-00000000000000000"} }},
 		{"group by name", "InvalidGroup.NotFound", func(in *awsec2.RunInstancesInput) { in.SecurityGroups = []string{"web"} }},

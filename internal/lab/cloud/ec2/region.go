@@ -199,10 +199,13 @@ type accountResponse struct {
 }
 
 func describeAccount(t *tx, in *accountRequest) (any, error) {
-	q := t.c.cfg.Quotas
+	q, inVPC := t.c.cfg.Quotas, "none"
+	if v := t.defaultVPC(); v != nil {
+		inVPC = v.ID
+	}
 	all := []accountAttribute{
 		{"supported-platforms", []string{"VPC"}},
-		{"default-vpc", []string{"none"}},
+		{"default-vpc", []string{inVPC}},
 		{"max-instances", []string{"20"}}, // from before there were quotas for vCPUs
 		{"vpc-max-security-groups-per-interface", []string{strconv.Itoa(q.GroupsPerInterface)}},
 		{"max-elastic-ips", []string{"0"}},

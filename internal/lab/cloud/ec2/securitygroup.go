@@ -70,10 +70,8 @@ func createGroup(t *tx, in *createGroupRequest) (any, error) {
 		return nil, missing("groupName")
 	case in.GroupDescription == "":
 		return nil, missing("groupDescription")
-	case in.VpcId == "":
-		return nil, wire.Refuse("VPCIdNotSpecified", "No default VPC for this user")
 	}
-	v, err := find(t, kindVPC, t.st.VPCs, "vpcId", in.VpcId)
+	v, err := t.vpcOrDefault(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +256,7 @@ type describeGroupsResponse struct {
 }
 
 func describeGroups(t *tx, in *describeGroupsRequest) (any, error) {
-	if len(in.GroupNames) > 0 { // names refer to groups of the default VPC, which does not exist here
+	if len(in.GroupNames) > 0 { // names refer to groups of a default VPC, which are not known by them here
 		return nil, wire.Refuse("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC", in.GroupNames[0])
 	}
 	items, next, err := describe(t, selection[group]{kindGroup, t.st.Groups, "groupId", in.GroupIds, groupFields, in.describeRequest, 5}, t.groupItem)

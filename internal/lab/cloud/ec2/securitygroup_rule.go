@@ -114,10 +114,13 @@ type revokedItem struct {
 type revokeResponse struct {
 	Return  bool          `xml:"return"`
 	Revoked []revokedItem `xml:"revokedSecurityGroupRuleSet>item"`
+	// Unknown are the permissions without a rule, of a group in a default VPC.
+	Unknown []permissionItem `xml:"unknownIpPermissionSet>item"`
 }
 
-// revoke removes rules by id or by permission. As in all but default VPCs, a permission without a
-// rule is refused, and nothing is revoked.
+// revoke removes rules by id or by permission. A permission without a rule is refused, and nothing is
+// revoked. In a default VPC it is only named.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RevokeSecurityGroupIngress.html
 func revoke(t *tx, in *revokeRequest, egress bool) (any, error) {
 	g, rules, err := t.permissions(in.permissionRequest, egress)
 	if err != nil {
@@ -137,15 +140,19 @@ func revoke(t *tx, in *revokeRequest, egress bool) (any, error) {
 		}
 		doomed = append(doomed, r)
 	}
+	out := revokeResponse{Return: true}
 	have := t.rulesOf(g.ID)
 	for _, r := range rules {
 		i := slices.IndexFunc(have, func(h *rule) bool { return h.sameTraffic(r) })
+		if i < 0 && t.st.VPCs[g.VPC].Default {
+			out.Unknown = t.gather(out.Unknown, &r)
+			continue
+		}
 		if i < 0 {
 			return nil, wire.Refuse("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
 		}
 		doomed = append(doomed, have[i])
 	}
-	out := revokeResponse{Return: true}
 	for _, r := range doomed {
 		out.Revoked = append(out.Revoked, revokedItem{r.ID, r.GroupID, r.Egress, r.Protocol, r.From, r.To, r.CIDR, r.CIDR6, r.RefGroup})
 		t.drop(r.ID)

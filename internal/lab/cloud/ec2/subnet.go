@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
@@ -14,6 +15,7 @@ type subnet struct {
 	CIDR        netip.Prefix
 	Zone        string
 	MapPublicIP bool
+	Default     bool // in its zone; only a default VPC has such subnets
 }
 
 var subnetActions = map[string]action{
@@ -88,6 +90,23 @@ func createSubnet(t *tx, in *createSubnetRequest) (any, error) {
 	}{t.subnetItem(s)}, nil
 }
 
+// defaultSubnet returns the subnet of a launch that names none: that of the zone, or any if no zone is named. EC2 does not say how it chooses:
+// here it is one whose zone offers the type, if there is one.
+func (t *tx) defaultSubnet(instanceType, zone string) (*subnet, error) {
+	v, err := t.vpcOrDefault("")
+	if err != nil {
+		return nil, err
+	}
+	all := slices.DeleteFunc(sorted(t.st.Subnets), func(s *subnet) bool { return !s.Default || zone != "" && s.Zone != zone })
+	switch {
+	case len(all) == 0 && zone != "":
+		return nil, wire.Refuse("InvalidInput", "No default subnet for availability zone: '%s'.", zone)
+	case len(all) == 0:
+		return nil, wire.Refuse("MissingInput", "No subnets found for the default VPC '%s'. Please specify a subnet.", v.ID)
+	}
+	return all[max(0, slices.IndexFunc(all, func(s *subnet) bool { return t.c.offered(instanceType, s.Zone) }))], nil
+}
+
 type subnetIDRequest struct {
 	request
 	SubnetId string
@@ -131,7 +150,7 @@ func (t *tx) subnetItem(s *subnet) subnetItem {
 	return subnetItem{
 		ID: s.ID, ARN: t.c.arn("subnet/" + s.ID), OwnerID: t.c.cfg.AccountID, State: "available",
 		VPCID: s.VPC, CIDR: s.CIDR.String(), Free: t.freeAddresses(s), Zone: s.Zone, ZoneID: t.c.zoneID(s.Zone),
-		MapPublicIP: s.MapPublicIP, Tags: t.tags(s.ID),
+		DefaultForAZ: s.Default, MapPublicIP: s.MapPublicIP, Tags: t.tags(s.ID),
 	}
 }
 
@@ -157,7 +176,7 @@ var subnetFields = fields[subnet]{
 	"availability-zone-id":       func(t *tx, s *subnet) []string { return one(t.c.zoneID(s.Zone)) },
 	"available-ip-address-count": func(t *tx, s *subnet) []string { return one(fmt.Sprint(t.freeAddresses(s))) },
 	"map-public-ip-on-launch":    func(_ *tx, s *subnet) []string { return yesNo(s.MapPublicIP) },
-	"default-for-az":             func(*tx, *subnet) []string { return yesNo(false) },
+	"default-for-az":             func(_ *tx, s *subnet) []string { return yesNo(s.Default) },
 	"subnet-arn":                 func(t *tx, s *subnet) []string { return one(t.c.arn("subnet/" + s.ID)) },
 	"owner-id":                   func(t *tx, _ *subnet) []string { return one(t.c.cfg.AccountID) },
 }

@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
@@ -11,9 +12,11 @@ type vpc struct {
 	CIDR         netip.Prefix
 	DNSSupport   bool
 	DNSHostnames bool
+	Default      bool
 }
 
 var vpcActions = map[string]action{
+	"CreateDefaultVpc":     writes(createDefaultVPC),
 	"CreateVpc":            writes(createVPC),
 	"DeleteVpc":            writes(deleteVPC),
 	"DescribeVpcs":         reads(describeVPCs),
@@ -58,20 +61,84 @@ func createVPC(t *tx, in *createVPCRequest) (any, error) {
 	if err := checkSpecs(in.TagSpecifications, kindVPC); err != nil {
 		return nil, err
 	}
-	if len(t.st.VPCs) >= t.c.cfg.Quotas.VPCs {
-		return nil, wire.Refuse("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+	v, _, err := t.newVPC(cidr)
+	if err != nil {
+		return nil, err
 	}
-	v := &vpc{ID: t.newID(kindVPC.prefix), CIDR: cidr, DNSSupport: true}
-	t.st.VPCs[v.ID] = v
 	if err := t.applySpecs(in.TagSpecifications, kindVPC, v.ID); err != nil {
 		return nil, err
 	}
-	t.newRouteTable(v, true)
+	return vpcResponse{t.vpcItem(v)}, nil
+}
+
+type vpcResponse struct {
+	VPC vpcItem `xml:"vpc"`
+}
+
+// newVPC makes a VPC with its main route table and its default group.
+func (t *tx) newVPC(cidr netip.Prefix) (*vpc, *routeTable, error) {
+	if len(t.st.VPCs) >= t.c.cfg.Quotas.VPCs {
+		return nil, nil, wire.Refuse("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+	}
+	v := &vpc{ID: t.newID(kindVPC.prefix), CIDR: cidr, DNSSupport: true}
+	t.st.VPCs[v.ID] = v
 	g := t.newGroup(v.ID, defaultGroupName, "default VPC security group")
 	t.newRule(rule{GroupID: g.ID, Protocol: "-1", From: -1, To: -1, RefGroup: g.ID})
-	return struct {
-		VPC vpcItem `xml:"vpc"`
-	}{t.vpcItem(v)}, nil
+	return v, t.newRouteTable(v, true), nil
+}
+
+// What AWS gives a default VPC: no request can choose it.
+// https://docs.aws.amazon.com/vpc/latest/userguide/default-vpc-components.html
+var (
+	defaultVPCCIDR    = netip.MustParsePrefix("172.31.0.0/16")
+	defaultSubnetBits = 20
+	everywhere        = netip.MustParsePrefix("0.0.0.0/0")
+)
+
+// createDefaultVPC makes what an account of AWS has in each region from the beginning: a VPC with a public subnet in each availability
+// zone. An account of the local EC2 begins without one, as if somebody had deleted it.
+func createDefaultVPC(t *tx, _ *request) (any, error) {
+	if t.defaultVPC() != nil {
+		return nil, wire.Refuse("DefaultVpcAlreadyExists", "A Default VPC already exists for this account in this region.")
+	}
+	v, main, err := t.newVPC(defaultVPCCIDR)
+	if err != nil {
+		return nil, err
+	}
+	v.Default, v.DNSHostnames = true, true
+	g, err := t.newGateway()
+	if err != nil {
+		return nil, err
+	}
+	g.VPC = v.ID
+	main.Routes = append(main.Routes, route{Destination: everywhere, Gateway: g.ID, Origin: "CreateRoute"})
+	for n, zone := range slices.DeleteFunc(t.c.zones(), t.c.constrained) {
+		start := nth(v.CIDR, n<<(32-defaultSubnetBits))
+		s := &subnet{ID: t.newID(kindSubnet.prefix), VPC: v.ID, CIDR: netip.PrefixFrom(start, defaultSubnetBits), Zone: zone, MapPublicIP: true, Default: true}
+		t.st.Subnets[s.ID] = s
+	}
+	return vpcResponse{t.vpcItem(v)}, nil
+}
+
+// defaultVPC returns the default VPC, nil if there is none.
+func (t *tx) defaultVPC() *vpc {
+	for _, v := range t.st.VPCs {
+		if v.Default {
+			return v
+		}
+	}
+	return nil
+}
+
+// vpcOrDefault returns the VPC with an id, and the default VPC if the id is empty.
+func (t *tx) vpcOrDefault(id string) (*vpc, error) {
+	if id != "" {
+		return find(t, kindVPC, t.st.VPCs, "vpcId", id)
+	}
+	if v := t.defaultVPC(); v != nil {
+		return v, nil
+	}
+	return nil, wire.Refuse("VPCIdNotSpecified", "No default VPC for this user")
 }
 
 type vpcIDRequest struct {
@@ -153,7 +220,7 @@ func (t *tx) vpcItem(v *vpc) vpcItem {
 	return vpcItem{
 		ID: v.ID, OwnerID: t.c.cfg.AccountID, State: "available", CIDR: v.CIDR.String(),
 		CIDRs:         []cidrAssoc{{v.CIDR.String(), "vpc-cidr-assoc" + v.ID[len(kindVPC.prefix):], "associated"}},
-		DHCPOptionsID: t.c.defaultDHCPOptions().ID, InstanceTenancy: "default", Tags: t.tags(v.ID),
+		DHCPOptionsID: t.c.defaultDHCPOptions().ID, InstanceTenancy: "default", IsDefault: v.Default, Tags: t.tags(v.ID),
 	}
 }
 
@@ -164,8 +231,8 @@ var vpcFields = fields[vpc]{
 	"cidrBlock":                         func(_ *tx, v *vpc) []string { return one(v.CIDR.String()) },
 	"cidr-block-association.cidr-block": func(_ *tx, v *vpc) []string { return one(v.CIDR.String()) },
 	"state":                             func(*tx, *vpc) []string { return one("available") },
-	"is-default":                        func(*tx, *vpc) []string { return yesNo(false) },
-	"isDefault":                         func(*tx, *vpc) []string { return yesNo(false) },
+	"is-default":                        func(_ *tx, v *vpc) []string { return yesNo(v.Default) },
+	"isDefault":                         func(_ *tx, v *vpc) []string { return yesNo(v.Default) },
 	"dhcp-options-id":                   func(t *tx, _ *vpc) []string { return one(t.c.defaultDHCPOptions().ID) },
 	"owner-id":                          func(t *tx, _ *vpc) []string { return one(t.c.cfg.AccountID) },
 }

@@ -120,6 +120,7 @@ var ec2Actions = map[string]described{
 	"AuthorizeSecurityGroupEgress":                {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
 	"AuthorizeSecurityGroupIngress":               {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
 	"CopyVolumes":                                 {on: []string{"SourceVolumeId"}, makes: []string{"volume"}},
+	"CreateDefaultVpc":                            {makes: []string{"vpc"}},
 	"CreateImage":                                 {on: []string{"InstanceId"}, makes: []string{"image", "snapshot"}},
 	"CreateInstanceConnectEndpoint":               {on: []string{"SubnetId", "SecurityGroupId"}, makes: []string{"instance-connect-endpoint"}},
 	"CreateInternetGateway":                       {makes: []string{"internet-gateway"}},
@@ -197,7 +198,7 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 	}
 	var out []Demand
 	given := requestTags(c.Form)
-	for _, p := range named(c.Form, d.on) {
+	for _, p := range orDefault(c.Action, named(c.Form, d.on)) {
 		for _, r := range a.Resources(p.parameter, p.value) {
 			demand := Demand{Action: action, Resource: a.ec2ARN(r.Type, r.Name), Context: resourceContext(r)}
 			if c.Action == "CreateTags" || c.Action == "DeleteTags" {
@@ -347,6 +348,15 @@ func named(form url.Values, names []string) []parameter {
 		}
 	}
 	return out
+}
+
+// orDefault adds what a call that names no VPC or subnet does in the default VPC.
+func orDefault(action string, names []parameter) []parameter {
+	where := map[string]string{"CreateSecurityGroup": "VpcId", "RunInstances": "SubnetId"}[action]
+	if where == "" || slices.ContainsFunc(names, func(p parameter) bool { return p.parameter == where || p.parameter == "NetworkInterfaceId" }) {
+		return names
+	}
+	return append(names, parameter{where, ""})
 }
 
 // requestTags returns the tags of a request by the type of the resource that gets them; those of
