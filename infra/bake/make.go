@@ -30,8 +30,8 @@ const RoleBuilder aws.MachineRole = "image-builder"
 // Spec is an image that is to be made, and the machine of which it is made.
 type Spec struct {
 	Image image.Spec
-	// Machine says where the machine is launched, from which image, and who may log in. Its name, kind, role, tags, claim and boot
-	// command follow from the image.
+	// Machine says where the machine is launched, from which image, and who may log in. Without a subnet it is launched in the region's
+	// default VPC. Its name, kind, role, tags, claim and boot command follow from the image.
 	Machine machine.Spec
 }
 
@@ -185,6 +185,9 @@ func (b *builder) end(ctx context.Context) error {
 
 // ready returns the instance of which an image can be made: it is stopped and sealed.
 func (b *builder) ready(ctx context.Context) (string, error) {
+	if err := b.place(ctx); err != nil {
+		return "", err
+	}
 	i, err := b.find(ctx)
 	if err != nil {
 		return "", err

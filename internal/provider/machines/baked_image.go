@@ -149,9 +149,9 @@ func (r *bakedImage) Schema(ctx context.Context, _ resource.SchemaRequest, resp 
 				MarkdownDescription: "Type of the machine that is made for the image. Machines of the image need a type of the same architecture, x86-64 or arm64: a change between these two replaces the image. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
-			"network": reference.OfNetwork.Optional("Network of a cluster, in which the machine is made: `k8s_network.<name>.ref`. Without it set `subnet_id` and `security_group_ids`. Another cluster replaces the image. Default: none."),
+			"network": reference.OfNetwork.Optional("Network of a cluster, in which the machine is made: `k8s_network.<name>.ref`. Without it set `security_group_ids`. Another cluster replaces the image. Default: none."),
 			"subnet_id": schema.StringAttribute{
-				Optional: true, MarkdownDescription: "Subnet in which the machine is made, from which it must reach what it downloads. Used only while the image is made. Default: the network's first subnet that is public or private as `associate_public_ip_address` says.",
+				Optional: true, MarkdownDescription: "Subnet in which the machine is made, from which it must reach what it downloads. Used only while the image is made. Default: a subnet of the network that is public or private as `associate_public_ip_address` says; without a network, one of the region's default VPC.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"security_group_ids": schema.SetAttribute{

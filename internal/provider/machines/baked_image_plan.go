@@ -174,10 +174,8 @@ func (m bakedImageModel) check(ctx context.Context) (errs invalid.Fields) {
 // checkPlace returns errors for where the machine is made.
 func (m bakedImageModel) checkPlace(ctx context.Context, network reference.Network, diags *diag.Diagnostics) (errs invalid.Fields) {
 	if m.Network.IsNull() {
-		if m.SubnetID.IsNull() {
-			errs.Say("subnet_id", "Where is it made?", "A machine is made for the image: set network, or subnet_id and security_group_ids.")
-		} else if m.SecurityGroupIDs.IsNull() {
-			errs.Say("security_group_ids", "No security group", "Without a network the machine needs a security group that lets the provider reach it: set security_group_ids.")
+		if m.SecurityGroupIDs.IsNull() {
+			errs.Say("security_group_ids", "No security group", "Without a network the machine needs a security group that lets the provider reach it: set network, or security_group_ids.")
 		}
 		return errs
 	}
