@@ -212,18 +212,23 @@ func adopt(network map[string]any, id any) {
 	delete(network, "vpc_cidr")
 }
 
-// TestOther counts a load balancer's address and data volumes.
+// TestOther counts a load balancer's address, data volumes, and the machines of which images are made.
 func TestOther(t *testing.T) {
+	image := map[string]any{"cluster": "demo", "instance_type": "t3.small", "root_volume_size": 8, "network": nil}
 	p := private(t)
 	p.doc["resource_changes"] = []map[string]any{
 		{"type": "k8s_lb", "mode": "managed", "change": map[string]any{"actions": []string{"create"}, "after": map[string]any{"public": true}, "after_unknown": map[string]any{"allocation_id": true}}},
 		{"type": "k8s_lb", "mode": "managed", "change": map[string]any{"actions": []string{"create"}, "after": map[string]any{"public": false}}},
 		{"type": "k8s_volume", "mode": "managed", "change": map[string]any{"actions": []string{"create"}, "after": map[string]any{"type": "gp3", "size": 100}}},
 		{"type": "k8s_volume", "mode": "managed", "change": map[string]any{"actions": []string{"create"}, "after": map[string]any{"type": "io2", "size": 100}}},
+		{"type": "k8s_image", "mode": "managed", "change": map[string]any{"actions": []string{"create"}, "after": image}},
+		{"type": "k8s_image", "mode": "managed", "change": map[string]any{"actions": []string{"create", "delete"}, "before": image, "after": image}},
+		{"type": "k8s_image", "mode": "managed", "change": map[string]any{"actions": []string{"update"}, "before": image, "after": image}},
+		{"type": "k8s_image", "mode": "managed", "change": map[string]any{"actions": []string{"delete"}, "before": image, "after": nil}},
 		{"type": "aws_vpc", "mode": "managed", "change": map[string]any{"actions": []string{"create"}, "after": map[string]any{"size": "other"}}},
 		{"type": "k8s_cluster_status", "mode": "data", "change": map[string]any{"actions": []string{"read"}, "after": map[string]any{}}},
 	}
-	p.wants(map[Kind]int{Addresses: 1, GP3: 100})
+	p.wants(map[Kind]int{Addresses: 1, GP3: 116, VCPUs: 4, Interfaces: 2})
 }
 
 // TestProvider finds the region and the arguments that choose credentials in the provider's configuration.

@@ -146,6 +146,11 @@ func (p *Plan) add(c change) error {
 	if there := len(c.Change.After) > 0 && string(c.Change.After) != "null"; there {
 		p.count(c.Type, after, later, 1)
 	}
+	// An image needs a machine while it is made: its quotas have to have room for it beside what else the plan makes.
+	if c.Type == "k8s_image" && slices.Contains(actions, "create") {
+		after.RootType = gp3
+		p.countMachine(after, 1)
+	}
 	// With create_before_destroy both are there for a while.
 	if len(actions) == 0 || actions[0] == "create" {
 		return nil
