@@ -1,10 +1,15 @@
 package topologies_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -13,7 +18,8 @@ import (
 const installed = `cat /var/log/apt/history.log /var/log/dpkg.log 2>/dev/null || :; ls -A /var/cache/k8s-from-scratch 2>/dev/null || :`
 
 // TestImage makes an image, and a cluster whose machines are made of it: only the machine that became the image has downloaded
-// anything. Another content rolls the workers, and the AMI that it replaces stays as long as it is in use.
+// anything. Another content rolls the workers, and the AMI that it replaces stays as long as it is in use. The first image is made in the
+// default VPC, and the second one in the cluster's network.
 func TestImage(t *testing.T) {
 	inSoak(t)
 	c := openPlain(t, "image", "image") // the image is based on Debian's
@@ -39,7 +45,16 @@ func TestImage(t *testing.T) {
 	before := served(t) // to the machines of other tests
 	var first []string
 	machines := append(harness.Numbered("worker", 2), "controller-0", "lb-0")
+	t.Cleanup(func() {
+		if t.Failed() {
+			deleteDefaultVPC(t, api)
+		}
+	})
 	step("apply", func(t *testing.T) {
+		override := fmt.Sprintf("resource \"k8s_image\" \"node\" {\n  cluster = var.cluster\n  network = null\n  security_group_ids = [%q]\n}\n", groupInDefaultVPC(t, api))
+		if err := c.WS.WriteFile("image_override.tf", override); err != nil {
+			t.Fatal(err)
+		}
 		c.Apply(t)
 		c.Learn(t)
 	})
@@ -79,8 +94,10 @@ func TestImage(t *testing.T) {
 		}
 	})
 	step("another content", func(t *testing.T) {
-		if err := c.WS.WriteFile("packages.auto.tfvars", `packages = ["rsync"]`+"\n"); err != nil {
-			t.Fatal(err)
+		for name, content := range map[string]string{"packages.auto.tfvars": `packages = ["rsync"]` + "\n", "image_override.tf": ""} {
+			if err := c.WS.WriteFile(name, content); err != nil {
+				t.Fatal(err)
+			}
 		}
 		_, text, err := c.WS.Plan(t.Context())
 		if err != nil {
@@ -104,9 +121,47 @@ func TestImage(t *testing.T) {
 		c.NoChanges(t)
 	})
 	step("destroy leaves nothing", func(t *testing.T) {
+		deleteDefaultVPC(t, api)
 		c.Destroy(t)
 		if got := images(t); len(got) != 0 {
 			t.Errorf("images %v", got)
 		}
 	})
+}
+
+// groupInDefaultVPC makes a default VPC, and in it a security group that lets in SSH. It returns the group's id.
+func groupInDefaultVPC(t *testing.T, api *ec2.Client) string {
+	t.Helper()
+	ctx := t.Context()
+	harness.Must[*ec2.CreateDefaultVpcOutput](t)(api.CreateDefaultVpc(ctx, &ec2.CreateDefaultVpcInput{}))
+	group := harness.Must[*ec2.CreateSecurityGroupOutput](t)(api.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{GroupName: sdk.String("builders"), Description: sdk.String("builders")})).GroupId
+	harness.Must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(api.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{
+		GroupId: group, IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(22), ToPort: sdk.Int32(22), CidrIp: sdk.String("0.0.0.0/0"),
+	}))
+	return *group
+}
+
+// deleteDefaultVPC deletes the default VPC with everything in it, if there is one.
+func deleteDefaultVPC(t *testing.T, api *ec2.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	filter := func(name, value string) []types.Filter {
+		return []types.Filter{{Name: &name, Values: []string{value}}}
+	}
+	for _, v := range harness.Must[*ec2.DescribeVpcsOutput](t)(api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: filter("is-default", "true")})).Vpcs {
+		for _, s := range harness.Must[*ec2.DescribeSubnetsOutput](t)(api.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: filter("vpc-id", *v.VpcId)})).Subnets {
+			harness.Must[*ec2.DeleteSubnetOutput](t)(api.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: s.SubnetId}))
+		}
+		for _, g := range harness.Must[*ec2.DescribeInternetGatewaysOutput](t)(api.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: filter("attachment.vpc-id", *v.VpcId)})).InternetGateways {
+			harness.Must[*ec2.DetachInternetGatewayOutput](t)(api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: g.InternetGatewayId, VpcId: v.VpcId}))
+			harness.Must[*ec2.DeleteInternetGatewayOutput](t)(api.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: g.InternetGatewayId}))
+		}
+		for _, g := range harness.Must[*ec2.DescribeSecurityGroupsOutput](t)(api.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: filter("vpc-id", *v.VpcId)})).SecurityGroups {
+			if *g.GroupName != "default" {
+				harness.Must[*ec2.DeleteSecurityGroupOutput](t)(api.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: g.GroupId}))
+			}
+		}
+		harness.Must[*ec2.DeleteVpcOutput](t)(api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: v.VpcId}))
+	}
 }
