@@ -17,18 +17,32 @@ type Machines struct {
 	mu       sync.Mutex
 	running  map[string]machine.Spec
 	exits    chan machine.Exit
-	Hold     chan struct{} // when set, each start and stop takes one from it
-	Fail     error         // of starts
+	hold     chan struct{} // see SetHold
+	fail     error         // see SetFail
 	dir      string
 	contents map[string]machine.Volume // that have content, with their last size
 	mounted  map[string]bool           // volumes that cannot be detached
 	taken    map[string]bool           // snapshots, and whether their machines ran
 }
 
+// SetHold lets each start, stop and copy wait until it has taken one from hold; nil ends that for those to come.
+func (m *Machines) SetHold(hold chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hold = hold
+}
+
+// SetFail lets starts and copies fail; nil ends that.
+func (m *Machines) SetFail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail = err
+}
+
 // wait waits for its turn.
 func (m *Machines) wait(ctx context.Context) error {
 	m.mu.Lock()
-	hold := m.Hold
+	hold := m.hold
 	m.mu.Unlock()
 	if hold == nil {
 		return nil
@@ -48,8 +62,8 @@ func (m *Machines) Start(ctx context.Context, s machine.Spec) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.Fail != nil {
-		return m.Fail
+	if m.fail != nil {
+		return m.fail
 	}
 	for _, v := range s.Volumes {
 		m.contents[v.ID] = v
@@ -100,8 +114,8 @@ func (m *Machines) Snapshot(ctx context.Context, id, snapshot string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.Fail != nil {
-		return m.Fail
+	if m.fail != nil {
+		return m.fail
 	}
 	if _, ok := m.taken[snapshot]; !ok {
 		_, m.taken[snapshot] = m.running[id]

@@ -117,7 +117,7 @@ func TestPendingAddress(t *testing.T) {
 	ctx := t.Context()
 	first := l.Run(t, s.RunInput())
 	hold := make(chan struct{})
-	l.Machines.Hold = hold
+	l.Machines.SetHold(hold)
 	second := cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, s.RunInput())).Instances[0]
 	eip := cloudtest.Must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(ctx, &awsec2.AllocateAddressInput{}))
 	associate := func(id *string, reassociate *bool) error {

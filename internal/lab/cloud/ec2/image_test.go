@@ -224,12 +224,12 @@ func TestImageWithoutReboot(t *testing.T) {
 		t.Error("an image has started a stopped instance")
 	}
 
-	l.Machines.Hold = make(chan struct{})
+	l.Machines.SetHold(make(chan struct{}))
 	ends := createImage(t, l, builder, "ends")
 	l.Account.Close()
-	l.Machines.Hold = nil
+	l.Machines.SetHold(nil)
 	l.Network.Forget()
-	l.Machines.Fail = context.DeadlineExceeded
+	l.Machines.SetFail(context.DeadlineExceeded)
 	l.Open(t)
 	cloudtest.Eventually(t, "the image fails", func() bool { return image(t, l, ends).State == types.ImageStateFailed })
 	if got := image(t, l, ends); got.StateReason == nil || *got.StateReason.Code != "Client.InternalError" {
@@ -317,12 +317,13 @@ func TestImageOutlivesDaemon(t *testing.T) {
 	l := cloudtest.New(t)
 	s := l.NewSite(t)
 	builder := *l.Run(t, s.RunInput()).InstanceId
-	l.Machines.Hold = make(chan struct{})
+	hold := make(chan struct{})
+	l.Machines.SetHold(hold)
 	id := createImage(t, l, builder, "resumed")
-	l.Machines.Hold <- struct{}{} // it is down
+	hold <- struct{}{} // it is down
 	cloudtest.Eventually(t, "the machine is down", func() bool { return !l.Machines.Running(builder) })
 	l.Account.Close()
-	l.Machines.Hold = nil
+	l.Machines.SetHold(nil)
 	l.Network.Forget()
 	l.Open(t)
 	becomes(t, l, id, types.ImageStateAvailable)

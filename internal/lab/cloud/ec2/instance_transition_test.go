@@ -19,7 +19,7 @@ func TestLifeCycle(t *testing.T) {
 	s := l.NewSite(t)
 	ctx := t.Context()
 	hold := make(chan struct{})
-	l.Machines.Hold = hold
+	l.Machines.SetHold(hold)
 	release := func() { hold <- struct{}{} } // lets one start or stop proceed
 	in := s.RunInput()
 	in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: &s.Subnet, Groups: []string{s.Group}, AssociatePublicIpAddress: aws.Bool(true)}}
@@ -133,11 +133,12 @@ func TestLifeCycle(t *testing.T) {
 func TestTerminateCancelsALaunch(t *testing.T) {
 	l := cloudtest.New(t)
 	s := l.NewSite(t)
-	l.Machines.Hold = make(chan struct{})
+	hold := make(chan struct{})
+	l.Machines.SetHold(hold)
 	id := *cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(t.Context(), s.RunInput())).Instances[0].InstanceId
 	time.Sleep(20 * time.Millisecond) // let the launch begin; the test passes without it, too
 	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(t.Context(), &awsec2.TerminateInstancesInput{InstanceIds: []string{id}}))
-	close(l.Machines.Hold)
+	close(hold)
 	l.Await(t, id, types.InstanceStateNameTerminated)
 	if l.Machines.Running(id) {
 		t.Error("the machine runs")
@@ -176,7 +177,7 @@ func TestRebootFromInside(t *testing.T) {
 	if i := l.Instance(t, id); i.State.Name != types.InstanceStateNameRunning || aws.ToString(i.PublicIpAddress) != aws.ToString(was.PublicIpAddress) || *i.PrivateIpAddress != *was.PrivateIpAddress {
 		t.Errorf("after a reboot from inside: %+v", i)
 	}
-	l.Machines.Fail = errors.New("no such file")
+	l.Machines.SetFail(errors.New("no such file"))
 	l.Machines.Reboot(id)
 	l.Await(t, id, types.InstanceStateNameStopped) // one that does not boot any more
 }
@@ -184,16 +185,16 @@ func TestRebootFromInside(t *testing.T) {
 func TestFailedLaunch(t *testing.T) {
 	l := cloudtest.New(t)
 	s := l.NewSite(t)
-	l.Machines.Fail = errors.New("no such file")
+	l.Machines.SetFail(errors.New("no such file"))
 	id := *cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(t.Context(), s.RunInput())).Instances[0].InstanceId
 	if i := l.Await(t, id, types.InstanceStateNameTerminated); !strings.HasPrefix(*i.StateReason.Message, "Server.InternalError: booting instance "+id) {
 		t.Errorf("the reason is %s", *i.StateReason.Message)
 	}
-	l.Machines.Fail = nil
+	l.Machines.SetFail(nil)
 	id = *l.Run(t, s.RunInput()).InstanceId
 	cloudtest.Must[*awsec2.StopInstancesOutput](t)(l.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: []string{id}}))
 	l.Await(t, id, types.InstanceStateNameStopped)
-	l.Machines.Fail = errors.New("no such file")
+	l.Machines.SetFail(errors.New("no such file"))
 	cloudtest.Must[*awsec2.StartInstancesOutput](t)(l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: []string{id}}))
 	l.Await(t, id, types.InstanceStateNameStopped) // an instance that has run before is not terminated
 }

@@ -20,7 +20,7 @@ func TestRestart(t *testing.T) {
 	s := l.NewSite(t)
 	ctx := t.Context()
 	runs, died, stops, ends := l.Run(t, s.RunInput()), l.Run(t, s.RunInput()), l.Run(t, s.RunInput()), l.Run(t, s.RunInput())
-	l.Machines.Hold = make(chan struct{})
+	l.Machines.SetHold(make(chan struct{}))
 	cloudtest.Must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*stops.InstanceId}}))
 	cloudtest.Must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{*ends.InstanceId}}))
 	starts := cloudtest.Must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, s.RunInput())).Instances[0]
@@ -32,7 +32,7 @@ func TestRestart(t *testing.T) {
 	if err := l.Machines.Kill(ctx, *died.InstanceId); err != nil {
 		t.Fatal(err)
 	}
-	l.Machines.Hold = nil
+	l.Machines.SetHold(nil)
 	l.Network.Forget()
 	l.Open(t)
 

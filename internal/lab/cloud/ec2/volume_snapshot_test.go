@@ -77,7 +77,7 @@ func TestVolumeSnapshots(t *testing.T) {
 	if *second.Size != 10 || *second.SnapshotId != id || second.State != types.VolumeStateCreating {
 		t.Errorf("made: %+v", second)
 	}
-	l.Machines.Hold = make(chan struct{})
+	l.Machines.SetHold(make(chan struct{}))
 	took := make(chan *awsec2.CreateVolumeOutput)
 	go func() {
 		out, _ := from(func(in *awsec2.CreateVolumeInput) { in.Size = aws.Int32(12) })
@@ -110,7 +110,7 @@ func TestVolumeSnapshots(t *testing.T) {
 	}
 	l.Account.Close()
 	<-took
-	l.Machines.Hold = nil
+	l.Machines.SetHold(nil)
 	l.Network.Forget()
 	l.Open(t)
 	cloudtest.Eventually(t, "the volume is available", func() bool { return third.described(t).State == types.VolumeStateAvailable })
