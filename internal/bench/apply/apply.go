@@ -4,7 +4,7 @@
 //   - apply: a whole terraform apply of examples/ha-cluster from nothing, and one more worker
 //   - unstaged: the same without stage of k8s_machine
 //   - image: the same with machines of an image that has everything; roles: the same without the boots of these machines
-//   - kubeadm: kubeadm, with everything installed and pulled beforehand
+//   - kubeadm: kubeadm, with everything installed and pulled beforehand; nothing: the same with machines, packages and files in the time
 //
 // docs/design/kubeadm.md and docs/design/staging.md say what the clocks include.
 //

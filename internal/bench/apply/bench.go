@@ -64,7 +64,7 @@ func (b *bench) run(ctx context.Context, rounds int) error {
 	}
 	image := []string{"-var", "ami=" + b.image}
 	measure := map[string]func(context.Context, *lab, clock) error{
-		sideKubeadm: b.kubeadm, sideApply: b.applies(way{}), sideUnstaged: b.applies(way{override: unstaged()}),
+		sideKubeadm: b.kubeadm(false), sideNothing: b.kubeadm(true), sideApply: b.applies(way{}), sideUnstaged: b.applies(way{override: unstaged()}),
 		sideImage: b.applies(way{args: image}), sideRoles: b.applies(way{args: image, machines: true}),
 	}
 	var found figures
@@ -120,7 +120,7 @@ func (b *bench) setUp(ctx context.Context) error {
 		return err
 	}
 	options := release.Options{Progress: b.report}
-	if slices.Contains(b.sides, sideKubeadm) {
+	if slices.Contains(b.sides, sideKubeadm) || slices.Contains(b.sides, sideNothing) {
 		if b.files, err = release.EnsureKubeadm(ctx, options); err != nil {
 			return err
 		}

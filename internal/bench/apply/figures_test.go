@@ -57,14 +57,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestBusy(t *testing.T) {
-	// user 100, nice 1, system 50, idle 9999, iowait 777, irq 2, softirq 3, steal 888, guest 44
-	stat := "cpu  100 1 50 9999 777 2 3 888 44 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
-	if got, want := busy(stat), 1560*time.Millisecond; got != want {
-		t.Errorf("busy for %s, want %s", got, want)
-	}
-}
-
 func TestCAHash(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -18,16 +18,33 @@ import (
 // kubectl is the beginning of a command on the first controller.
 var kubectl = []string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}
 
-// kubeadm prepares machines, and measures how long kubeadm takes on them.
-func (b *bench) kubeadm(ctx context.Context, l *lab, clock clock) error {
-	c, nodes, err := b.prepare(ctx, l)
-	if err != nil {
-		return err
+// kubeadm measures how long kubeadm takes on machines that have everything, or from nothing: with the machines, their packages and
+// programs in the time.
+func (b *bench) kubeadm(nothing bool) func(context.Context, *lab, clock) error {
+	return func(ctx context.Context, l *lab, clock clock) error {
+		var c cluster
+		var nodes []node
+		prepare := func(ctx context.Context) (err error) {
+			c, nodes, err = b.prepare(ctx, l)
+			return err
+		}
+		if !nothing {
+			if err := prepare(ctx); err != nil {
+				return err
+			}
+		}
+		if err := clock(whatCluster, func(ctx context.Context) error {
+			if nothing {
+				if err := prepare(ctx); err != nil {
+					return err
+				}
+			}
+			return l.initAndJoin(ctx, c, nodes)
+		}); err != nil {
+			return err
+		}
+		return l.usable(ctx, nodes)
 	}
-	if err := clock(whatCluster, func(ctx context.Context) error { return l.initAndJoin(ctx, c, nodes) }); err != nil {
-		return err
-	}
-	return l.usable(ctx, nodes)
 }
 
 // usable fails unless every node reaches CoreDNS through its service: kube-proxy, the bridges and the
