@@ -107,14 +107,14 @@ func (i *Issuer) CAFile(t *testing.T) string {
 	return name
 }
 
-// SignIn runs kubectl with more variables of the environment, enters the code that it shows as a person, and returns what it
-// prints.
+// SignIn runs kubectl in the directory of its kubeconfig, with more variables of the environment. It enters the code that kubectl
+// shows as a person, and returns what kubectl prints.
 func (i *Issuer) SignIn(t *testing.T, person, password, kubeconfig string, env []string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, i.suite.KubectlPath(), append([]string{"--kubeconfig", kubeconfig}, args...)...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = filepath.Dir(kubeconfig), append(os.Environ(), env...)
 	var printed bytes.Buffer
 	cmd.Stdout = &printed
 	said, err := cmd.StderrPipe()

@@ -67,6 +67,13 @@ func (l *class) testRebuild(t *testing.T) {
 		t.Errorf("there still are\n%s", out)
 	}
 	l.may(t, "bob", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+
+	// The new cluster has the snapshot's Nodes of former machines until the second apply.
+	l.apply(t, "back_to_lesson", map[string]string{"ada": "1", "bob": "1"})
+	l.Apply(t)
+	l.NoChanges(t)
+	l.may(t, "bob", "rollout", "status", "deployment/web", "--timeout=120s")
+	l.may(t, "bob", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
 }
 
 func (l *class) testBroken(t *testing.T) {
