@@ -2,6 +2,8 @@ package topologies_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +65,11 @@ func TestNLB(t *testing.T) {
 		c.Apply(t)
 		c.NoChanges(t)
 	})
+	step("API servers that would refuse health checks", func(t *testing.T) {
+		inSoak(t)
+		refusing(t, c)
+		healthy(t, balancers, 3)
+	})
 	step("a controller is lost", func(t *testing.T) {
 		inSoak(t)
 		healthy(t, balancers, 3)
@@ -92,6 +99,33 @@ func TestNLB(t *testing.T) {
 		}
 	})
 	step("destroy leaves nothing", c.Destroy)
+}
+
+// refusing has API servers read a file with which they refuse health checks. Each apply stops at the first controller, and clients go on with
+// the other two.
+func refusing(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	args := c.RefuseHealthChecks(t, harness.Numbered("controller", 3)...)
+	override := filepath.Join(suite.Dir, "modules", "cluster", "refusing_override.tf")
+	if err := os.WriteFile(override, []byte("resource \"k8s_control_plane\" \"this\" {\n  extra_args = "+args+"\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(override) //nolint:errcheck // it is removed below
+	traffic := c.Traffic(t, c.Kubeconfig)
+	for range 2 {
+		_, err := c.WS.Apply(t.Context())
+		harness.Refused(t, err, "machine controller-0", "ask the API server as the load balancer's health checks do", "GET /readyz without credentials: 403 Forbidden")
+	}
+	gap := traffic.Gap(t)
+	t.Logf("figures: API server that would refuse health checks: it is the only one, longest gap of the API %s", gap.Round(100*time.Millisecond))
+	if gap > movingGap {
+		t.Errorf("the API was silent for %s", gap)
+	}
+	if err := os.Remove(override); err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t)
+	c.NoChanges(t)
 }
 
 // endpoint writes what carries the endpoint, and what has carried it before.
