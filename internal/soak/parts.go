@@ -94,6 +94,9 @@ var parts = []part{
 	{name: "topologies", shows: "the other examples: three availability zones, one of which is cut off; a private cluster, one without a bastion, and one behind a proxy; an endpoint that moves to load balancers of AWS and back under a recorder; controllers that are nodes; a newer image for every machine under a recorder; etcd that moves between machines of its own and the controllers under a recorder; Spot workers that EC2 reboots, recommends to replace and interrupts, and a Node that goes without an apply; load balancers of Services, and an Ingress controller behind one, whose pods end under requests, in a cluster that is paused and resumed; roles of AWS for pods of a running cluster, whose issuer changes under requests; a class of three students, of whom one has a cluster made anew, one begins a lesson once more, breaks their cluster and is locked out, and one works; a class in one VPC, of which a student leaves and comes back; Cilium in a new cluster and in one that moves to it under requests; machines without AWS, of Debian 12 and 13 with Kubernetes 1.35, with routes and a virtual address of their own; a cluster of such machines beside one on EC2 in one configuration",
 		reads: []string{"examples/cilium", "examples/classroom", "examples/ingress"}, table: "the-topologies",
 		steps: []step{{packages: []string{"topologies"}, env: []string{"K8S_TOPOLOGIES=1"}}}},
+	{name: "class", shows: "how many clusters of a class fit on this computer, with nothing else on it: students join until an apply fails or memory is short",
+		reads: []string{"examples/classroom"},
+		steps: []step{fits("one"), fits("standard")}},
 	{name: "exercises", shows: "every script of every page of examples/labs, also those that take minutes: a token that expires, a scheduler and a machine that are lost, a node that stops answering, autoscaling, leases and profiles that change, failures that plan and apply find and repair",
 		reads: []string{"examples/labs"},
 		steps: []step{{packages: []string{"exercises"}, env: []string{"K8S_E2E_LONG=1"}}}},
@@ -114,6 +117,11 @@ var parts = []part{
 
 func kills(n string) []step {
 	return []step{{packages: []string{"interrupt"}, only: "^TestKilled$", env: []string{"K8S_INTERRUPT_COUNT=" + n, "K8S_E2E_DEBIAN=13"}}}
+}
+
+// fits has clusters of a size of examples/classroom.
+func fits(size string) step {
+	return step{packages: []string{"topologies"}, only: "^TestClassFits$", env: []string{"K8S_CLASS_FITS=" + size}}
 }
 
 // fuzzed runs a third of the fuzz targets, eight at most: ten minutes each fit into a part.

@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	if everything {
 		up = append(up, "--with", "cilium,traefik", "--kubernetes", "v"+ownKubernetesVersion+",v"+harness.KubernetesVersion+",v"+harness.NextKubernetesVersion)
 	}
+	if sizeThatFits != "" {
+		up = append(up, "--quota", "vcpus=500,elastic-ips=64")
+	}
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, up...))
 }
 
