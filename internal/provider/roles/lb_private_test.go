@@ -24,7 +24,8 @@ func TestPrivateEndpoint(t *testing.T) {
 	keys.Must(providertest.Values{"cluster": "demo"})
 	machine.Must(providertest.Values{"name": "lb-0", "role": "lb", "network": network.Get("ref"), "private_ip": "10.240.0.30"})
 	controller := providertest.Values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": providertest.PublicKey(t)}
-	public := providertest.Values{"host": machine.Get("host"), "controllers": []any{controller}, "pki": keys.Get("ref")}
+	public := providertest.Values{"host": machine.Get("host"), "controllers": []any{controller}, "pki": keys.Get("ref"),
+		"timeouts": providertest.Values{"create": "5s", "update": "5s"}} // nothing answers at the machine
 	private := providertest.With(public, providertest.Values{"public": false})
 
 	c = c.Ends(t)
