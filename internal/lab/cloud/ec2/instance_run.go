@@ -21,7 +21,7 @@ type runInstancesRequest struct {
 	ClientToken                       string
 	KeyName                           string
 	UserData                          string
-	SubnetId                          string
+	SubnetId                          *string
 	PrivateIpAddress                  string
 	SecurityGroupIds                  []string `query:"SecurityGroupId"`
 	SecurityGroups                    []string `query:"SecurityGroup"`
@@ -67,7 +67,7 @@ type interfaceSpec struct {
 		PrivateIpAddress string
 		Primary          bool
 	}
-	SubnetId string
+	SubnetId *string
 }
 
 type reservationItem struct {
@@ -214,7 +214,7 @@ func (t *tx) planNetwork(p *plan) error {
 	p.nic = interfaceSpec{SubnetId: in.SubnetId, PrivateIpAddress: in.PrivateIpAddress, Groups: in.SecurityGroupIds}
 	if len(in.NetworkInterfaces) > 0 {
 		switch {
-		case in.SubnetId != "":
+		case in.SubnetId != nil:
 			return combination("subnet ID")
 		case len(in.SecurityGroupIds) > 0:
 			return combination("security groups")
@@ -238,11 +238,9 @@ func (t *tx) planNetwork(p *plan) error {
 		}
 	}
 	var err error
-	if p.nic.SubnetId == "" {
-		p.subnet, err = t.defaultSubnet(in.InstanceType, in.Placement.AvailabilityZone)
-	} else {
-		p.subnet, err = find(t, kindSubnet, t.st.Subnets, "subnetId", p.nic.SubnetId)
-	}
+	p.subnet, err = findOr(t, kindSubnet, t.st.Subnets, "subnetId", p.nic.SubnetId, func() (*subnet, error) {
+		return t.defaultSubnet(in.InstanceType, in.Placement.AvailabilityZone)
+	})
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ type createGroupRequest struct {
 	request
 	GroupName         string
 	GroupDescription  string
-	VpcId             string
+	VpcId             *string
 	TagSpecifications []tagSpecification `query:"TagSpecification"`
 }
 

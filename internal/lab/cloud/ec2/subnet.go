@@ -93,11 +93,11 @@ func createSubnet(t *tx, in *createSubnetRequest) (any, error) {
 // defaultSubnet returns the subnet of a launch that names none: that of the zone, or any if no zone is named. EC2 does not say how it chooses:
 // here it is one whose zone offers the type, if there is one.
 func (t *tx) defaultSubnet(instanceType, zone string) (*subnet, error) {
-	v, err := t.vpcOrDefault("")
+	v, err := t.vpcOrDefault(nil)
 	if err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(sorted(t.st.Subnets), func(s *subnet) bool { return !s.Default || zone != "" && s.Zone != zone })
+	all := slices.DeleteFunc(t.defaultSubnets(zone), func(s *subnet) bool { return t.c.faults.Hidden(s.ID, t.now) })
 	switch {
 	case len(all) == 0 && zone != "":
 		return nil, wire.Refuse("InvalidInput", "No default subnet for availability zone: '%s'.", zone)
@@ -105,6 +105,11 @@ func (t *tx) defaultSubnet(instanceType, zone string) (*subnet, error) {
 		return nil, wire.Refuse("MissingInput", "No subnets found for the default VPC '%s'. Please specify a subnet.", v.ID)
 	}
 	return all[max(0, slices.IndexFunc(all, func(s *subnet) bool { return t.c.offered(instanceType, s.Zone) }))], nil
+}
+
+// defaultSubnets returns the default subnets of a zone, or of all zones if none is named.
+func (t *tx) defaultSubnets(zone string) []*subnet {
+	return slices.DeleteFunc(sorted(t.st.Subnets), func(s *subnet) bool { return !s.Default || zone != "" && s.Zone != zone })
 }
 
 type subnetIDRequest struct {

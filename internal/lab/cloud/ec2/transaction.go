@@ -183,6 +183,18 @@ func find[T any](t *tx, k kind, m map[string]*T, parameter, id string) (*T, erro
 	return v, nil
 }
 
+// findOr returns the resource that a request gives, and the default if it gives none. EC2 refuses an empty id: it stands
+// for no default.
+func findOr[T any](t *tx, k kind, m map[string]*T, parameter string, id *string, byDefault func() (*T, error)) (*T, error) {
+	switch {
+	case id == nil:
+		return byDefault()
+	case *id == "":
+		return nil, invalidValue("Value () for parameter %s is invalid. The value cannot be empty", parameter)
+	}
+	return find(t, k, m, parameter, *id)
+}
+
 // resultOf returns the ids that an earlier request with the same token made, or none if the request
 // is new, and the key for saveResult.
 func (t *tx) resultOf(token string) (ids []string, key string, err error) {

@@ -120,7 +120,7 @@ func createDefaultVPC(t *tx, _ *request) (any, error) {
 	return vpcResponse{t.vpcItem(v)}, nil
 }
 
-// defaultVPC returns the default VPC, nil if there is none.
+// defaultVPC returns the default VPC, nil if there is none. It may be hidden.
 func (t *tx) defaultVPC() *vpc {
 	for _, v := range t.st.VPCs {
 		if v.Default {
@@ -130,15 +130,14 @@ func (t *tx) defaultVPC() *vpc {
 	return nil
 }
 
-// vpcOrDefault returns the VPC with an id, and the default VPC if the id is empty.
-func (t *tx) vpcOrDefault(id string) (*vpc, error) {
-	if id != "" {
-		return find(t, kindVPC, t.st.VPCs, "vpcId", id)
-	}
-	if v := t.defaultVPC(); v != nil {
-		return v, nil
-	}
-	return nil, wire.Refuse("VPCIdNotSpecified", "No default VPC for this user")
+// vpcOrDefault returns the VPC that a request gives, and the default VPC if it gives none.
+func (t *tx) vpcOrDefault(id *string) (*vpc, error) {
+	return findOr(t, kindVPC, t.st.VPCs, "vpcId", id, func() (*vpc, error) {
+		if v := t.defaultVPC(); v != nil && !t.c.faults.Hidden(v.ID, t.now) {
+			return v, nil
+		}
+		return nil, wire.Refuse("VPCIdNotSpecified", "No default VPC for this user")
+	})
 }
 
 type vpcIDRequest struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -68,6 +69,7 @@ func TestDefaultVPC(t *testing.T) {
 		t.Errorf("subnets %q", got)
 	}
 
+	refusesEmpty(t, l)
 	builders := *cloudtest.Must[*awsec2.CreateSecurityGroupOutput](t)(group()).GroupId
 	unknown := cloudtest.Must[*awsec2.RevokeSecurityGroupIngressOutput](t)(l.RevokeSecurityGroupIngress(ctx, &awsec2.RevokeSecurityGroupIngressInput{
 		GroupId: &builders, IpProtocol: aws.String("tcp"), FromPort: aws.Int32(22), ToPort: aws.Int32(22), CidrIp: aws.String("10.0.0.0/8"),
@@ -99,6 +101,39 @@ func TestDefaultVPC(t *testing.T) {
 		t.Errorf("it is still there: %v, %s", vpcs("true"), attribute())
 	}
 	cloudtest.Must[*awsec2.CreateDefaultVpcOutput](t)(create(false))
+}
+
+// refusesEmpty: an empty value does not stand for the default VPC.
+func refusesEmpty(t *testing.T, l *cloudtest.Lab) {
+	t.Helper()
+	at, by := somewhere(nil), somewhere(nil)
+	at.SubnetId = aws.String("")
+	by.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: aws.String("")}}
+	for _, in := range []*awsec2.RunInstancesInput{at, by} {
+		_, err := l.RunInstances(t.Context(), in)
+		cloudtest.Refused(t, err, "InvalidParameterValue")
+	}
+	_, err := l.CreateSecurityGroup(t.Context(), &awsec2.CreateSecurityGroupInput{GroupName: aws.String("web"), Description: aws.String("web"), VpcId: aws.String("")})
+	cloudtest.Refused(t, err, "InvalidParameterValue")
+}
+
+// TestDefaultVPCAppears: while a new default VPC is hidden, nothing can be made in it, and there cannot be a second one.
+func TestDefaultVPCAppears(t *testing.T) {
+	l := cloudtest.New(t)
+	ctx := t.Context()
+	l.Fault(t, cloudtest.Fields{"kind": "eventual", "action": "CreateDefaultVpc", "milliseconds": 2000})
+	create := func() error {
+		_, err := l.CreateDefaultVpc(ctx, &awsec2.CreateDefaultVpcInput{})
+		return err
+	}
+	cloudtest.Refused(t, create(), "")
+	cloudtest.Refused(t, create(), "DefaultVpcAlreadyExists")
+	_, err := l.RunInstances(ctx, somewhere(nil))
+	cloudtest.Refused(t, err, "VPCIdNotSpecified")
+	_, err = l.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{GroupName: aws.String("web"), Description: aws.String("web")})
+	cloudtest.Refused(t, err, "VPCIdNotSpecified")
+	l.Clock.Advance(3 * time.Second)
+	l.Run(t, somewhere(nil))
 }
 
 // removeDefaultVPC deletes a default VPC with everything in it. On the way it finds each dependency refused, and a launch without a
