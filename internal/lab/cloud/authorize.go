@@ -23,7 +23,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	if p.Unlimited() {
 		return nil // and nothing is looked up
 	}
-	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.resources, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
+	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resources: a.resources, Defaults: a.compute.Defaults, Profile: a.identities.ProfileAndRole, Session: sts.Assuming, ParameterTags: a.params.Tags, BalancerTags: a.elb.TagsOf,
 		Identities: a.identities, Caller: iam.UserName(p.ARN)}
 	demands := a.demands(account, iam.Call{Service: req.Protocol.Name, Action: req.Action, Form: req.Form, Body: req.Body}, accessKeyID)
 	var denied *iam.DeniedError

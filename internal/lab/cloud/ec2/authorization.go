@@ -3,6 +3,7 @@ package ec2
 import (
 	"cmp"
 	"maps"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -15,7 +16,7 @@ type Resource struct {
 }
 
 // Resources returns the resources that a request's parameter names: those that an association or an instance
-// profile's association connects, otherwise one. An empty VpcId or SubnetId stands for the default VPC's. A resource that does not exist or is not visible yet has no tags and
+// profile's association connects, otherwise one. A resource that does not exist or is not visible yet has no tags and
 // no condition keys.
 // https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
 func (c *Compute) Resources(parameter, value string) []Resource {
@@ -44,22 +45,40 @@ func (c *Compute) Resources(parameter, value string) []Resource {
 	case "AssociationId":
 		return c.associated(value)
 	}
-	if value == "" {
-		return c.inDefaultVPC(parameter)
-	}
 	return []Resource{c.resource(value)}
 }
 
-// inDefaultVPC returns what a call uses whose parameter VpcId or SubnetId is empty, as far as authorization can know it.
-func (c *Compute) inDefaultVPC(parameter string) []Resource {
-	v := c.looking().defaultVPC()
-	switch {
-	case v == nil:
-		return nil
-	case parameter == "VpcId":
-		return []Resource{c.resource(v.ID)}
+// Defaults returns the ids of what EC2 takes where a call names nothing, by the parameters that would name it: the VPC
+// of a new security group, and subnet and security group of a launch. EC2 does not say which default subnet it takes.
+// So all default subnets are returned, or that of the zone of the launch.
+func (c *Compute) Defaults(action string, given url.Values) url.Values {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, out := c.looking(), url.Values{}
+	add := func(parameter, id string) {
+		if id != "" && !given.Has(parameter) {
+			out.Add(parameter, id)
+		}
 	}
-	return []Resource{{Type: kindSubnet.typ, Name: "*", Keys: map[string]string{"ec2:Vpc": c.arn("vpc/" + v.ID)}}}
+	vpc := ""
+	if v := t.defaultVPC(); v != nil {
+		vpc = v.ID
+	}
+	switch {
+	case action == "CreateSecurityGroup":
+		add("VpcId", vpc)
+	case action == "RunInstances" && !given.Has("NetworkInterfaceId"):
+		for _, s := range t.defaultSubnets(given.Get("Placement.AvailabilityZone")) {
+			add("SubnetId", s.ID)
+		}
+		if s := t.st.Subnets[given.Get("SubnetId")]; s != nil {
+			vpc = s.VPC
+		} else if given.Has("SubnetId") {
+			vpc = "" // the launch is refused
+		}
+		add("SecurityGroupId", t.defaultGroup(vpc))
+	}
+	return out
 }
 
 // allows says whether the caller may do an action as well, such as "DeleteSnapshot", on the resource that its parameter

@@ -196,7 +196,8 @@ func TestDefaultVPCPermissions(t *testing.T) {
 	l := cloudtest.New(t)
 	ctx := t.Context()
 	s := l.NewSite(t)
-	vpc := *cloudtest.Must[*awsec2.CreateDefaultVpcOutput](t)(l.CreateDefaultVpc(ctx, &awsec2.CreateDefaultVpcInput{})).Vpc.VpcId
+	v := *cloudtest.Must[*awsec2.CreateDefaultVpcOutput](t)(l.CreateDefaultVpc(ctx, &awsec2.CreateDefaultVpcInput{})).Vpc
+	vpc := *v.VpcId
 	in := func(id string) *cloudtest.Lab {
 		return l.User(t,
 			`{"Effect":"Allow","Action":["ec2:RunInstances","ec2:CreateSecurityGroup"],"Resource":["arn:aws:ec2:*::image/*","arn:aws:ec2:*:*:instance/*","arn:aws:ec2:*:*:network-interface/*","arn:aws:ec2:*:*:volume/*","arn:aws:ec2:*:*:security-group/*","arn:aws:ec2:*:*:vpc/`+id+`"]}`,
@@ -209,6 +210,51 @@ func TestDefaultVPCPermissions(t *testing.T) {
 		_, err = user.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{GroupName: aws.String("web"), Description: aws.String("web")})
 		cloudtest.Refused(t, err, want)
 	}
-	_, err := in(vpc).CreateDefaultVpc(ctx, &awsec2.CreateDefaultVpcInput{})
-	cloudtest.Refused(t, err, "UnauthorizedOperation")
+	removeDefaultVPC(t, l, v)
+	create := func(resource string) error {
+		_, err := l.User(t, `{"Effect":"Allow","Action":"ec2:CreateDefaultVpc","Resource":"`+resource+`"}`).CreateDefaultVpc(ctx, &awsec2.CreateDefaultVpcInput{})
+		return err
+	}
+	cloudtest.Refused(t, create("arn:aws:ec2:*:*:vpc/*"), "UnauthorizedOperation")
+	cloudtest.Refused(t, create("*"), "")
+}
+
+// TestDefaultVPCDenials: what is denied in one default subnet is denied where EC2 may choose that subnet. A launch without a group uses
+// the default group of the VPC.
+func TestDefaultVPCDenials(t *testing.T) {
+	l := cloudtest.New(t)
+	ctx := t.Context()
+	s := l.NewSite(t)
+	v := *cloudtest.Must[*awsec2.CreateDefaultVpcOutput](t)(l.CreateDefaultVpc(ctx, &awsec2.CreateDefaultVpcInput{})).Vpc
+	first := *cloudtest.Must[*awsec2.DescribeSubnetsOutput](t)(l.DescribeSubnets(ctx, &awsec2.DescribeSubnetsInput{Filters: []types.Filter{
+		cloudtest.Filter("vpc-id", *v.VpcId), cloudtest.Filter("availability-zone", "us-east-1a")}})).Subnets[0].SubnetId
+	group := func(vpc string) string {
+		return *cloudtest.Must[*awsec2.DescribeSecurityGroupsOutput](t)(l.DescribeSecurityGroups(ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []types.Filter{
+			cloudtest.Filter("vpc-id", vpc), cloudtest.Filter("group-name", "default")}})).SecurityGroups[0].GroupId
+	}
+	cloudtest.Must[*awsec2.CreateTagsOutput](t)(l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{first}, Tags: []types.Tag{{Key: aws.String("stage"), Value: aws.String("prod")}}}))
+	elsewhere, a, b := somewhere(nil), aws.String("us-east-1a"), aws.String("us-east-1b")
+	elsewhere.SubnetId = &s.Subnet
+	for name, tt := range map[string]struct {
+		resource, condition string
+		denied, allowed     []*awsec2.RunInstancesInput
+	}{
+		"a subnet":           {"subnet/" + first, `{}`, []*awsec2.RunInstancesInput{somewhere(nil), somewhere(a)}, []*awsec2.RunInstancesInput{somewhere(b), elsewhere}},
+		"a tag":              {"subnet/*", `{"StringEquals":{"aws:ResourceTag/stage":"prod"}}`, []*awsec2.RunInstancesInput{somewhere(nil), somewhere(a)}, []*awsec2.RunInstancesInput{somewhere(b), elsewhere}},
+		"interfaces in one":  {"network-interface/*", `{"ArnEquals":{"ec2:Subnet":"arn:aws:ec2:us-east-1:123456789012:subnet/` + first + `"}}`, []*awsec2.RunInstancesInput{somewhere(nil), somewhere(a)}, []*awsec2.RunInstancesInput{somewhere(b), elsewhere}},
+		"interfaces in all":  {"network-interface/*", `{"ArnEquals":{"ec2:Vpc":"arn:aws:ec2:us-east-1:123456789012:vpc/` + *v.VpcId + `"}}`, []*awsec2.RunInstancesInput{somewhere(nil), somewhere(b)}, []*awsec2.RunInstancesInput{elsewhere}},
+		"its group":          {"security-group/" + group(*v.VpcId), `{}`, []*awsec2.RunInstancesInput{somewhere(nil), somewhere(b)}, []*awsec2.RunInstancesInput{elsewhere}},
+		"the group of a VPC": {"security-group/" + group(s.VPC), `{}`, []*awsec2.RunInstancesInput{elsewhere}, []*awsec2.RunInstancesInput{somewhere(nil)}},
+	} {
+		user := l.User(t, `{"Effect":"Allow","Action":"ec2:RunInstances","Resource":"*"}`,
+			`{"Effect":"Deny","Action":"ec2:RunInstances","Resource":"arn:aws:ec2:*:*:`+tt.resource+`","Condition":`+tt.condition+`}`)
+		for code, all := range map[string][]*awsec2.RunInstancesInput{"UnauthorizedOperation": tt.denied, "DryRunOperation": tt.allowed} {
+			for n, in := range all {
+				in.DryRun = aws.Bool(true)
+				if _, err := user.RunInstances(ctx, in); cloudtest.Code(err) != code {
+					t.Errorf("%s denied, launch %d: wanted %s, got %v", name, n, code, err)
+				}
+			}
+		}
+	}
 }

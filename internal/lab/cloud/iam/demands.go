@@ -31,6 +31,9 @@ type Account struct {
 	ID, Region string
 	// Resources returns the EC2 resources that the value of a parameter names.
 	Resources func(parameter, value string) []Resource
+	// Defaults returns the values of parameters that name what EC2 takes by default where a call names nothing. given
+	// are the values that the call has. Nil stands for no defaults.
+	Defaults func(action string, given url.Values) url.Values
 	// Profile returns the ARNs of the instance profile with a name or an ARN, and of its role; empty if there is
 	// no such profile. A nil Profile stands for no profiles.
 	Profile func(nameOrARN string) (profile, role string)
@@ -98,6 +101,7 @@ type described struct {
 // ec2Actions are EC2's actions. Describe actions that are not in it know no resources.
 // https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
 var ec2Actions = map[string]described{
+	"CreateDefaultVpc":                            {},
 	"DisableAllowedImagesSettings":                {},
 	"DisableEbsEncryptionByDefault":               {},
 	"EnableAllowedImagesSettings":                 {},
@@ -120,7 +124,6 @@ var ec2Actions = map[string]described{
 	"AuthorizeSecurityGroupEgress":                {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
 	"AuthorizeSecurityGroupIngress":               {on: []string{"GroupId"}, makes: []string{"security-group-rule"}},
 	"CopyVolumes":                                 {on: []string{"SourceVolumeId"}, makes: []string{"volume"}},
-	"CreateDefaultVpc":                            {makes: []string{"vpc"}},
 	"CreateImage":                                 {on: []string{"InstanceId"}, makes: []string{"image", "snapshot"}},
 	"CreateInstanceConnectEndpoint":               {on: []string{"SubnetId", "SecurityGroupId"}, makes: []string{"instance-connect-endpoint"}},
 	"CreateInternetGateway":                       {makes: []string{"internet-gateway"}},
@@ -198,7 +201,8 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 	}
 	var out []Demand
 	given := requestTags(c.Form)
-	for _, p := range orDefault(c.Action, named(c.Form, d.on)) {
+	uses := a.uses(c, d.on)
+	for _, p := range uses {
 		for _, r := range a.Resources(p.parameter, p.value) {
 			demand := Demand{Action: action, Resource: a.ec2ARN(r.Type, r.Name), Context: resourceContext(r)}
 			if c.Action == "CreateTags" || c.Action == "DeleteTags" {
@@ -224,7 +228,7 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 		if made == "network-interface" && c.Action == "RunInstances" && c.Form.Has("NetworkInterface.1.NetworkInterfaceId") {
 			continue // it has one
 		}
-		out = append(out, a.making(c.Form, action, made, arn, given[made])...)
+		out = append(out, a.making(c.Form, uses, action, made, arn, given[made])...)
 		if len(given[made]) > 0 {
 			context := tagContext(given[made])
 			context["ec2:CreateAction"] = []string{c.Action}
@@ -240,8 +244,9 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 	return append(out, a.passed(c.Form)...), true
 }
 
-// making demands that something is made: each of the volumes of a launch by itself, if they are given.
-func (a Account) making(form url.Values, action, made, arn string, tags map[string]string) []Demand {
+// making demands that something is made. Each of the volumes of a launch is demanded by itself, if they are given. The network interface
+// is demanded for each subnet that EC2 may take.
+func (a Account) making(form url.Values, uses []parameter, action, made, arn string, tags map[string]string) []Demand {
 	one := Demand{Action: action, Resource: arn, Context: tagContext(tags)}
 	set := func(d Demand, key, value string) {
 		if value != "" {
@@ -275,11 +280,20 @@ func (a Account) making(form url.Values, action, made, arn string, tags map[stri
 			set(one, "ec2:ParentVolume", a.ec2ARN("volume", of))
 		}
 	case "network-interface":
-		for _, p := range named(form, []string{"SubnetId"}) {
-			for _, r := range a.Resources(p.parameter, p.value) {
-				set(one, "ec2:Subnet", a.ec2ARN(r.Type, r.Name))
-				set(one, "ec2:Vpc", r.Keys["ec2:Vpc"])
+		var all []Demand
+		for _, p := range uses {
+			if p.parameter != "SubnetId" {
+				continue
 			}
+			for _, r := range a.Resources(p.parameter, p.value) {
+				d := Demand{Action: action, Resource: arn, Context: tagContext(tags)}
+				set(d, "ec2:Subnet", a.ec2ARN(r.Type, r.Name))
+				set(d, "ec2:Vpc", r.Keys["ec2:Vpc"])
+				all = append(all, d)
+			}
+		}
+		if len(all) > 0 {
+			return all
 		}
 	}
 	return []Demand{one}
@@ -350,13 +364,23 @@ func named(form url.Values, names []string) []parameter {
 	return out
 }
 
-// orDefault adds what a call that names no VPC or subnet does in the default VPC.
-func orDefault(action string, names []parameter) []parameter {
-	where := map[string]string{"CreateSecurityGroup": "VpcId", "RunInstances": "SubnetId"}[action]
-	if where == "" || slices.ContainsFunc(names, func(p parameter) bool { return p.parameter == where || p.parameter == "NetworkInterfaceId" }) {
-		return names
+// uses returns the parameters of a call that name resources, and those that would name what EC2 takes by default.
+func (a Account) uses(c Call, names []string) []parameter {
+	out := named(c.Form, names)
+	if a.Defaults == nil {
+		return out
 	}
-	return append(names, parameter{where, ""})
+	given := url.Values{"Placement.AvailabilityZone": c.Form["Placement.AvailabilityZone"]}
+	for _, p := range out {
+		given.Add(p.parameter, p.value)
+	}
+	taken := a.Defaults(c.Action, given)
+	for _, n := range names {
+		for _, v := range taken[n] {
+			out = append(out, parameter{n, v})
+		}
+	}
+	return out
 }
 
 // requestTags returns the tags of a request by the type of the resource that gets them; those of
