@@ -98,6 +98,7 @@ type builder struct {
 	connect machine.Connect
 	work    Work
 	made    string // the instance that this run has launched, or found running
+	placed  bool   // whether place has chosen the subnet
 }
 
 func newBuilder(c *aws.Client, spec Spec, rand io.Reader, connect machine.Connect, work Work) *builder {
@@ -185,9 +186,6 @@ func (b *builder) end(ctx context.Context) error {
 
 // ready returns the instance of which an image can be made: it is stopped and sealed.
 func (b *builder) ready(ctx context.Context) (string, error) {
-	if err := b.place(ctx); err != nil {
-		return "", err
-	}
 	i, err := b.find(ctx)
 	if err != nil {
 		return "", err
@@ -196,19 +194,30 @@ func (b *builder) ready(ctx context.Context) (string, error) {
 		id, state := sdk.ToString(i.InstanceId), aws.StateOf(*i)
 		down := state == types.InstanceStateNameStopped || state == types.InstanceStateNameStopping
 		progress, same := strings.CutPrefix(aws.TagMap(i.Tags)[image.TagContent], b.spec.Image.Content)
-		switch {
-		case same && progress == sealed && down:
+		if same && progress == sealed && down {
 			_, err := b.AwaitState(ctx, id, types.InstanceStateNameStopped)
 			return id, err
-		case same && progress == "" && !down && b.fits(*i): // Launch finds it
-		default: // nobody knows what is on it, or nobody can log in
+		}
+		fits := same && progress == "" && !down
+		if fits {
+			if fits, err = b.fits(ctx, *i); err != nil {
+				return "", err
+			}
+		}
+		if !fits { // nobody knows what is on it, or nobody can log in
 			if err := b.end(ctx); err != nil {
 				return "", fmt.Errorf("terminate %s, which an earlier run has left: %w", id, err)
 			}
 		}
 	}
-	launched, err := machine.Launch(ctx, b.Client, b.spec.Machine, b.rand)
+	if err := b.place(ctx, ""); err != nil {
+		return "", err
+	}
+	launched, err := machine.Launch(ctx, b.Client, b.spec.Machine, b.rand) // it finds a machine that fits
 	if err != nil {
+		if b.placed && aws.IsCode(err, "InsufficientInstanceCapacity") {
+			err = fmt.Errorf("%w. No subnet is given: subnet_id can name a subnet of another zone", err)
+		}
 		return "", err
 	}
 	b.made = launched.Machine().ID
@@ -236,9 +245,14 @@ func (b *builder) ready(ctx context.Context) (string, error) {
 	return m.ID, b.mark(ctx, m.ID, sealed)
 }
 
-// fits reports whether a machine that an earlier run has launched is as this one would launch it.
-func (b *builder) fits(i types.Instance) bool {
-	return string(i.InstanceType) == b.spec.Machine.InstanceType && sdk.ToString(i.SubnetId) == b.spec.Machine.SubnetID
+// fits reports whether a machine that an earlier run has launched is as this one would launch it. If no subnet is given, any default
+// subnet is right.
+func (b *builder) fits(ctx context.Context, i types.Instance) (bool, error) {
+	if string(i.InstanceType) != b.spec.Machine.InstanceType {
+		return false, nil
+	}
+	err := b.place(ctx, sdk.ToString(i.SubnetId))
+	return sdk.ToString(i.SubnetId) == b.spec.Machine.SubnetID, err
 }
 
 // mark writes how far the machine is.

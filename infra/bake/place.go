@@ -14,9 +14,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// place chooses the machine's subnet if the specification names none: the first default subnet of the region, by its zone, whose zone
-// offers the instance type. EC2 would choose one as well, but nobody knows which one, and so could not tell what an interrupted run has launched.
-func (b *builder) place(ctx context.Context) error {
+// place chooses the machine's subnet if the specification names none. It is left, the subnet of a machine that an interrupted run has
+// launched, if that is a default subnet. Otherwise it is the best default subnet of the region. EC2 would choose one as well, but nobody
+// knows which one, and so could not tell what an interrupted run has launched.
+func (b *builder) place(ctx context.Context, left string) error {
 	m := &b.spec.Machine
 	if m.SubnetID != "" {
 		return nil
@@ -26,33 +27,72 @@ func (b *builder) place(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for the region's default subnets: %w", err)
 	}
-	if len(subnets) == 0 {
-		return refuse("subnet_id", "No default VPC", "no subnet is given, and the region has no default VPC, or one without default subnets: "+
-			"give a subnet or a network, or make a default VPC with `aws ec2 create-default-vpc`; nothing was made")
-	}
-	offers, err := b.OfferingZones(ctx, m.InstanceType)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(subnets, func(a, b types.Subnet) int { return cmp.Compare(zoneOf(a), zoneOf(b)) })
-	// If no zone offers the type, EC2 says so at the launch.
-	at := subnets[max(0, slices.IndexFunc(subnets, func(s types.Subnet) bool { return slices.Contains(offers[m.InstanceType], zoneOf(s)) }))]
-	groups, err := aws.All(ctx, ec2.NewDescribeSecurityGroupsPaginator(b.EC2, &ec2.DescribeSecurityGroupsInput{Filters: []types.Filter{aws.Filter("group-id", m.SecurityGroupIDs...)}}),
-		func(p *ec2.DescribeSecurityGroupsOutput) []types.SecurityGroup { return p.SecurityGroups })
-	if err != nil {
-		return fmt.Errorf("look for the machine's security groups: %w", err)
-	}
-	for _, g := range groups {
-		if vpc := sdk.ToString(g.VpcId); vpc != sdk.ToString(at.VpcId) {
-			return refuse("security_group_ids", "Group of another VPC", "%s is in %s, and without a subnet the machine is made in the default VPC %s; nothing was made",
-				sdk.ToString(g.GroupId), vpc, sdk.ToString(at.VpcId))
+	var at types.Subnet
+	if n := slices.IndexFunc(subnets, func(s types.Subnet) bool { return sdk.ToString(s.SubnetId) == left }); n >= 0 {
+		at = subnets[n]
+	} else {
+		offers, err := b.OfferingZones(ctx, m.InstanceType)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if at, ok = best(subnets, offers[m.InstanceType]); !ok {
+			return b.nowhere(ctx)
 		}
 	}
-	m.SubnetID = sdk.ToString(at.SubnetId)
+	if err := b.checkGroups(ctx, sdk.ToString(at.VpcId)); err != nil {
+		return err
+	}
+	m.SubnetID, b.placed = sdk.ToString(at.SubnetId), true
 	return nil
 }
 
-func zoneOf(s types.Subnet) string { return sdk.ToString(s.AvailabilityZone) }
+// best returns the first subnet, by its zone, that has free addresses and whose zone offers the instance type. If no zone offers the type,
+// EC2 says so at the launch.
+func best(subnets []types.Subnet, offers []string) (at types.Subnet, ok bool) {
+	zone := func(s types.Subnet) string { return sdk.ToString(s.AvailabilityZone) }
+	free := slices.DeleteFunc(slices.Clone(subnets), func(s types.Subnet) bool { return sdk.ToInt32(s.AvailableIpAddressCount) == 0 })
+	if len(free) == 0 {
+		return at, false
+	}
+	slices.SortFunc(free, func(a, b types.Subnet) int { return cmp.Compare(zone(a), zone(b)) })
+	return free[max(0, slices.IndexFunc(free, func(s types.Subnet) bool { return slices.Contains(offers, zone(s)) }))], true
+}
+
+// nowhere says why no default subnet can be used.
+func (b *builder) nowhere(ctx context.Context) error {
+	out, err := b.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []types.Filter{aws.Filter("is-default", "true")}})
+	if err != nil {
+		return fmt.Errorf("look for the region's default VPC: %w", err)
+	}
+	if len(out.Vpcs) == 0 {
+		return refuse("subnet_id", "No default VPC", "no subnet is given, and the region has no default VPC: make one with `aws ec2 create-default-vpc`, or give a subnet or a network; nothing was made")
+	}
+	return refuse("subnet_id", "No default subnet", "no subnet is given, and the default VPC %s has no default subnet with free addresses: "+
+		"make one with `aws ec2 create-default-subnet --availability-zone ZONE`, or set subnet_id; nothing was made", sdk.ToString(out.Vpcs[0].VpcId))
+}
+
+// checkGroups refuses security groups that are not in the VPC of the machine.
+func (b *builder) checkGroups(ctx context.Context, vpc string) error {
+	ids := b.spec.Machine.SecurityGroupIDs
+	if len(ids) == 0 {
+		return nil
+	}
+	out, err := b.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: ids}, b.RetryInDoubt())
+	switch {
+	case aws.IsUnknown(err):
+		return refuse("security_group_ids", "No such group", "look for the machine's security groups: %w; nothing was made", err)
+	case err != nil:
+		return fmt.Errorf("look for the machine's security groups: %w", err)
+	}
+	for _, g := range out.SecurityGroups {
+		if of := sdk.ToString(g.VpcId); of != vpc {
+			return refuse("security_group_ids", "Group of another VPC", "%s is in %s, and without a subnet the machine is made in the default VPC %s; nothing was made",
+				sdk.ToString(g.GroupId), of, vpc)
+		}
+	}
+	return nil
+}
 
 func refuse(field, problem, format string, args ...any) error {
 	return &invalid.Field{Field: field, Problem: problem, Err: fmt.Errorf(format, args...)}

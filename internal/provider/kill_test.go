@@ -93,6 +93,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{Name: "give a machine a data volume", Resource: "k8s_machine", Volume: true, From: bare, To: controller},
 		{Name: "delete a machine with a data volume", Resource: "k8s_machine", Volume: true, From: controller},
 		{Name: "create an image", Resource: "k8s_image", To: image(nil)},
+		{Name: "create an image in the default VPC", Resource: "k8s_image", NoNetwork: true, To: func(k *providertest.Killed) providertest.Values { return k.Default.Image() }},
 		{Name: "change an image", Resource: "k8s_image", From: image(nil), To: image(providertest.Values{"tags": providertest.Values{"room": "12"}})},
 		{Name: "delete an image", Resource: "k8s_image", From: image(nil)},
 		{Name: "create keys", Resource: "k8s_pki", To: keys(nil)},
@@ -137,7 +138,11 @@ func newKilled(t *testing.T, op providertest.KilledOperation) *providertest.Kill
 		k.Cloud = providertest.NewImageCloud(t)
 	}
 	k.Object = k.Cloud.Instance(op.Resource)
-	if k.Network = k.Object; op.Resource != "k8s_network" {
+	k.Network = k.Object
+	switch {
+	case op.NoNetwork:
+		k.Default = providertest.NewDefaultVPC(t, k.Cloud)
+	case op.Resource != "k8s_network":
 		k.Network = k.Cloud.Instance("k8s_network")
 		k.Network.Must(providertest.NetworkConfig())
 	}

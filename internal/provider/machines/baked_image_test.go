@@ -259,45 +259,6 @@ func TestImageElsewhere(t *testing.T) {
 	}
 }
 
-// TestImageInDefaultVPC: without a network and a subnet an image is made in the default VPC, under the policies of examples/iam. A mistake
-// is an error on its attribute before anything is made.
-func TestImageInDefaultVPC(t *testing.T) {
-	t.Parallel()
-	c := providertest.NewImageCloud(t)
-	site := providertest.NewSite(t, c)
-	group := func(vpc *string) string {
-		return *providertest.Answer[*ec2.CreateSecurityGroupOutput](t)(c.Client.EC2.CreateSecurityGroup(t.Context(), &ec2.CreateSecurityGroupInput{
-			GroupName: sdk.String("builders"), Description: sdk.String("builders"), VpcId: vpc})).GroupId
-	}
-	user := providertest.Answer[iam.User](t)(c.Account.Cloud.Identities().PutUser("terraform", iam.Entity{Policies: []string{
-		providertest.ReadPolicy(t, "everyday.json").Without(""), providertest.ReadPolicy(t, "image.json").Without("")}}))
-	c.More = providertest.With(c.More, providertest.Values{"access_key": user.AccessKeyID, "secret_key": user.SecretAccessKey})
-	made := c.Process(t).Instance("k8s_image")
-	config := func(group string) providertest.Values {
-		return providertest.Values{"name": "node", "roles": []any{"lb"}, "security_group_ids": []any{group}}
-	}
-	refused := func(config providertest.Values, attribute, want string) {
-		t.Helper()
-		if failure := made.Attempt(config); !strings.HasPrefix(failure, `"`+attribute+`"`) || !strings.Contains(failure, want) {
-			t.Errorf("wanted %s: %s: %s", attribute, want, failure)
-		}
-		if n := c.Account.Calls()["RunInstances"]; n != 0 {
-			t.Errorf("%d launches", n)
-		}
-	}
-	elsewhere := group(&site.Vpc)
-	refused(config(elsewhere), "subnet_id", "has no default VPC")
-	providertest.Answer[*ec2.CreateDefaultVpcOutput](t)(c.Client.EC2.CreateDefaultVpc(t.Context(), &ec2.CreateDefaultVpcInput{}))
-	refused(config(elsewhere), "security_group_ids", "is in "+site.Vpc+", and without a subnet the machine is made in the default VPC")
-	right := config(group(nil)) // the machine cannot be in another VPC than its group
-	made.Must(right)
-	made.Converged(right)
-	c.Fatal(made.Apply(made.Plan(nil)))
-	if o := c.Account.Cloud.Overview(); len(o.Instances)+len(o.Images)+len(o.Snapshots) != 0 {
-		t.Errorf("left %+v", o)
-	}
-}
-
 // TestImagePolicy makes, changes and deletes an image under the policies of examples/iam, and without each action of the policy for
 // images.
 func TestImagePolicy(t *testing.T) {

@@ -20,6 +20,7 @@ type KilledOperation struct {
 	Name, Resource string
 	From, Then, To func(*Killed) Values
 	Volume         bool // whether there is a volume beside
+	NoNetwork      bool // whether there is a default VPC in place of a network
 }
 
 // Killed is the world in which an operation is killed.
@@ -30,6 +31,7 @@ type Killed struct {
 	Network *Instance // of which the resource may be a part
 	Volume  *Instance // nil unless the operation needs one
 	Object  *Instance
+	Default *DefaultVPC // nil unless the operation has no network
 }
 
 // plan plans the operation.
@@ -124,7 +126,11 @@ func (k *Killed) ends() {
 	if k.Op.Resource == "k8s_network" && k.Op.To == nil {
 		networks = 0
 	}
-	if len(o.Instances) != instances || len(o.VPCs) != networks || len(o.Gateways) != networks || len(o.Subnets) != networks {
+	subnets := networks
+	if k.Default != nil {
+		subnets = len(k.Default.Subnets)
+	}
+	if len(o.Instances) != instances || len(o.VPCs) != networks || len(o.Gateways) != networks || len(o.Subnets) != subnets {
 		k.T.Errorf("there are %d instances, %d VPCs, %d gateways, %d subnets", len(o.Instances), len(o.VPCs), len(o.Gateways), len(o.Subnets))
 	}
 	images := 0
@@ -151,6 +157,9 @@ func (k *Killed) ends() {
 		if i != nil && !i.State.IsNull() {
 			k.Cloud.Fatal(i.Apply(i.Plan(nil)))
 		}
+	}
+	if k.Default != nil {
+		k.Default.Delete(k.T)
 	}
 	k.Cloud.Account.Empty()
 }
