@@ -151,12 +151,12 @@ func (r *bakedImage) Schema(ctx context.Context, _ resource.SchemaRequest, resp 
 			},
 			"network": reference.OfNetwork.Optional("Network of a cluster, in which the machine is made: `k8s_network.<name>.ref`. Without it set `security_group_ids`. Another cluster replaces the image. Default: none."),
 			"subnet_id": schema.StringAttribute{
-				Optional: true, MarkdownDescription: "Subnet in which the machine is made, from which it must reach what it downloads. Used only while the image is made. Default: a subnet of the network that is public or private as `associate_public_ip_address` says; without a network, one of the region's default VPC.",
+				Optional: true, MarkdownDescription: "Subnet in which the machine is made, from which it must reach what it downloads. The security groups must be of its VPC. Used only while the image is made. Default: a subnet of the network that is public or private as `associate_public_ip_address` says; without a network, one of the default VPC.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"security_group_ids": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Ids of security groups of the machine, beside that of the network for SSH. They must let the provider reach port 22, and the machine what it downloads. Used only while the image is made. Default: none.",
+				MarkdownDescription: "Ids of security groups of the machine, beside that of the network for SSH: of the VPC of the subnet, or of the default VPC without one. They must let the provider reach port 22, and the machine what it downloads. Used only while the image is made. Default: none.",
 				Validators: []validator.Set{
 					setvalidator.SizeBetween(1, mostPerInterface-ofNetwork),
 					setvalidator.ValueStringsAre(stringvalidator.RegexMatches(groupID, "must be the id of a security group, such as sg-0123456789abcdef0")),

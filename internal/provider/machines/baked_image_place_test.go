@@ -116,3 +116,22 @@ func TestImageContinued(t *testing.T) {
 		}
 	}
 }
+
+// TestImageWayOut: the plan of an image warns of a machine that would be in a default subnet without a public address.
+func TestImageWayOut(t *testing.T) {
+	t.Parallel()
+	c := providertest.NewImageCloud(t)
+	made, config := c.Instance("k8s_image"), providertest.Values{"name": "node", "roles": []any{"lb"}, "security_group_ids": []any{"sg-0123456789abcdef0"}}
+	for _, tt := range []struct {
+		more providertest.Values
+		warn bool
+	}{
+		{nil, false},
+		{providertest.Values{"associate_public_ip_address": false}, true},
+		{providertest.Values{"associate_public_ip_address": false, "subnet_id": "subnet-0123456789abcdef0"}, false},
+	} {
+		if got := providertest.Warnings(made.Plan(providertest.With(config, tt.more))); strings.Contains(got, "no NAT gateway") != tt.warn {
+			t.Errorf("%v: %q", tt.more, got)
+		}
+	}
+}

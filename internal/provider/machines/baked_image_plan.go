@@ -39,6 +39,7 @@ func (r *bakedImage) Plan(ctx context.Context, p *owned.Plan[bakedImageModel]) {
 	r.planContent(ctx, plan, p.Diags)
 	if p.New {
 		r.Session.CheckAgentKey(p.Diags)
+		plan.warnOfNoWay(p.Diags)
 		return
 	}
 	if !p.Config.KMSKeyID.IsNull() && comparesAlias(state.KMSKeyID, plan.KMSKeyID) {
@@ -66,7 +67,16 @@ func (r *bakedImage) Plan(ctx context.Context, p *owned.Plan[bakedImageModel]) {
 			plan.KMSKeyID = types.StringUnknown()
 		}
 		r.Session.CheckAgentKey(p.Diags)
+		plan.warnOfNoWay(p.Diags)
 		r.warnOfUsers(ctx, p)
+	}
+}
+
+// warnOfNoWay warns of a machine in a default subnet that would reach nothing while it becomes an image.
+func (m bakedImageModel) warnOfNoWay(diags *diag.Diagnostics) {
+	if m.Network.IsNull() && m.SubnetID.IsNull() && m.AssociatePublicIP.Equal(types.BoolValue(false)) {
+		diags.AddAttributeWarning(path.Root("associate_public_ip_address"), "The machine may reach nothing", "Without a public address the machine downloads nothing in a default subnet of AWS: its way out is an internet gateway, and it has no NAT gateway. "+
+			"Set associate_public_ip_address to true, or subnet_id to a subnet with another way out.")
 	}
 }
 
