@@ -146,7 +146,8 @@ func (p *Plan) add(c change) error {
 	if there := len(c.Change.After) > 0 && string(c.Change.After) != "null"; there {
 		p.count(c.Type, after, later, 1)
 	}
-	// An image needs a machine while it is made: its quotas have to have room for it beside what else the plan makes.
+	// An image needs a machine while it is made. It counts beside all machines of the plan. The sum is an upper bound:
+	// machines that are made of the image are launched after this one has ended.
 	if c.Type == "k8s_image" && slices.Contains(actions, "create") {
 		after.RootType = gp3
 		p.countMachine(after, 1)
