@@ -61,15 +61,16 @@ func best(subnets []types.Subnet, offers []string) (at types.Subnet, ok bool) {
 
 // nowhere says why no default subnet can be used.
 func (b *builder) nowhere(ctx context.Context) error {
-	out, err := b.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []types.Filter{aws.Filter("is-default", "true")}})
+	vpcs, err := aws.All(ctx, ec2.NewDescribeVpcsPaginator(b.EC2, &ec2.DescribeVpcsInput{Filters: []types.Filter{aws.Filter("is-default", "true")}}),
+		func(p *ec2.DescribeVpcsOutput) []types.Vpc { return p.Vpcs })
 	if err != nil {
 		return fmt.Errorf("look for the region's default VPC: %w", err)
 	}
-	if len(out.Vpcs) == 0 {
+	if len(vpcs) == 0 {
 		return refuse("subnet_id", "No default VPC", "no subnet is given, and the region has no default VPC: make one with `aws ec2 create-default-vpc`, or give a subnet or a network; nothing was made")
 	}
 	return refuse("subnet_id", "No default subnet", "no subnet is given, and the default VPC %s has no default subnet with free addresses: "+
-		"make one with `aws ec2 create-default-subnet --availability-zone ZONE`, or set subnet_id; nothing was made", sdk.ToString(out.Vpcs[0].VpcId))
+		"make one with `aws ec2 create-default-subnet --availability-zone ZONE`, or set subnet_id; nothing was made", sdk.ToString(vpcs[0].VpcId))
 }
 
 // checkGroups refuses security groups that are not in the VPC of the machine.
