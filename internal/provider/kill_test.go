@@ -141,7 +141,7 @@ func newKilled(t *testing.T, op providertest.KilledOperation) *providertest.Kill
 	k.Network = k.Object
 	switch {
 	case op.NoNetwork:
-		k.Default = providertest.NewDefaultVPC(t, k.Cloud)
+		k.Default = providertest.NewDefaultVPC(t, k.Cloud.Client.EC2)
 	case op.Resource != "k8s_network":
 		k.Network = k.Cloud.Instance("k8s_network")
 		k.Network.Must(providertest.NetworkConfig())

@@ -1,17 +1,14 @@
 package topologies_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
 )
 
 // installed prints what apt and dpkg have installed since the machine's first boot; nothing on a machine that had everything.
@@ -45,13 +42,15 @@ func TestImage(t *testing.T) {
 	before := served(t) // to the machines of other tests
 	var first []string
 	machines := append(harness.Numbered("worker", 2), "controller-0", "lb-0")
+	var vpc *providertest.DefaultVPC // nil if there is none
 	t.Cleanup(func() {
-		if t.Failed() {
-			deleteDefaultVPC(t, api)
+		if t.Failed() && vpc != nil {
+			vpc.Delete(t)
 		}
 	})
 	step("apply", func(t *testing.T) {
-		override := fmt.Sprintf("resource \"k8s_image\" \"node\" {\n  cluster = var.cluster\n  network = null\n  security_group_ids = [%q]\n}\n", groupInDefaultVPC(t, api))
+		vpc = providertest.NewDefaultVPC(t, api)
+		override := fmt.Sprintf("resource \"k8s_image\" \"node\" {\n  cluster = var.cluster\n  network = null\n  security_group_ids = [%q]\n}\n", vpc.Group)
 		if err := c.WS.WriteFile("image_override.tf", override); err != nil {
 			t.Fatal(err)
 		}
@@ -121,47 +120,11 @@ func TestImage(t *testing.T) {
 		c.NoChanges(t)
 	})
 	step("destroy leaves nothing", func(t *testing.T) {
-		deleteDefaultVPC(t, api)
+		vpc.Delete(t)
+		vpc = nil
 		c.Destroy(t)
 		if got := images(t); len(got) != 0 {
 			t.Errorf("images %v", got)
 		}
 	})
-}
-
-// groupInDefaultVPC makes a default VPC, and in it a security group that lets in SSH. It returns the group's id.
-func groupInDefaultVPC(t *testing.T, api *ec2.Client) string {
-	t.Helper()
-	ctx := t.Context()
-	harness.Must[*ec2.CreateDefaultVpcOutput](t)(api.CreateDefaultVpc(ctx, &ec2.CreateDefaultVpcInput{}))
-	group := harness.Must[*ec2.CreateSecurityGroupOutput](t)(api.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{GroupName: sdk.String("builders"), Description: sdk.String("builders")})).GroupId
-	harness.Must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(api.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{
-		GroupId: group, IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(22), ToPort: sdk.Int32(22), CidrIp: sdk.String("0.0.0.0/0"),
-	}))
-	return *group
-}
-
-// deleteDefaultVPC deletes the default VPC with everything in it, if there is one.
-func deleteDefaultVPC(t *testing.T, api *ec2.Client) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-	defer cancel()
-	filter := func(name, value string) []types.Filter {
-		return []types.Filter{{Name: &name, Values: []string{value}}}
-	}
-	for _, v := range harness.Must[*ec2.DescribeVpcsOutput](t)(api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: filter("is-default", "true")})).Vpcs {
-		for _, s := range harness.Must[*ec2.DescribeSubnetsOutput](t)(api.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: filter("vpc-id", *v.VpcId)})).Subnets {
-			harness.Must[*ec2.DeleteSubnetOutput](t)(api.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: s.SubnetId}))
-		}
-		for _, g := range harness.Must[*ec2.DescribeInternetGatewaysOutput](t)(api.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: filter("attachment.vpc-id", *v.VpcId)})).InternetGateways {
-			harness.Must[*ec2.DetachInternetGatewayOutput](t)(api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: g.InternetGatewayId, VpcId: v.VpcId}))
-			harness.Must[*ec2.DeleteInternetGatewayOutput](t)(api.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: g.InternetGatewayId}))
-		}
-		for _, g := range harness.Must[*ec2.DescribeSecurityGroupsOutput](t)(api.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: filter("vpc-id", *v.VpcId)})).SecurityGroups {
-			if *g.GroupName != "default" {
-				harness.Must[*ec2.DeleteSecurityGroupOutput](t)(api.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: g.GroupId}))
-			}
-		}
-		harness.Must[*ec2.DeleteVpcOutput](t)(api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: v.VpcId}))
-	}
 }

@@ -37,7 +37,7 @@ func TestImageInDefaultVPC(t *testing.T) {
 		}
 	}
 	refused(config(elsewhere), "subnet_id", "has no default VPC")
-	v := providertest.NewDefaultVPC(t, c)
+	v := providertest.NewDefaultVPC(t, c.Client.EC2)
 	refused(config(elsewhere), "security_group_ids", "is in "+site.Vpc+", and without a subnet the machine is made in the default VPC")
 	refused(config("sg-0123456789abcdef0"), "security_group_ids", "InvalidGroup.NotFound")
 	right := v.Image() // the machine cannot be in another VPC than its group
@@ -71,7 +71,7 @@ func TestImageSubnet(t *testing.T) {
 		want    string
 	}{{nil, "a"}, {[]string{"a"}, "b"}, {[]string{"a", "b"}, "e"}} {
 		c := providertest.NewImageCloud(t)
-		v := providertest.NewDefaultVPC(t, c)
+		v := providertest.NewDefaultVPC(t, c.Client.EC2)
 		v.Without(t, tt.without...)
 		c.Instance("k8s_image").Must(v.Image())
 		if got := launchedIn(t, c); len(got) != 1 || got[0] != tt.want {
@@ -84,7 +84,7 @@ func TestImageSubnet(t *testing.T) {
 func TestImageWithoutRoom(t *testing.T) {
 	t.Parallel()
 	c := providertest.NewImageCloud(t)
-	v := providertest.NewDefaultVPC(t, c)
+	v := providertest.NewDefaultVPC(t, c.Client.EC2)
 	c.Account.Fault(fault.Fault{Kind: fault.Capacity, Zone: "us-east-1a"})
 	made, advice := c.Instance("k8s_image"), "subnet_id can name a subnet of another zone"
 	if got := made.Attempt(v.Image()); !strings.Contains(got, "InsufficientInstanceCapacity") || !strings.Contains(got, advice) {
@@ -101,7 +101,7 @@ func TestImageContinued(t *testing.T) {
 	t.Parallel()
 	for _, last := range []string{"RunInstances", "CreateImage"} { // it runs, or it is sealed and stopped
 		k := &providertest.Killed{T: t, Cloud: providertest.NewImageCloud(t)}
-		v := providertest.NewDefaultVPC(t, k.Cloud)
+		v := providertest.NewDefaultVPC(t, k.Cloud.Client.EC2)
 		k.Object = k.Cloud.Instance("k8s_image")
 		k.Cloud.Wire.DieOn = last
 		k.Die(k.Cloud.Wire.Arm(t.Context(), 0, last == "RunInstances"), k.Object.Plan(providertest.With(v.Image(), providertest.Values{"subnet_id": v.Subnets["b"]})))
