@@ -215,8 +215,15 @@ func (b *builder) ready(ctx context.Context) (string, error) {
 	}
 	launched, err := machine.Launch(ctx, b.Client, b.spec.Machine, b.rand) // it finds a machine that fits
 	if err != nil {
-		if b.placed && aws.IsCode(err, "InsufficientInstanceCapacity") {
-			err = fmt.Errorf("%w. No subnet is given: subnet_id can name a subnet of another zone", err)
+		if !b.placed {
+			return "", err
+		}
+		const chosen = "no subnet is given, so the machine would be in the default subnet %s; "
+		switch {
+		case aws.IsCode(err, "InsufficientInstanceCapacity"):
+			err = fmt.Errorf(chosen+"subnet_id can name a subnet of another zone: %w", b.spec.Machine.SubnetID, err)
+		case machine.GroupOfOtherVPC(err):
+			err = fmt.Errorf(chosen+"subnet_id can name a subnet of the groups' VPC: %w", b.spec.Machine.SubnetID, err)
 		}
 		return "", err
 	}

@@ -40,9 +40,6 @@ func (b *builder) place(ctx context.Context, left string) error {
 			return b.nowhere(ctx)
 		}
 	}
-	if err := b.checkGroups(ctx, sdk.ToString(at.VpcId)); err != nil {
-		return err
-	}
 	m.SubnetID, b.placed = sdk.ToString(at.SubnetId), true
 	return nil
 }
@@ -71,28 +68,6 @@ func (b *builder) nowhere(ctx context.Context) error {
 	}
 	return refuse("subnet_id", "No default subnet", "no subnet is given, and the default VPC %s has no default subnet with free addresses: "+
 		"make one with `aws ec2 create-default-subnet --availability-zone ZONE`, or set subnet_id; nothing was made", sdk.ToString(vpcs[0].VpcId))
-}
-
-// checkGroups refuses security groups that are not in the VPC of the machine.
-func (b *builder) checkGroups(ctx context.Context, vpc string) error {
-	ids := b.spec.Machine.SecurityGroupIDs
-	if len(ids) == 0 {
-		return nil
-	}
-	out, err := b.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: ids}, b.RetryInDoubt())
-	switch {
-	case aws.IsUnknown(err):
-		return refuse("security_group_ids", "No such group", "look for the machine's security groups: %w; nothing was made", err)
-	case err != nil:
-		return fmt.Errorf("look for the machine's security groups: %w", err)
-	}
-	for _, g := range out.SecurityGroups {
-		if of := sdk.ToString(g.VpcId); of != vpc {
-			return refuse("security_group_ids", "Group of another VPC", "%s is in %s, and without a subnet the machine is made in the default VPC %s; nothing was made",
-				sdk.ToString(g.GroupId), of, vpc)
-		}
-	}
-	return nil
 }
 
 func refuse(field, problem, format string, args ...any) error {

@@ -52,7 +52,7 @@ func repairsOf(c *aws.Client, spec Spec, o observation) []aws.Repair {
 				_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
 					NetworkInterfaceId: &m.InterfaceID, Groups: wanted,
 				}, c.RetryUntilKnown())
-				return err
+				return aboutGroups(err)
 			}))
 		}
 	}

@@ -396,5 +396,5 @@ func notLaunched(ctx context.Context, c *aws.Client, spec Spec, image string, er
 			what += " in " + zone
 		}
 	}
-	return fmt.Errorf("%s: %w", what, aboutSpot(aboutPlacement(aboutProfile(c.WithZones(ctx, err, spec.InstanceType)))))
+	return fmt.Errorf("%s: %w", what, aboutSpot(aboutGroups(aboutPlacement(aboutProfile(c.WithZones(ctx, err, spec.InstanceType))))))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/providertest"
@@ -70,10 +71,21 @@ func TestSecurityGroups(t *testing.T) {
 		apply(config(storage), storage)
 	}
 
-	// One that does not exist is an error, and nothing is lost.
-	if said := worker.CarryOut(worker.Plan(config(storage, "sg-0123456789abcdef0"))).Failure(); !strings.Contains(said, "sg-0123456789abcdef0") {
-		t.Errorf("a group that does not exist: %q", said)
+	// One that does not exist or is of another VPC is an error, and nothing is lost.
+	vpc := *providertest.Answer[*ec2.CreateVpcOutput](t)(c.Client.EC2.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.9.0.0/16")})).Vpc.VpcId
+	elsewhere := *providertest.Answer[*ec2.CreateSecurityGroupOutput](t)(c.Client.EC2.CreateSecurityGroup(t.Context(), &ec2.CreateSecurityGroupInput{
+		GroupName: aws.String("elsewhere"), Description: aws.String("elsewhere"), VpcId: &vpc})).GroupId
+	other := c.Instance("k8s_machine") // is never launched
+	fresh := providertest.Values{"name": "worker-1", "private_ip": "10.240.0.21", "pod_cidr": "10.200.1.0/24"}
+	refused := func(m *providertest.Instance, config providertest.Values, want string) {
+		t.Helper()
+		if ch := m.CarryOut(m.Plan(config)); !strings.Contains(ch.Failure(), want) || !at(ch, "security_group_ids") {
+			t.Errorf("wanted %s: %q", want, ch.Failure())
+		}
 	}
+	refused(worker, config(storage, "sg-0123456789abcdef0"), "sg-0123456789abcdef0")
+	refused(other, providertest.With(config(storage, "sg-0123456789abcdef0"), fresh), "InvalidGroup.NotFound")
+	refused(other, providertest.With(config(storage, elsewhere), fresh), "Security group "+elsewhere)
 	c.HasGroups(t, worker, storage)
 	worker.Refresh()
 	apply(config(storage), storage)
@@ -96,9 +108,10 @@ func TestSecurityGroups(t *testing.T) {
 	providertest.Mention(t, c.Instance("k8s_machine").Plan(providertest.With(config(), providertest.Values{"network": kept})).Failure(),
 		"network", "Security group missing", "no entry ssh")
 	c.Fatal(worker.Apply(worker.Plan(nil)))
-	for _, id := range []string{storage, monitoring, foreign} {
+	for _, id := range []string{storage, monitoring, foreign, elsewhere} {
 		providertest.Answer[*ec2.DeleteSecurityGroupOutput](t)(c.Client.EC2.DeleteSecurityGroup(t.Context(), &ec2.DeleteSecurityGroupInput{GroupId: &id}))
 	}
+	providertest.Answer[*ec2.DeleteVpcOutput](t)(c.Client.EC2.DeleteVpc(t.Context(), &ec2.DeleteVpcInput{VpcId: &vpc}))
 	c.Fatal(network.Apply(network.Plan(nil)))
 	c.Account.Empty()
 }

@@ -93,7 +93,7 @@ func createConnectEndpoint(t *tx, in *createConnectEndpointRequest) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.checkGroups(kindGroup, s.VPC, in.SecurityGroupIds); err != nil {
+	if err := t.checkGroups(kindGroup, s.VPC, s.ID, in.SecurityGroupIds); err != nil {
 		return nil, err
 	}
 	if err := checkSpecs(in.TagSpecifications, kindConnectEndpoint); err != nil {

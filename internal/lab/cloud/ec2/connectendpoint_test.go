@@ -89,7 +89,7 @@ func TestConnectEndpointRefusals(t *testing.T) {
 	for want, in := range map[string]*awsec2.CreateInstanceConnectEndpointInput{
 		"InvalidSubnetID.NotFound": {SubnetId: aws.String("subnet-00000000000000000")},
 		"InvalidGroup.NotFound":    {SubnetId: &s.Subnet, SecurityGroupIds: []string{"sg-00000000000000000"}},
-		"InvalidParameterValue":    {SubnetId: &s.Subnet, SecurityGroupIds: []string{*foreign}},
+		"InvalidParameter":         {SubnetId: &s.Subnet, SecurityGroupIds: []string{*foreign}},
 		"UnsupportedOperation":     {SubnetId: &s.Subnet, PreserveClientIp: aws.Bool(true)},
 		"DryRunOperation":          {SubnetId: &s.Subnet, DryRun: aws.Bool(true)},
 	} {

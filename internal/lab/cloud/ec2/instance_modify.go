@@ -150,7 +150,7 @@ func (t *tx) modifyInstance(i *instance, in *modifyInstanceRequest, attribute st
 	case "ebsOptimized":
 		i.EBSOptimized = in.EbsOptimized.Value
 	case "groups":
-		if err := t.checkGroups(kindGroup, i.VPC, in.GroupIds); err != nil {
+		if err := t.checkGroups(kindGroup, i.VPC, "", in.GroupIds); err != nil {
 			return err
 		}
 		e.Groups = in.GroupIds

@@ -257,7 +257,7 @@ func (t *tx) planNetwork(p *plan) error {
 	if len(p.groups) == 0 {
 		p.groups = []string{t.defaultGroup(p.subnet.VPC)}
 	}
-	return t.checkGroups(kindGroup, p.subnet.VPC, p.groups)
+	return t.checkGroups(kindGroup, p.subnet.VPC, p.subnet.ID, p.groups)
 }
 
 func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, error) {

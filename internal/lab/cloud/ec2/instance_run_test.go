@@ -19,6 +19,7 @@ import (
 func TestRunInstancesRefusals(t *testing.T) {
 	l := cloudtest.New(t, func(l *cloudtest.Lab) { l.Quotas = ec2.Quotas{VCPUs: 6} })
 	s := l.NewSite(t)
+	foreign := l.NewSite(t).Group
 	in := s.RunInput()
 	in.PrivateIpAddress = aws.String("10.240.0.10")
 	l.Run(t, in)
@@ -40,6 +41,7 @@ func TestRunInstancesRefusals(t *testing.T) {
 		{"no subnet", "VPCIdNotSpecified", func(in *awsec2.RunInstancesInput) { in.SubnetId = nil }},
 		{"subnet unknown", "InvalidSubnetID.NotFound", func(in *awsec2.RunInstancesInput) { in.SubnetId = aws.String("subnet-00000000000000000") }},
 		{"group unknown", "InvalidGroup.NotFound", func(in *awsec2.RunInstancesInput) { in.SecurityGroupIds = []string{"sg-00000000000000000"} }},
+		{"group of another VPC", "InvalidParameter", func(in *awsec2.RunInstancesInput) { in.SecurityGroupIds = []string{foreign} }},
 		{"group by name", "InvalidGroup.NotFound", func(in *awsec2.RunInstancesInput) { in.SecurityGroups = []string{"web"} }},
 		{"address in use", "InvalidIPAddress.InUse", func(in *awsec2.RunInstancesInput) { in.PrivateIpAddress = aws.String("10.240.0.10") }},
 		{"address outside the subnet", "InvalidParameterValue", func(in *awsec2.RunInstancesInput) { in.PrivateIpAddress = aws.String("10.240.1.10") }},

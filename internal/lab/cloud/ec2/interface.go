@@ -85,15 +85,18 @@ func (t *tx) takeAddress(s *subnet, want string) (netip.Addr, error) {
 	return a, nil
 }
 
-// checkGroups checks that security groups exist in a VPC. k says how EC2 refuses an unknown one.
-func (t *tx) checkGroups(k kind, vpcID string, ids []string) error {
+// checkGroups checks that security groups exist in a VPC. k says how EC2 refuses an unknown one. subnet is that of a launch.
+func (t *tx) checkGroups(k kind, vpcID, subnet string, ids []string) error {
 	for i, id := range ids {
 		g, err := find(t, k, t.st.Groups, "groupId", id)
 		if err != nil {
 			return err
 		}
+		if g.VPC != vpcID && subnet != "" {
+			return wire.Refuse("InvalidParameter", "Security group %s and subnet %s belong to different networks.", id, subnet)
+		}
 		if g.VPC != vpcID {
-			return invalidValue("You have specified two resources that belong to different networks.")
+			return wire.Refuse("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
 		}
 		if slices.Contains(ids[:i], id) {
 			return wire.Refuse("InvalidParameterValue", "The security group '%s' is specified more than once", id)
@@ -178,7 +181,7 @@ func modifyInterfaceAttribute(t *tx, in *modifyInterfaceAttributeRequest) (any, 
 		e.SourceDestCheck = in.SourceDestCheck.Value
 	}
 	if len(in.SecurityGroupIds) > 0 {
-		if err := t.checkGroups(kindInterfaceGroup, e.VPC, in.SecurityGroupIds); err != nil {
+		if err := t.checkGroups(kindInterfaceGroup, e.VPC, "", in.SecurityGroupIds); err != nil {
 			return nil, err
 		}
 		e.Groups = in.SecurityGroupIds
