@@ -11,7 +11,7 @@ resource "k8s_network" "this" {
 resource "k8s_image" "node" {
   name               = "node"
   network            = k8s_network.this.ref
-  kubernetes_version = var.kubernetes_version
+  kubernetes_version = coalesce(var.image_kubernetes_version, var.kubernetes_version)
   etcd_version       = var.etcd_version
   packages           = var.packages
   ami                = var.base_ami
@@ -20,6 +20,14 @@ resource "k8s_image" "node" {
   # A change makes the new image first. Machines of the old one go on to run, and it stays as long as one does.
   lifecycle {
     create_before_destroy = true
+  }
+}
+
+# A role installs its own version, whatever the image has.
+check "image" {
+  assert {
+    condition     = k8s_image.node.versions["kubelet"] == var.kubernetes_version
+    error_message = "The image has Kubernetes ${k8s_image.node.versions["kubelet"]}: each new machine downloads ${var.kubernetes_version}."
   }
 }
 

@@ -18,6 +18,12 @@ variable "kubernetes_version" {
   default = "1.36.4"
 }
 
+variable "image_kubernetes_version" {
+  type        = string
+  default     = null
+  description = "Kubernetes of the image, if it differs from that of the roles. Null means kubernetes_version."
+}
+
 variable "etcd_version" {
   type    = string
   default = "3.6.16"

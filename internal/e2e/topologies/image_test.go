@@ -92,6 +92,20 @@ func TestImage(t *testing.T) {
 			}
 		}
 	})
+	step("a plan warns of an image of another version", func(t *testing.T) {
+		const override = "image.auto.tfvars"
+		if err := c.WS.WriteFile(override, fmt.Sprintf("image_kubernetes_version = %q\n", ownKubernetesVersion)); err != nil {
+			t.Fatal(err)
+		}
+		_, text, err := c.WS.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.Says(t, text, "Check block assertion failed", fmt.Sprintf("The image has Kubernetes %s: each new machine downloads %s.", ownKubernetesVersion, harness.KubernetesVersion))
+		if err := c.WS.WriteFile(override, ""); err != nil {
+			t.Fatal(err)
+		}
+	})
 	step("another content", func(t *testing.T) {
 		for name, content := range map[string]string{"packages.auto.tfvars": `packages = ["rsync"]` + "\n", "image_override.tf": ""} {
 			if err := c.WS.WriteFile(name, content); err != nil {
