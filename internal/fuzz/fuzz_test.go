@@ -19,9 +19,10 @@ import (
 const (
 	// root is the root of the repository.
 	root = "../.."
-	// Of every target each part may have this many: each takes ten minutes, and a part 90.
-	perPart = 8
-	parts   = 3
+	// Each part may have this many targets. Two run side by side, each for ten minutes, and a part may take 90.
+	perPart = 16
+	parts   = 2
+	abreast = 2
 )
 
 // target is a function for `go test -fuzz`.
@@ -62,21 +63,24 @@ func TestEveryTargetHasAPart(t *testing.T) {
 	}
 }
 
-// TestFuzz runs the targets of one part, K8S_FUZZ_PART, each for K8S_FUZZ_TIME.
+// TestFuzz runs the targets of one part, K8S_FUZZ_PART, each for K8S_FUZZ_TIME and on one processor.
 func TestFuzz(t *testing.T) {
 	var part int
 	each, err := time.ParseDuration(os.Getenv("K8S_FUZZ_TIME"))
 	if _, scan := fmt.Sscan(os.Getenv("K8S_FUZZ_PART"), &part); err != nil || scan != nil {
 		t.Skip("it takes K8S_FUZZ_TIME for each target: make soak runs it")
 	}
-	n := 0
+	n, slots := 0, make(chan struct{}, abreast)
 	for i, x := range targets(t) {
 		if i%parts != part-1 {
 			continue
 		}
 		n++
 		t.Run(x.dir+"/"+x.name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-run", "^$", "-fuzz", "^"+x.name+"$", "-fuzztime", each.String(), "./"+x.dir)
+			t.Parallel()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-run", "^$", "-fuzz", "^"+x.name+"$", "-fuzztime", each.String(), "-parallel", "1", "./"+x.dir)
 			cmd.Dir = root
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -86,5 +90,5 @@ func TestFuzz(t *testing.T) {
 			t.Logf("%s", lines[max(0, len(lines)-3)])
 		})
 	}
-	t.Logf("figures: %d fuzz targets, each for %s", n, each)
+	t.Logf("figures: %d fuzz targets, each for %s on one processor", n, each)
 }

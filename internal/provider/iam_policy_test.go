@@ -28,7 +28,7 @@ var neededElsewhere = map[string]string{
 // TestPolicies runs the main job, changes, repairs, a replacement and the destruction under exactly
 // the policies of examples/iam: each of their actions is called, some by the damage of this test
 // alone. Then it runs it again without one of them: the error names the action. With K8S_KILLS=all,
-// which make soak PART=kills sets, it does that for each action. This also finds actions that only
+// which make soak PART=kills-calls sets, it does that for each action. This also finds actions that only
 // this test needs.
 func TestPolicies(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 // every operation of every resource that has anything in AWS: once before the call arrives, once
 // after it took effect. The next process, which knows the state from before the operation, must
 // complete the same operation: every object exists once, the second plan is empty, and nothing is
-// left after the deletion. Without K8S_KILLS=all, as make soak PART=kills sets it, it kills at
+// left after the deletion. Without K8S_KILLS=all, as make soak PART=kills-calls sets it, it kills at
 // every eighth call only.
 func TestKilledAtEveryCall(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,9 @@ type step struct {
 var parts = []part{
 	{name: "kills-1", shows: "fifty kills of provider and CLI: nothing is lost, the next apply converges", chance: true, steps: kills("50")},
 	{name: "kills-2", shows: "fifty more, at other moments", chance: true, steps: kills("50")},
-	{name: "kills", shows: "kills at every kind of deed on machines and at every call to AWS, two creates in every order: the next apply converges", chance: true, steps: []step{
-		{packages: []string{"interrupt"}, only: "^TestKilledAtDeeds$", env: []string{"K8S_INTERRUPT_DEEDS=1", "K8S_E2E_DEBIAN=13"}},
+	{name: "kills-deeds", shows: "kills at every kind of deed on machines: the next apply converges", chance: true,
+		steps: []step{{packages: []string{"interrupt"}, only: "^TestKilledAtDeeds$", env: []string{"K8S_INTERRUPT_DEEDS=1", "K8S_E2E_DEBIAN=13"}}}},
+	{name: "kills-calls", shows: "kills at every call to AWS, two creates in every order: the next apply converges", chance: true, steps: []step{
 		{packages: []string{"../provider"}, only: "^(TestKilledAtEveryCall|TestInTurns|TestPolicies)$", env: []string{"K8S_KILLS=all"}},
 		{packages: []string{"awstest"}, only: "^TestKilled"},
 	}},
@@ -63,7 +64,7 @@ var parts = []part{
 			{packages: []string{"expired"}, env: []string{"K8S_POWER=1"}},
 			{packages: []string{"../../infra/host"}, only: "^TestPowerCut$", env: []string{"K8S_POWER_CUTS=50"}},
 		}},
-	fuzzed(1), fuzzed(2), fuzzed(3),
+	fuzzed(1), fuzzed(2),
 	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; the part `clusters` rotates them together",
 		steps: []step{{packages: []string{"rotation"}, env: []string{"K8S_ROTATION_APART=1"}}}},
 	{name: "clusters", shows: "snapshots and restores; every authority and key rotated together under traffic; interrupted applies and installations; certificates that have expired, and a pause: what has a cluster of its own and no room in `make test`",
@@ -124,9 +125,9 @@ func fits(size string) step {
 	return step{packages: []string{"topologies"}, only: "^TestClassFits$", env: []string{"K8S_CLASS_FITS=" + size}}
 }
 
-// fuzzed runs a third of the fuzz targets, eight at most: ten minutes each fit into a part.
+// fuzzed runs half of the fuzz targets, two at a time and each for ten minutes.
 func fuzzed(n int) part {
-	return part{name: fmt.Sprintf("fuzz-%d", n), shows: "a third of the fuzz targets, each for ten minutes: readers of what machines, AWS, etcd, API servers and journals say",
+	return part{name: fmt.Sprintf("fuzz-%d", n), shows: "half of the fuzz targets, each for ten minutes on one processor: readers of what machines, AWS, etcd, API servers and journals say",
 		chance: true, reads: []string{"infra"},
 		steps: []step{{packages: []string{"../fuzz"}, only: "^TestFuzz$", env: []string{fmt.Sprintf("K8S_FUZZ_PART=%d", n), "K8S_FUZZ_TIME=10m"}}}}
 }

@@ -22,7 +22,7 @@ import (
 func TestKilledAtDeeds(t *testing.T) {
 	how := os.Getenv("K8S_INTERRUPT_DEEDS")
 	if how == "" {
-		t.Skip("make soak PART=kills goes through all deeds")
+		t.Skip("make soak PART=kills-deeds goes through all deeds")
 	}
 	mortal := suite.Mortal(t)
 	c := newCluster(t, "deeds")
