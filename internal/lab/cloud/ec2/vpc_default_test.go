@@ -92,7 +92,7 @@ func TestDefaultVPC(t *testing.T) {
 		t.Errorf("launched %+v", hidden)
 	}
 	_, err = l.RunInstances(ctx, with(s.Group))
-	cloudtest.Refused(t, err, "InvalidParameterValue")
+	cloudtest.Refused(t, err, "InvalidParameter")
 	_, err = l.RunInstances(ctx, somewhere(aws.String("us-east-1d")))
 	cloudtest.Refused(t, err, "InvalidInput")
 
