@@ -326,13 +326,18 @@ daemon_reload() {
 	out=$(timeout "$left" systemctl daemon-reload 2>&1) || die daemon-reload '' '' "$out"
 }
 
-# unit verb unit: waits until systemd is done with it.
+# unit verb unit: waits until systemd is done with it. A unit that waits for its next automatic
+# start is restarted: systemd would count its start as one that follows a failure.
 unit() {
-	progress "$1 $2"
+	verb=$1
+	case $verb$(systemctl show --no-pager -p SubState -- "$2" 2>/dev/null) in
+	start*=auto-restart*) verb=restart ;;
+	esac
+	progress "$verb $2"
 	remaining
-	out=$(timeout "$left" systemctl "$1" -- "$2" 2>&1) || {
+	out=$(timeout "$left" systemctl "$verb" -- "$2" 2>&1) || {
 		[ $? -ne 124 ] || out="systemd is not done with it after $left s"
-		die "$1" '' "$2" "$out"
+		die "$verb" '' "$2" "$out"
 	}
 	rm -f -- "$run/pending/restart.$2" "$run/pending/reload.$2"
 }

@@ -253,6 +253,14 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 	}
 	t.Logf("after %s: %v", time.Since(start), err)
 
+	// A unit that waits for its next automatic start is started at once, and that is not a restart after a failure.
+	changes := m.diff(bad, rec)
+	m.sh("until [ \"$(systemctl show -p SubState --value other)\" = auto-restart ]; do sleep 0.05; done; touch /run/good")
+	if rec, err = host.Apply(t.Context(), m, bad, changes, rec, host.Options{}); err != nil {
+		t.Errorf("the program that is good now: %v", err)
+	}
+	m.sh("rm /run/good; systemctl kill -s KILL other")
+
 	// A unit that exits at every start is distinguished from one that exited once.
 	for _, tt := range []struct{ name, before, words string }{
 		{"a crash loop", ":", "unit other.service: failing again and again (exit-code: unknown flag: --wrong), wanted running"},
