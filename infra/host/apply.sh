@@ -330,9 +330,11 @@ daemon_reload() {
 # start is restarted: systemd would count its start as one that follows a failure.
 unit() {
 	verb=$1
-	case $verb$(systemctl show --no-pager -p SubState -- "$2" 2>/dev/null) in
-	start*=auto-restart*) verb=restart ;;
-	esac
+	if [ "$verb" = start ]; then
+		case $(systemctl show --no-pager -p SubState -- "$2" 2>/dev/null) in
+		*=auto-restart*) verb=restart ;;
+		esac
+	fi
 	progress "$verb $2"
 	remaining
 	out=$(timeout "$left" systemctl "$verb" -- "$2" 2>&1) || {
