@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (m *Machine) Watch(unit string) func(context.Context) error {
 		case u.ActiveState == "failed":
 			return fmt.Errorf("%w: %s is failed (%s)", errCrashed, unit, u.Result)
 		case u.Restarts-first >= crashLoop:
-			return fmt.Errorf("%w: %s keeps crashing (%s, restarted %d times)", errCrashed, unit, u.Result, u.Restarts-first)
+			return fmt.Errorf("%w: %s keeps crashing (%s, restarted %d times)", errCrashed, unit, cmp.Or(host.LastFailure(ctx, m.Remote, unit), u.Result), u.Restarts-first)
 		}
 		return nil
 	}

@@ -39,12 +39,24 @@ const (
 	saidBytes = 64 << 10
 )
 
-// lastErrors returns the last errors in the journals of units, as lastError does. If the machine does not answer,
-// there are none.
-func lastErrors(ctx context.Context, r Runner, units []string) []string {
+// unitEnds matches the messages in which systemd says that a unit has failed, with its result in the field UNIT_RESULT,
+// or that it has ended well (SD_MESSAGE_UNIT_FAILURE_RESULT and SD_MESSAGE_UNIT_SUCCESS in systemd's sd-messages.h).
+// The property Result loses the result at the next start.
+const unitEnds = "MESSAGE_ID=d9b373ed55a64feb8242e02dbe79a49c MESSAGE_ID=7ad2d189f7e94e70a38c781354912448"
+
+// ending is how a unit has last ended, as its journal has it.
+type ending struct {
+	result string // in systemd's words; empty if the unit has not failed in this boot
+	said   string // the last error of its processes
+}
+
+// endings returns how units have last ended. If the machine does not answer, it returns none.
+func endings(ctx context.Context, r Runner, units []string) []ending {
 	var script strings.Builder
 	script.WriteString("LC_ALL=C\nexport LC_ALL\n")
 	for _, name := range units {
+		fmt.Fprintf(&script, "journalctl --no-pager --quiet -b -o cat --output-fields=UNIT_RESULT -n 1 _PID=1 %s %s | tr -d '\\000'; printf '\\000'\n",
+			unitEnds, quote("UNIT="+name))
 		// Only what the unit's own processes say, and not what systemd says of them.
 		fmt.Fprintf(&script, "journalctl --no-pager --quiet --all -o cat -n %d %s | tail -c %d | tr -d '\\000'; printf '\\000'\n",
 			saidLines, quote("_SYSTEMD_UNIT="+name), saidBytes)
@@ -53,11 +65,13 @@ func lastErrors(ctx context.Context, r Runner, units []string) []string {
 	if err != nil {
 		return nil
 	}
-	said := strings.Split(strings.TrimSuffix(string(out.Stdout), "\x00"), "\x00")
-	for i := range said {
-		said[i] = lastError(said[i])
+	var found []ending
+	for answer := range slices.Chunk(strings.Split(strings.TrimSuffix(string(out.Stdout), "\x00"), "\x00"), 2) {
+		if len(answer) == 2 {
+			found = append(found, ending{result: foreign.Line(strings.TrimSpace(answer[0]), maxSaid), said: lastError(answer[1])})
+		}
 	}
-	return said
+	return found
 }
 
 var (

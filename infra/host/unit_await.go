@@ -33,15 +33,14 @@ func (u Unit) waits() bool {
 	return u.SubState == "auto-restart" || u.SubState == "auto-restart-queued"
 }
 
-// undecided returns the units that should run, if it is not clear yet whether they keep running, or why not.
+// undecided returns the units that should run, if it is not clear yet whether they keep running.
 func (o Observation) undecided(want desired.State) []string {
 	var out []string
 	for _, w := range want.Units {
 		u := o.Units[w.Name]
 		fresh := u.Restarts > 0 && o.uptime < u.ActiveEnter+uint64(steadyAfter.Microseconds())
 		passing := u.ActiveState == "activating" || u.ActiveState == "deactivating"
-		unexplained := u.ActiveState == "active" && u.Result == "success" // why it exited shows while it is down
-		if w.Active && (u.crashes() && unexplained || !u.crashes() && (passing || u.ActiveState == "active" && fresh)) {
+		if w.Active && !u.crashes() && (passing || u.ActiveState == "active" && fresh) {
 			out = append(out, w.Name)
 		}
 	}
@@ -56,7 +55,7 @@ func (o Observation) with(later Observation) Observation {
 		// systemd resets the counter when somebody starts the unit by hand.
 		now.Again = u.Again + max(now.Restarts-u.Restarts, 0)
 		if now.Again > 0 && now.Result == "success" {
-			now.Result = u.Result // why it last exited; a start clears this
+			now.Result = u.Result // a start clears it
 		}
 		units[name] = now
 	}

@@ -20,6 +20,7 @@ type watched struct {
 	// at returns the unit's state at a time after the first observation.
 	at      func(time.Duration) Unit
 	err     error    // of the second observation
+	result  string   // that systemd's journal has
 	journal string   // what the unit's processes have said
 	asked   []string // scripts that asked for that
 }
@@ -31,7 +32,7 @@ const bootedFor = 1000 * time.Second // at the first observation
 func (m *watched) Run(_ context.Context, c remote.Command) (remote.Output, error) {
 	if strings.Contains(c.Script, "journalctl") {
 		m.asked = append(m.asked, c.Script)
-		return remote.Output{Stdout: []byte(m.journal + "\x00")}, nil
+		return remote.Output{Stdout: []byte(m.result + "\x00" + m.journal + "\x00")}, nil
 	}
 	m.looks++
 	if m.looks == 2 && m.err != nil {
@@ -69,6 +70,9 @@ func loop(life time.Duration) func(time.Duration) Unit {
 	}
 }
 
+// seenUp is a program that exits every second, and that runs whenever somebody looks.
+func seenUp(now time.Duration) Unit { return up(now-100*time.Millisecond, 40+int(now/time.Second)) }
+
 // TestAwait checks that a unit that exited once is no drift and one that exits at every start is,
 // at whatever moment it is observed.
 func TestAwait(t *testing.T) {
@@ -94,12 +98,7 @@ func TestAwait(t *testing.T) {
 		{"ends at once", loop(100 * time.Millisecond), "failing again and again (exit-code), wanted running", 4 * time.Second},
 		{"ends after a moment", loop(1500 * time.Millisecond), "failing again and again (exit-code), wanted running", 7 * time.Second},
 		{"ends before it is judged steady", loop(2900 * time.Millisecond), "failing again and again (exit-code), wanted running", 9 * time.Second},
-		{"is seen only while it runs, at first", func(now time.Duration) Unit {
-			if now < 2500*time.Millisecond {
-				return up(now-100*time.Millisecond, 40+int(now/time.Second))
-			}
-			return down(43)
-		}, "failing again and again (exit-code), wanted running", 4 * time.Second},
+		{"is seen only while it runs", seenUp, "failing again and again (exit-code), wanted running", 3 * time.Second},
 		{"is slow to start", func(now time.Duration) Unit {
 			if now < 6*time.Second {
 				return Unit{ActiveState: "activating", SubState: "start"}
@@ -117,7 +116,7 @@ func TestAwait(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &watched{start: time.Now(), at: tt.at}
+				m := &watched{start: time.Now(), at: tt.at, result: "exit-code\n"}
 				obs, err := Observe(t.Context(), m, want, Record{})
 				if err != nil {
 					t.Fatal(err)
@@ -178,7 +177,7 @@ func TestLastErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &watched{start: time.Now(), at: tt.at, journal: tt.journal}
+				m := &watched{start: time.Now(), at: tt.at, result: "exit-code\n", journal: tt.journal}
 				obs, err := Observe(t.Context(), m, want, Record{})
 				if err != nil {
 					t.Fatal(err)
@@ -219,6 +218,20 @@ func TestFailingUnits(t *testing.T) {
 			got = append(got, f.String())
 		}
 		if strings.Join(got, "; ") != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestLastFailure checks what is told of a unit that runs again: how it has last ended, and why if it was its own doing.
+func TestLastFailure(t *testing.T) {
+	for _, tt := range []struct{ name, result, want string }{
+		{"failed", "exit-code\n", "exit-code: no such flag"},
+		{"killed", "oom-kill\n", "oom-kill"},
+		{"ended well", "", ""},
+	} {
+		m := &watched{result: tt.result, journal: "Error: no such flag\n"}
+		if got := LastFailure(t.Context(), m, "a.service"); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -15,22 +16,29 @@ import (
 // endedByOthers are results of units that others have ended, so that their last error explains nothing.
 var endedByOthers = []string{"", "success", "signal", "oom-kill"}
 
-// withErrors asks the machine for the last errors of the units that should run and fail, if there are any.
+// withErrors asks the machine how the units have last ended that should run and fail, if there are any, and for their last
+// errors.
 func (o Observation) withErrors(ctx context.Context, r Runner, want desired.State) Observation {
 	var failing []string
 	for _, w := range want.Units {
-		if _, _, wrong := activity(w, o.Units[w.Name]); wrong && w.Active && !slices.Contains(endedByOthers, o.Units[w.Name].Result) {
+		u := o.Units[w.Name]
+		if _, _, wrong := activity(w, u); wrong && w.Active && (u.crashes() || !slices.Contains(endedByOthers, u.Result)) {
 			failing = append(failing, w.Name)
 		}
 	}
 	if len(failing) == 0 {
 		return o
 	}
-	said := lastErrors(ctx, r, failing)
+	found := endings(ctx, r, failing)
 	o.Units = maps.Clone(o.Units)
-	for i, name := range failing[:min(len(failing), len(said))] {
+	for i, name := range failing[:min(len(failing), len(found))] {
 		u := o.Units[name]
-		u.Said = said[i]
+		if u.crashes() { // each start clears it
+			u.Result = cmp.Or(found[i].result, u.Result)
+		}
+		if !slices.Contains(endedByOthers, u.Result) {
+			u.Said = found[i].said
+		}
 		o.Units[name] = u
 	}
 	return o
@@ -46,5 +54,19 @@ func FailingUnits(ctx context.Context, r Runner, units ...string) ([]finding.Fin
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(Findings(Diff(want, seen, Record{})), func(f finding.Finding) bool { return f.Problem != finding.Activity || f.Cause == "" }), nil
+	return slices.DeleteFunc(Findings(Diff(want, seen, Record{})), func(f finding.Finding) bool {
+		return f.Problem != finding.Activity || f.Cause == "" && f.Found != finding.CrashLooping
+	}), nil
+}
+
+// LastFailure returns the result with which a unit has last failed, and its last error. It is empty if the unit has
+// not failed, or if the machine does not say.
+func LastFailure(ctx context.Context, r Runner, unit string) string {
+	for _, f := range endings(ctx, r, []string{unit}) {
+		if slices.Contains(endedByOthers, f.result) {
+			return f.result
+		}
+		return Unit{Result: f.result, Said: f.said}.cause()
+	}
+	return ""
 }
