@@ -95,6 +95,8 @@ observe_receipts() {
 observe_units() {
 	set --
 	while IFS= read -r unit; do set -- "$@" "$unit"; done
+	read -r uptime _ </proc/uptime # the checks below take seconds
+	frame "uptime $uptime"
 	printf 'units '
 	systemctl show --no-pager -p Id,LoadState,ActiveState,SubState,UnitFileState,FragmentPath \
 		-p DropInPaths,NeedDaemonReload,Result,NRestarts,MainPID,ActiveEnterTimestampMonotonic \
@@ -216,6 +218,4 @@ observe_system() {
 	read -r boot </proc/sys/kernel/random/boot_id
 	frame "boot $boot"
 	frame "time $(date +%s)"
-	read -r uptime _ </proc/uptime
-	frame "uptime $uptime"
 }
