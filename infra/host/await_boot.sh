@@ -13,7 +13,7 @@ die() {
 
 # await_boot waits for cloud-init, if installed, to end in this boot, and for a shutdown that is near: the
 # connection ends with it. Stage config writes apt's sources, stage final may install packages. A failed stage is
-# reported and otherwise ignored: what follows shows whether it matters.
+# reported and otherwise ignored: what follows shows whether it matters. A stage final that is held back is treated alike.
 await_boot() {
 	frame begin # ends whatever a login shell may have printed
 	trap 'exit 143' HUP INT TERM PIPE
@@ -26,6 +26,7 @@ await_boot() {
 			die cloud-init "$shutdown" "$cloud_unit" "the boot is not over after $(($(date +%s) - start)) s: still waiting for $awaited"
 		sleep 0.5
 	done
+	[ -z "$held_back" ] || progress "cloud-init waits for $held_back, which is not ready: going on all the same"
 	[ -z "$said" ] || [ -z "$cloud_failed" ] || progress "cloud-init has ended with errors (${cloud_failed# }), going on all the same: $(
 		timeout 10 cloud-init status --long 2>&1 </dev/null | while IFS= read -r line; do printf '%s ' "$line"; done)"
 }
@@ -55,9 +56,10 @@ look_at_boot() {
 }
 
 # shutdown_near succeeds if the machine shuts down within two minutes: a process that cloud-init leaves behind asks for
-# it when cloud-init has ended (cc_power_state_change), or it is scheduled. Processes of pods and of users do not count.
+# it when cloud-init has ended (cc_power_state_change), or it is scheduled. Processes of pods and of users do not count,
+# nor does the process of all stages (cloud-init 24.3) while the last one is held back.
 shutdown_near() {
-	! pgrep -u 0 --ns $$ --nslist pid,mnt -af "$asks_to_shut_down" 2>/dev/null | grep -qvE '/cloud-init (status|query|schema)' || return 0
+	! pgrep -u 0 --ns $$ --nslist pid,mnt -af "$asks_to_shut_down" 2>/dev/null | grep -qvE '/cloud-init (status|query|schema'"${held_back:+|--all-stages}"')' || return 0
 	at=$(sed -n 's/^USEC=//p' /run/systemd/shutdown/scheduled 2>/dev/null)
 	[ -n "$at" ] && [ "$((at / 1000000 - $(date +%s)))" -lt 120 ]
 }
@@ -69,17 +71,40 @@ shuts_down() {
 		PreparingForShutdown 2>/dev/null)" = 'b true' ]
 }
 
+# endless prints a unit that is starting, that says itself when it is ready, and for which systemd waits without a limit.
+endless() {
+	systemctl list-jobs --no-legend --plain 2>/dev/null | while read -r _ unit _ state; do
+		[ "$state" = running ] || continue
+		case $(systemctl show --no-pager -p Type,TimeoutStartUSec -- "$unit" 2>/dev/null | sort | tr '\n' ' ') in
+		'TimeoutStartUSec=infinity Type=notify ')
+			echo "$unit"
+			break
+			;;
+		esac
+	done
+}
+
+# is_held_back succeeds if stage final has not begun within a twentieth of the limit, and sets held_back to the unit that
+# it waits for. On Debian and Ubuntu the stage starts after multi-user.target. A member of etcd that is never ready holds
+# that back, and only an apply mends such a member. The stage writes the file here, once for an instance, when it turns to
+# the scripts of user data. So it did that in an earlier boot.
+is_held_back() {
+	[ "$id" = cloud-final.service ] && [ -z "$cloud_unit" ] && [ -e "$root/var/lib/cloud/instance/sem/config_scripts_user" ] &&
+		[ "$(($(date +%s) - start))" -ge "$(((limit + 19) / 20))" ] && held_back=$(endless) && [ -n "$held_back" ]
+}
+
 # look_at_cloud_init sets cloud_stage to the present or next stage of cloud-init, empty if
-# no stage follows or there is no cloud-init; cloud_unit to its unit; and cloud_failed to
-# the units of failed stages. Every stage is a unit; cloud-init 24.3 renamed that of
-# the network stage.
+# no stage follows or there is no cloud-init; cloud_unit to its unit; cloud_failed to
+# the units of failed stages; and held_back to a unit that holds back the last stage. Every stage is a unit;
+# cloud-init 24.3 renamed the unit of the network stage.
 look_at_cloud_init() {
-	cloud_stage='' cloud_unit='' cloud_failed='' id=''
+	cloud_stage='' cloud_unit='' cloud_failed='' held_back='' id=''
 	while IFS= read -r line; do
 		case $line in
 		Id=*) id=${line#Id=} ;;
 		ActiveState=failed) cloud_failed="$cloud_failed $id" ;;
-		ActiveState=activating | Job=[1-9]*) [ -n "$cloud_unit" ] || cloud_unit=$id ;;
+		ActiveState=activating) cloud_unit=${cloud_unit:-$id} ;;
+		Job=[1-9]*) is_held_back || cloud_unit=${cloud_unit:-$id} ;;
 		esac
 	done <<-END
 		$(systemctl show --no-pager -p Id,ActiveState,Job -- cloud-init-local.service cloud-init.service \

@@ -82,6 +82,36 @@ func TestAwaitBoot(t *testing.T) {
 			t.Errorf("said %q, want %q", said, want)
 		}
 	})
+	t.Run("held back", func(t *testing.T) {
+		t.Parallel()
+		m := &bootingMachine{localMachine: newLocalMachine(t)}
+		m.state("job.cloud-final.service", "", "processes", "7 /usr/bin/python3 /usr/bin/cloud-init --all-stages\n")
+		wait := func(limit time.Duration) (said []string, waited bool, err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			waited, err = m.layout().awaitBoot(ctx, m, func(s string) { said = append(said, s) })
+			return said, waited, err
+		}
+		if _, _, err := wait(5 * time.Second); err == nil {
+			t.Error("the first boot was over before stage final began")
+		}
+		if err := os.MkdirAll(m.file("var/lib/cloud/instance/sem"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		m.write("var/lib/cloud/instance/sem/config_scripts_user", "") // of the first boot
+		if _, _, err := wait(5 * time.Second); err == nil {
+			t.Error("the boot was over before stage final began, and nothing held that back")
+		}
+		m.state("jobs", "17 cloud-final.service start waiting\n16 etcd.service start running\n")
+		said, waited, err := wait(time.Minute)
+		if want := []string{"waiting for cloud-init (stage final)", "cloud-init waits for etcd.service, which is not ready: going on all the same"}; err != nil || !waited || !slices.Equal(said, want) {
+			t.Errorf("said %q, want %q: %v", said, want, err)
+		}
+		m.state("active.cloud-final.service", "activating")
+		if _, _, err := wait(5 * time.Second); err == nil {
+			t.Error("the boot was over while stage final was at work")
+		}
+	})
 	t.Run("failed", func(t *testing.T) {
 		t.Parallel()
 		m := &bootingMachine{localMachine: newLocalMachine(t)}

@@ -274,6 +274,23 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 		}
 		t.Logf("%s: judged after %s", tt.name, time.Since(start).Round(100*time.Millisecond))
 	}
+
+	// A unit whose next start follows at once is never seen down. Its journal says how it has last ended.
+	m.sh(`touch /run/fails
+		systemd-run --quiet --unit=brief -p Restart=always -p RestartSec=0 -p StartLimitIntervalSec=0 sh -c 'sleep 0.5; [ -e /run/fails ] || exit 0; echo unknown flag: --brief; exit 2'`)
+	for _, tt := range []struct{ before, words string }{
+		{":", "unit brief.service: failing again and again (exit-code: unknown flag: --brief), wanted running"},
+		{"rm /run/fails", "unit brief.service: failing again and again, wanted running"}, // it exits with 0
+	} {
+		m.sh(tt.before + `
+			n=$(systemctl show -p NRestarts --value brief)
+			timeout 60 sh -c "until [ \$(systemctl show -p NRestarts --value brief) -ge $((n + 2)) ]; do sleep 0.1; done"`)
+		found, err := host.FailingUnits(t.Context(), m, "brief.service")
+		if err != nil || len(found) != 1 || found[0].String() != tt.words {
+			t.Errorf("%v, %v, want %q", found, err, tt.words)
+		}
+	}
+	m.sh("systemctl stop brief; systemctl reset-failed brief || true")
 	return m.converge(good, rec)
 }
 
@@ -335,7 +352,29 @@ func (m *realMachine) testReboot(t *testing.T, want desired.State, rec host.Reco
 	if m.observe(want, rec).BootID == before {
 		t.Error("the boot id is the one from before")
 	}
+	m.testHeldBoot()
 	return rec
+}
+
+// testHeldBoot boots with a unit that never comes up, like a member of etcd whose certificate has expired. It holds back
+// the last stage of cloud-init. An apply can mend it all the same.
+func (m *realMachine) testHeldBoot() {
+	m.t.Helper()
+	m.sh(`printf '[Service]\nType=notify\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/held.service
+		systemctl -q enable held`)
+	if err := m.manager.Reboot(m.t.Context(), m.spec.ID); err != nil {
+		m.t.Fatal(err)
+	}
+	m.awaitReady()
+	m.sh(`timeout 60 sh -c 'until [ -n "$(systemctl show -P Job cloud-final)" ] && [ "$(systemctl show -P ActiveState cloud-config)" = active ]; do sleep 0.1; done'`)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 40*time.Second)
+	defer cancel()
+	start := time.Now()
+	if waited, err := host.AwaitBoot(ctx, m.Machine, func(string) {}); err != nil || !waited {
+		m.t.Errorf("with a unit that does not come up: waited %t, %v", waited, err)
+	}
+	m.t.Logf("a boot that does not end was waited for %s", time.Since(start).Round(100*time.Millisecond))
+	m.sh("systemctl -q disable --now held; rm /etc/systemd/system/held.service; systemctl daemon-reload")
 }
 
 func (m *realMachine) testRemove(t *testing.T, want desired.State) {
