@@ -183,15 +183,18 @@ func (r *machineResource) converge(ctx context.Context, op *owned.Operation, m *
 		m.fill(ctx, made)
 		return private, nil
 	}
-	if restart.Suspended() || state.restarts(*m) {
+	started := restart.Suspended() || state.restarts(*m)
+	if started || state.stops() { // an interrupted apply, or somebody else, may have started it a moment ago
 		if err := waitBehind(ctx, r.Session, client, made, state.pausedNetwork().ValueBool()); err != nil {
 			return private, err
 		}
+	}
+	if started {
 		if err := restart.Resume(ctx, r.sight(client, *m, made)); err != nil {
 			return private, err
 		}
 	}
-	if restart.Suspended() || state.restarts(*m) || state.usesDataOtherwise(*m) {
+	if started || state.usesDataOtherwise(*m) {
 		if err := awsmachine.UseDataVolume(ctx, client, made, spec, r.Session.Connect); err != nil {
 			return private, err
 		}
