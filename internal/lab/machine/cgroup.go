@@ -205,15 +205,17 @@ func removeGroup(dir string) error {
 	return nil
 }
 
-// freezers are the files that let the processes of a group stand still: of v2, and of v1's freezer hierarchy, with
-// where the kernel says that they do (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/freezer-subsystem.rst).
+// freezers have the files that let the processes of a group stand still, and where the kernel says that they do: one
+// for v2, and one for v1's freezer hierarchy (Documentation/admin-guide/cgroup-v2.rst and
+// cgroup-v1/freezer-subsystem.rst).
 var freezers = []struct{ file, freeze, thaw, state, frozen string }{
 	{"cgroup.freeze", "1", "0", "cgroup.events", "frozen 1"},
 	{"freezer.state", "FROZEN", "THAWED", "freezer.state", "FROZEN"},
 }
 
-// freezeTimeout bounds the wait until processes stand still, which takes milliseconds on an idle host.
-const freezeTimeout = 15 * time.Second
+// freezeTimeout bounds the wait until processes stand still, which takes milliseconds on an idle host. A process
+// that waits for a disk stands still only once the disk has answered.
+const freezeTimeout = time.Minute
 
 // still calls f while no process of the groups runs.
 func (g cgroups) still(ctx context.Context, f func() error) error {
@@ -238,13 +240,33 @@ func (g cgroups) still(ctx context.Context, f func() error) error {
 				}
 				select {
 				case <-ctx.Done():
-					return context.Cause(ctx)
+					return fmt.Errorf("%w: %s", context.Cause(ctx), unfrozen(dir))
 				case <-time.After(time.Millisecond):
 				}
 			}
 		}
 	}
 	return errors.New("the host has no freezer of control groups")
+}
+
+// unfrozen names the processes of a group and its children that the freezer does not hold, each with the kernel's
+// function in which it waits. A process that waited for something else when it was stopped may be among them.
+func unfrozen(dir string) string {
+	var out []string
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil //nolint:nilerr // the group may end meanwhile
+		}
+		pids, _ := os.ReadFile(path)
+		for _, pid := range strings.Fields(string(pids)) {
+			name, _ := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+			if where, _ := os.ReadFile(filepath.Join("/proc", pid, "wchan")); !strings.Contains(string(where), "refrigerator") && !strings.Contains(string(where), "freez") {
+				out = append(out, fmt.Sprintf("%s (%s, %s)", strings.TrimSpace(string(name)), pid, where))
+			}
+		}
+		return nil
+	})
+	return strings.Join(out, ", ")
 }
 
 // thaw lets the processes of the groups run.

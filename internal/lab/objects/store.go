@@ -218,6 +218,7 @@ func (s *Store) start(ctx context.Context, program string) error {
 			if time.Now().Before(deadline) {
 				continue
 			}
+			err = fmt.Errorf("no answer after %s: %w", startPatience, err)
 		}
 		cancel()
 		return fmt.Errorf("starting the object store: %w", err)
