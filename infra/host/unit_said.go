@@ -62,11 +62,12 @@ func FailingUnits(ctx context.Context, r Runner, units ...string) ([]finding.Fin
 // LastFailure returns the result with which a unit has last failed, and its last error. It is empty if the unit has
 // not failed, or if the machine does not say.
 func LastFailure(ctx context.Context, r Runner, unit string) string {
-	for _, f := range endings(ctx, r, []string{unit}) {
-		if slices.Contains(endedByOthers, f.result) {
-			return f.result
-		}
-		return Unit{Result: f.result, Said: f.said}.cause()
+	found := endings(ctx, r, []string{unit})
+	switch {
+	case len(found) == 0:
+		return ""
+	case slices.Contains(endedByOthers, found[0].result):
+		return found[0].result
 	}
-	return ""
+	return Unit{Result: found[0].result, Said: found[0].said}.cause()
 }
