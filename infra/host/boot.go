@@ -31,8 +31,9 @@ type awaitable interface {
 var _ awaitable = (*remote.Machine)(nil)
 
 // AwaitBoot waits until the machine has booted: until cloud-init, if it is installed, has ended, also if user data let the
-// machine reboot at its end. A unit that is never ready may hold back the last stage; then it goes on after a while. waited is false if there was nothing to wait for; then what was seen of the machine before still
-// holds. progress gets what is waited for. The error is an [*ApplyError] with a unit of cloud-init, or one of package remote's.
+// machine reboot at its end. A unit that is never ready may hold back the last stage; then it goes on after a while. waited
+// is false if there was nothing to wait for; then what was seen of the machine before still holds. progress gets what is
+// waited for. The error is an [*ApplyError] with a unit of cloud-init, or one of package remote's.
 func AwaitBoot(ctx context.Context, m awaitable, progress func(string)) (waited bool, err error) {
 	return standardLayout().awaitBoot(ctx, m, progress)
 }

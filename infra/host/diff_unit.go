@@ -158,7 +158,7 @@ func (u Unit) cause() string {
 	switch {
 	case u.Result == "success":
 		return ""
-	case u.Said != "":
+	case u.Said != "" && !slices.Contains(endedByOthers, u.Result):
 		return u.Result + ": " + u.Said
 	}
 	return u.Result

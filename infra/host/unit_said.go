@@ -36,9 +36,7 @@ func (o Observation) withErrors(ctx context.Context, r Runner, want desired.Stat
 		if u.crashes() { // each start clears it
 			u.Result = cmp.Or(found[i].result, u.Result)
 		}
-		if !slices.Contains(endedByOthers, u.Result) {
-			u.Said = found[i].said
-		}
+		u.Said = found[i].said
 		o.Units[name] = u
 	}
 	return o
@@ -63,11 +61,8 @@ func FailingUnits(ctx context.Context, r Runner, units ...string) ([]finding.Fin
 // not failed, or if the machine does not say.
 func LastFailure(ctx context.Context, r Runner, unit string) string {
 	found := endings(ctx, r, []string{unit})
-	switch {
-	case len(found) == 0:
+	if len(found) == 0 {
 		return ""
-	case slices.Contains(endedByOthers, found[0].result):
-		return found[0].result
 	}
 	return Unit{Result: found[0].result, Said: found[0].said}.cause()
 }
