@@ -158,17 +158,25 @@ func (g cgroups) remaining() []string {
 	})
 }
 
-// killGroup sends SIGKILL to every process in and below dir, frozen ones included.
-func killGroup(dir string) {
-	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
-		return
-	}
+// walkGroups calls f for dir and each group below it, with the IDs of the processes that are in the group itself.
+func walkGroups(dir string, f func(path string, pids []string)) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return nil //nolint:nilerr // the group has been removed
 		}
 		pids, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		for _, field := range strings.Fields(string(pids)) {
+		f(path, strings.Fields(string(pids)))
+		return nil
+	})
+}
+
+// killGroup sends SIGKILL to every process in and below dir, frozen ones included.
+func killGroup(dir string) {
+	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
+		return
+	}
+	walkGroups(dir, func(path string, pids []string) {
+		for _, field := range pids {
 			if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}
@@ -178,7 +186,6 @@ func killGroup(dir string) {
 			_, _ = f.WriteString("THAWED")
 			_ = f.Close()
 		}
-		return nil
 	})
 }
 
@@ -253,18 +260,13 @@ func (g cgroups) still(ctx context.Context, f func() error) error {
 // function in which it waits. A process that waited for something else when it was stopped may be among them.
 func unfrozen(dir string) string {
 	var out []string
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "cgroup.procs" {
-			return nil //nolint:nilerr // the group may end meanwhile
-		}
-		pids, _ := os.ReadFile(path)
-		for _, pid := range strings.Fields(string(pids)) {
+	walkGroups(dir, func(_ string, pids []string) {
+		for _, pid := range pids {
 			name, _ := os.ReadFile(filepath.Join("/proc", pid, "comm"))
 			if where, _ := os.ReadFile(filepath.Join("/proc", pid, "wchan")); !strings.Contains(string(where), "refrigerator") && !strings.Contains(string(where), "freez") {
 				out = append(out, fmt.Sprintf("%s (%s, %s)", strings.TrimSpace(string(name)), pid, where))
 			}
 		}
-		return nil
 	})
 	return strings.Join(out, ", ")
 }

@@ -25,15 +25,10 @@ func Leftovers(stateDir string) ([]string, error) {
 	var left []string
 	for _, dir := range lab.remaining() {
 		left = append(left, "control group "+dir)
-		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.IsDir() {
-				return nil //nolint:nilerr // gone in the meantime
-			}
-			pids, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-			for _, pid := range strings.Fields(string(pids)) {
+		walkGroups(dir, func(path string, pids []string) {
+			for _, pid := range pids {
 				left = append(left, "process "+pid+" in "+path)
 			}
-			return nil
 		})
 	}
 	mounts, err := mountsBelow(stateDir)
