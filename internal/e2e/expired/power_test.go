@@ -57,17 +57,17 @@ func (w *world) testPowerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Killed(t, "the API servers stop", func() bool { return len(suite.Order(t, "pause: stopping kube-apiserver.service")) > 0 }, "-var=paused=true")
-	if s := states(t); slices.ContainsFunc(s, func(s string) bool { return s != "running" }) {
+	if s := states(t); slices.ContainsFunc(s, notRunning) {
 		t.Errorf("instances were stopped before etcd: %q", s)
 	}
-	w.Killed(t, "the first instance stops", func() bool { return slices.ContainsFunc(states(t), func(s string) bool { return s != "running" }) }, "-var=paused=true")
+	w.Killed(t, "the first instance stops", func() bool { return slices.ContainsFunc(states(t), notRunning) }, "-var=paused=true")
 	start := time.Now()
 	w.Apply(t, "-var=paused=true")
 	t.Logf("figures: the pause after kills took %s", time.Since(start).Round(100*time.Millisecond))
 	if changes, text, err := w.WS.Plan(t.Context(), "-var=paused=true"); err != nil || changes || strings.Contains(text, "Warning") {
 		t.Errorf("the plan: changes %t, %v\n%s", changes, err, text)
 	}
-	w.Killed(t, "all instances run again", func() bool { return !slices.ContainsFunc(states(t), func(s string) bool { return s != "running" }) }, "-var=paused=false")
+	w.Killed(t, "all instances run again", func() bool { return !slices.ContainsFunc(states(t), notRunning) }, "-var=paused=false")
 	start = time.Now()
 	w.Apply(t)
 	t.Logf("figures: the resume after a kill took %s", time.Since(start).Round(100*time.Millisecond))
@@ -77,6 +77,8 @@ func (w *world) testPowerKilled(t *testing.T) {
 	}
 	w.NoChanges(t)
 }
+
+func notRunning(state string) bool { return state != "running" }
 
 func states(t *testing.T) (out []string) {
 	t.Helper()

@@ -255,7 +255,7 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 
 	// A unit that waits for its next automatic start is started at once, and that is not a restart after a failure.
 	changes := m.diff(bad, rec)
-	m.sh("until [ \"$(systemctl show -p SubState --value other)\" = auto-restart ]; do sleep 0.05; done; touch /run/good")
+	m.sh(`timeout 60 sh -c 'until [ "$(systemctl show -p SubState --value other)" = auto-restart ]; do sleep 0.05; done' && touch /run/good`)
 	if rec, err = host.Apply(t.Context(), m, bad, changes, rec, host.Options{}); err != nil {
 		t.Errorf("the program that is good now: %v", err)
 	}
